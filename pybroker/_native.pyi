@@ -113,6 +113,11 @@ class Request:
     def message(self) -> object:
         """The decoded message: an instance of a class of `pybroker.protocol.messages`."""
     @property
+    def timed(self) -> bool:
+        """The client has a quota of time: `spent` counts."""
+    def spent(self, nanoseconds: int) -> None:
+        """So much time of the control plane went into it."""
+    @property
     def cancelled(self) -> bool:
         """True once the connection is gone: an answer would reach nobody."""
     def reply(self, message: object) -> None:
@@ -821,6 +826,8 @@ class NativeBroker:
     @property
     def authorizer(self) -> NativeAuthorizer: ...
     @property
+    def quotas(self) -> NativeQuotas: ...
+    @property
     def listeners(self) -> NativeListeners: ...
     @property
     def control_queue(self) -> NativeControlQueue: ...
@@ -993,6 +1000,50 @@ class NativeAuthorizer:
         """The same for any resource of the type (KIP-679)."""
     def permitted_operations(self, principal: str, host: str, resource_type: int, name: str) -> int:
         """What the principal may do with the resource, as Kafka's bit field of operations."""
+
+@final
+class ClientQuota:
+    """What is set for one entity of users and client ids. Of names: None = no such part, empty = the default; of
+    quotas: None = not set."""
+
+    def __new__(
+        cls,
+        user: str | None,
+        client_id: str | None,
+        producer_byte_rate: float | None,
+        consumer_byte_rate: float | None,
+        request_percentage: float | None,
+        controller_mutation_rate: float | None,
+    ) -> ClientQuota: ...
+    @property
+    def user(self) -> str | None: ...
+    @property
+    def client_id(self) -> str | None: ...
+    @property
+    def producer_byte_rate(self) -> float | None: ...
+    @property
+    def consumer_byte_rate(self) -> float | None: ...
+    @property
+    def request_percentage(self) -> float | None: ...
+    @property
+    def controller_mutation_rate(self) -> float | None: ...
+
+@final
+class NativeQuotas:
+    """How much clients may use of this broker."""
+
+    def publish(
+        self,
+        *,
+        clients: Sequence[ClientQuota],
+        addresses: Sequence[tuple[str | None, float | None]],
+        full: bool,
+    ) -> None:
+        """Applies an ordered change; requests that start after it obey it. `addresses`: connections a second, None: no
+        bound; None in place of an address: the default. `full`: this is all there is. Raises ValueError."""
+    def mutate(self, user: str, client_id: str, partitions: float, *, strict: bool) -> tuple[bool, int]:
+        """Counts partitions that a client makes or removes; whether it may, and the milliseconds that it has to wait.
+        `strict`: it may not, and nothing is counted, while it owes some."""
 
 @final
 class NativeListeners:

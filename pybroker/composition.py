@@ -68,6 +68,7 @@ from pybroker.metadata.session import StoreSession
 from pybroker.metadata.store import MetadataStore
 from pybroker.native import NativeBroker, Uuid
 from pybroker.replicas.change_figures import ChangeFigures
+from pybroker.replicas.client_quotas import ClientQuotas
 from pybroker.replicas.closing import TopicClosing
 from pybroker.replicas.dynamic_configs import DynamicConfigs
 from pybroker.replicas.evidence import KnownTopics
@@ -328,6 +329,7 @@ def _view(ground: Ground, changes: ChangeFigures) -> tuple[KnownCluster, Authori
             Security(authorizer, credentials),
             DynamicConfigs(ground.broker_id, config, native),
             ToldFeatures(native),
+            ClientQuotas(native),
             changes,
         ]
     )

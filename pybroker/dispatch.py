@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import time
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, NamedTuple
@@ -152,8 +153,12 @@ def routes(services: Services) -> dict[int, Handler]:
         k14_sync_group.API_KEY: partial(k14_sync_group.handle, groups, authorizer),
         k15_describe_groups.API_KEY: partial(k15_describe_groups.handle, groups, authorizer),
         k16_list_groups.API_KEY: partial(k16_list_groups.handle, groups, authorizer),
-        k19_create_topics.API_KEY: partial(k19_create_topics.handle, services.topics, services.config, authorizer),
-        k20_delete_topics.API_KEY: partial(k20_delete_topics.handle, services.topics, services.cluster, authorizer),
+        k19_create_topics.API_KEY: partial(
+            k19_create_topics.handle, services.topics, services.config, authorizer, quotas=services.native.quotas
+        ),
+        k20_delete_topics.API_KEY: partial(
+            k20_delete_topics.handle, services.topics, services.cluster, authorizer, quotas=services.native.quotas
+        ),
         k21_delete_records.API_KEY: partial(k21_delete_records.handle, services.records, authorizer),
         k22_init_producer_id.API_KEY: partial(
             k22_init_producer_id.handle, services.producer_ids, services.transactions.coordinator, authorizer
@@ -162,7 +167,9 @@ def routes(services: Services) -> dict[int, Handler]:
         k33_alter_configs.API_KEY: partial(k33_alter_configs.handle, services.configs, authorizer),
         k34_alter_replica_log_dirs.API_KEY: partial(k34_alter_replica_log_dirs.handle, services.log_dirs, authorizer),
         k35_describe_log_dirs.API_KEY: partial(k35_describe_log_dirs.handle, services.log_dirs, authorizer),
-        k37_create_partitions.API_KEY: partial(k37_create_partitions.handle, services.topics, authorizer),
+        k37_create_partitions.API_KEY: partial(
+            k37_create_partitions.handle, services.topics, services.cluster, authorizer, quotas=services.native.quotas
+        ),
         k42_delete_groups.API_KEY: partial(k42_delete_groups.handle, groups, authorizer),
         k43_elect_leaders.API_KEY: partial(k43_elect_leaders.handle, services.elections, authorizer),
         k44_incremental_alter_configs.API_KEY: partial(
@@ -366,6 +373,7 @@ class Dispatcher:
             log.error("no handler for API key %d; closing connection %d", request.api_key, request.connection_id)
             request.close()
             return
+        begun = time.perf_counter_ns() if request.timed else 0
         try:
             outcome = handler(context, request.message)
         except Exception as problem:
@@ -375,6 +383,9 @@ class Dispatcher:
             self._run(request, outcome)
         else:
             self._reply(request, outcome)
+        if begun:
+            # What runs after a wait is not counted: it is as short as what runs before.
+            request.spent(time.perf_counter_ns() - begun)
 
     def _run(self, request: Request, coroutine: Coroutine[Any, Any, Any]) -> None:
         task = InlineTask(coroutine, self._loop, lambda task: self._finished(request, task))

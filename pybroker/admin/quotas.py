@@ -1,6 +1,6 @@
 """Quotas of users, client ids and addresses: alter and describe (KIP-546, KIP-612). Knows no protocol version.
 
-They are kept and shown; nobody is slowed down by them.
+What is set holds on every broker when it is answered: `pybroker/replicas/client_quotas.py` publishes it to native code.
 """
 
 from __future__ import annotations

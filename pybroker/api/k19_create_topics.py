@@ -2,16 +2,19 @@
 
 v1 adds validate_only and messages, v5 (KIP-525) the resulting numbers and configs, v7 (KIP-516) the topic id. Each
 topic succeeds or fails by itself. timeout_ms ≤ 0 creates and answers REQUEST_TIMED_OUT at once, as Kafka does. A name
-that stands in a request more than once is answered once, with INVALID_REQUEST.
+that stands in a request more than once is answered once, with INVALID_REQUEST. Over controller_mutation_rate topics are
+THROTTLING_QUOTA_EXCEEDED from v6, older clients are slowed down only (KIP-599).
 """
 
 from __future__ import annotations
 
+from pybroker.admin.mutations import MutationQuota
 from pybroker.admin.topic_configs import topic_settings
 from pybroker.admin.topics import TopicAdmin, TopicSpec
 from pybroker.cluster.events import CreatedTopic
 from pybroker.config import BrokerConfig
 from pybroker.errors import KafkaError
+from pybroker.native import NativeQuotas
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (
     CreateTopicsRequest,
@@ -26,6 +29,7 @@ from pybroker.security.authorizer import Authorizer
 
 API_KEY = 19
 FIRST_WITH_CONFIGS = 5
+FIRST_THROTTLED = 6
 
 
 async def handle(
@@ -34,16 +38,23 @@ async def handle(
     authorizer: Authorizer,
     context: RequestContext,
     request: CreateTopicsRequest,
+    *,
+    quotas: NativeQuotas,
 ) -> CreateTopicsResponse:
     """Answers when the created topics take records, or after timeout_ms."""
     everywhere = authorizer.may_on_cluster(context, AclOperation.CREATE)
     answers: dict[str, CreateTopicsResponse_CreatableTopicResult] = {}
     specs = []
+    quota = MutationQuota(quotas, context, strict=context.api_version >= FIRST_THROTTLED)
     for topic in request.topics:
         if everywhere or authorizer.permits_topic(context, AclOperation.CREATE, topic.name):
-            specs.append(_spec(topic))
+            spec = _spec(topic)
+            refused = None if request.validate_only else quota.take(_partitions(spec, config))
+            if refused is None:
+                specs.append(spec)
         else:
             refused = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
+        if refused is not None:
             answers[topic.name] = _answer(topic.name, refused, config, with_configs=False, describes=False)
     results = await topics.create(
         specs,
@@ -56,7 +67,13 @@ async def handle(
     for spec, result in zip(specs, results, strict=True):
         describes = authorizer.permits_topic(context, AclOperation.DESCRIBE_CONFIGS, spec.name)
         answers[spec.name] = _answer(spec.name, result, config, with_configs=with_configs, describes=describes)
-    return CreateTopicsResponse(topics=list(answers.values()))
+    return CreateTopicsResponse(throttle_time_ms=quota.throttle_time_ms, topics=list(answers.values()))
+
+
+def _partitions(spec: TopicSpec, config: BrokerConfig) -> int:
+    if spec.num_partitions > 0:
+        return spec.num_partitions
+    return len(spec.assignments) or config.get_int("num.partitions")
 
 
 def _spec(topic: CreateTopicsRequest_CreatableTopic) -> TopicSpec:

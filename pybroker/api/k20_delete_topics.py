@@ -3,7 +3,8 @@
 v6 (KIP-516) deletes by name or by id; by id exactly that incarnation, never a newer one of the name. Deletion is
 immediate: the answer means that the topic is gone and its name is free. Refused with INVALID_REQUEST, as Kafka does:
 name and id both, neither, the same topic twice in any combination. An unknown id answers
-UNKNOWN_TOPIC_ID. With delete.topic.enable=false: TOPIC_DELETION_DISABLED, before v3 INVALID_REQUEST.
+UNKNOWN_TOPIC_ID. Over controller_mutation_rate: THROTTLING_QUOTA_EXCEEDED from v5 (KIP-599). With
+delete.topic.enable=false: TOPIC_DELETION_DISABLED, before v3 INVALID_REQUEST.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from collections.abc import Mapping
 from functools import partial
 
 from pybroker.admin.cluster import ClusterAdmin
+from pybroker.admin.mutations import MutationQuota
 from pybroker.admin.topics import TopicAdmin
 from pybroker.cluster.events import DeletedTopic
 from pybroker.errors import KafkaError
-from pybroker.native import Uuid
+from pybroker.native import NativeQuotas, Uuid
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (
     DeleteTopicsRequest,
@@ -29,6 +31,7 @@ from pybroker.security.authorizer import Authorizer
 
 API_KEY = 20
 FIRST_BY_ID = 6
+FIRST_THROTTLED = 5
 FIRST_WITH_DISABLED_CODE = 3
 
 Asked = tuple[str | None, Uuid]
@@ -41,6 +44,8 @@ async def handle(
     authorizer: Authorizer,
     context: RequestContext,
     request: DeleteTopicsRequest,
+    *,
+    quotas: NativeQuotas,
 ) -> DeleteTopicsResponse:
     """Answers when this broker shows the topics no more, or after timeout_ms."""
     asked = _asked(context.api_version, request)
@@ -55,6 +60,12 @@ async def handle(
             outcomes[one] = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
     # Only now: that a name and an id are the same topic is told to those who may know both.
     outcomes.update(_repeated(cluster, [one for one in asked if one not in outcomes]))
+    quota = MutationQuota(quotas, context, strict=context.api_version >= FIRST_THROTTLED)
+    for name, topic_id in [one for one in asked if one not in outcomes]:
+        topic = cluster.topic(topic_id if name is None else name)
+        refused = None if topic is None else quota.take(len(topic.partitions))
+        if refused is not None:
+            outcomes[name, topic_id] = refused
     wanted = [one for one in asked if one not in outcomes]
     results = await topics.delete(
         [name if name is not None else topic_id for name, topic_id in wanted], context.caller, request.timeout_ms
@@ -65,9 +76,10 @@ async def handle(
             # The name that a dead id had is told to those who may describe topics of that name.
             outcomes[one] = topics.unknown(one[1], partial(authorizer.lists, context, ResourceType.TOPIC))
     return DeleteTopicsResponse(
+        throttle_time_ms=quota.throttle_time_ms,
         responses=[
             _answer(_told(cluster, one, denied), outcomes[one], context.api_version) for one in dict.fromkeys(asked)
-        ]
+        ],
     )
 
 

@@ -32,6 +32,7 @@ LAZY_COMMANDS: dict[str, str] = {
     "ingest": "pybroker.cli.ingest:ingest",
     "metadata": "pybroker.cli.metadata:metadata",
     "produce": "pybroker.cli.records.produce:produce",
+    "quotas": "pybroker.cli.quotas:quotas",
     "start": "pybroker.cli.start:start",
     "topics": "pybroker.cli.topics:topics",
     "transactions": "pybroker.cli.transactions:transactions",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pybroker.client.admin.client import AdminClient, ClusterDescription
-    from pybroker.client.admin.client_quotas import ClientQuota
+    from pybroker.client.admin.client_quotas import ClientQuota, QuotaEntity
     from pybroker.client.admin.cluster_state import ClusterState, TroubledPartition
     from pybroker.client.admin.config_types import (
         AlterConfigOp,
@@ -178,6 +178,7 @@ __all__ = [
     "ProducerInterceptor",
     "ProducerRecord",
     "ProducerState",
+    "QuotaEntity",
     "RebalanceListener",
     "RecordMetadata",
     "RecordTooLargeError",
@@ -220,7 +221,7 @@ _MODULES = {
         "AdminClient",
         "ClusterDescription",
     ),
-    "pybroker.client.admin.client_quotas": ("ClientQuota",),
+    "pybroker.client.admin.client_quotas": ("ClientQuota", "QuotaEntity"),
     "pybroker.client.admin.cluster_state": ("ClusterState", "TroubledPartition"),
     "pybroker.client.admin.config_types": (
         "AlterConfigOp",

@@ -14,7 +14,7 @@ from pybroker.config import broker_tls, one_node
 from pybroker.config.broker_cluster import METADATA_STORE, RACK_AWARE, ZOOKEEPER
 from pybroker.config.broker_defs import BROKER_SETTINGS, SYNONYMS
 from pybroker.config.broker_tls import TlsSettings
-from pybroker.config.listener_settings import ListenerSecurity, listener_security, listener_setting
+from pybroker.config.listener_settings import ListenerSecurity, connection_rates, listener_security, listener_setting
 from pybroker.config.listeners import Listener, parse_listeners, protocol_map
 from pybroker.config.protocol_version import PROTOCOL_VERSION, has_topic_ids
 from pybroker.config.values import ConfigError, InvalidValue, Value, render_value
@@ -203,11 +203,17 @@ class BrokerConfig(Mapping[str, Any]):
 
     def native_settings(self) -> dict[str, int | float | str | bool | None]:
         """Every setting in force under Kafka's name, as native code takes them: lists as comma-separated text; and
-        `topic.ids`, what the protocol version comes to, and `replicas.by.rack`, what the selector's class does.
+        `topic.ids`, what the protocol version comes to, `replicas.by.rack`, what the selector's class does, and
+        `connection.rates.of.listeners`.
         """
         values = {name: ",".join(value) if isinstance(value, tuple) else value for name, value in self._values.items()}
         by_rack = self["replica.selector.class"] == RACK_AWARE
-        return {**values, "topic.ids": self.topic_ids, "replicas.by.rack": by_rack}
+        return {
+            **values,
+            "topic.ids": self.topic_ids,
+            "replicas.by.rack": by_rack,
+            "connection.rates.of.listeners": connection_rates(self.listener_settings),
+        }
 
 
 def _parse(name: str, text: str) -> Value:

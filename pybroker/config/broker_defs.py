@@ -13,6 +13,7 @@ from pybroker.config import (
     broker_ingest,
     broker_log,
     broker_network,
+    broker_quotas,
     broker_security,
     broker_tls,
     broker_transactions,
@@ -39,6 +40,7 @@ BROKER_SETTINGS = ConfigDef(
     + broker_log.RECORDS
     + broker_log.TOPICS
     + broker_ingest.INGEST
+    + broker_quotas.QUOTAS
     + broker_groups.GROUPS
     + broker_groups.CONSUMER_GROUPS
     + broker_groups.OFFSETS

@@ -82,9 +82,7 @@ broker.session.timeout.ms controller.listener.names controller.performance.alway
 controller.performance.sample.period.ms controller.quorum.append.linger.ms controller.quorum.auto.join.enable
 controller.quorum.election.backoff.max.ms controller.quorum.election.timeout.ms controller.quorum.fetch.max.bytes
 controller.quorum.fetch.snapshot.max.bytes controller.quorum.fetch.timeout.ms controller.quorum.request.timeout.ms
-controller.quorum.retry.backoff.ms controller.quota.window.num controller.quota.window.size.seconds
-controller.socket.timeout.ms
-
+controller.quorum.retry.backoff.ms controller.socket.timeout.ms
 delete.records.purgatory.purge.interval.requests early.start.listeners eligible.leader.replicas.enable
 fetch.purgatory.purge.interval.requests
 group.consumer.max.assignment.interval.ms group.consumer.min.assignment.interval.ms
@@ -113,7 +111,7 @@ metrics.num.samples metrics.recording.level metrics.sample.window.ms num.replica
 offsets.commit.required.acks offsets.topic.compression.codec password.encoder.cipher.algorithm
 password.encoder.iterations password.encoder.key.length password.encoder.keyfactory.algorithm
 password.encoder.old.secret password.encoder.secret producer.id.expiration.check.interval.ms
-producer.purgatory.purge.interval.requests quota.window.num quota.window.size.seconds
+producer.purgatory.purge.interval.requests
 remote.log.index.file.cache.ttl.ms remote.log.manager.copy.quota.window.num
 remote.log.manager.copy.quota.window.size.seconds remote.log.manager.fetch.quota.window.num
 remote.log.manager.fetch.quota.window.size.seconds remote.log.manager.task.interval.ms
@@ -154,7 +152,7 @@ zookeeper.ssl.ocsp.enable zookeeper.ssl.protocol zookeeper.ssl.truststore.passwo
 """
 HARMLESS: frozenset[str] = frozenset(_NAMES.split())
 
-LIMITS_OF_LISTENERS = frozenset(("max.connections", "max.connection.creation.rate"))
+LIMITS_OF_LISTENERS = frozenset(("max.connections",))
 """Obeyed for all listeners together; for one of them it would be a protection that is not there."""
 
 

@@ -16,6 +16,7 @@ PREFIX = "listener.name."
 JAAS = "sasl.jaas.config"
 REAUTH = "connections.max.reauth.ms"
 ENABLED = "sasl.enabled.mechanisms"
+CREATION_RATE = "max.connection.creation.rate"
 
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -39,7 +40,7 @@ def listener_setting(name: str) -> ListenerSetting | None:
     if not name.startswith(PREFIX):
         return None
     listener, _, rest = name.removeprefix(PREFIX).partition(".")
-    if rest in (ENABLED, REAUTH) or rest in TLS:
+    if rest in (ENABLED, REAUTH, CREATION_RATE) or rest in TLS:
         return ListenerSetting(listener.upper(), None, rest)
     mechanism, _, rest = rest.partition(".")
     if mechanism.upper() in MECHANISMS and rest in (JAAS, REAUTH):
@@ -68,7 +69,7 @@ def listener_security(
     of_mechanism: dict[str, int] = {}
     for name, text in settings.items():
         setting = listener_setting(name)
-        if setting is None or setting.listener != listener or setting.name in TLS:
+        if setting is None or setting.listener != listener or setting.name in TLS or setting.name == CREATION_RATE:
             continue
         if setting.name == ENABLED:
             mechanisms = enabled_mechanisms(text)
@@ -92,6 +93,8 @@ def check_listener_setting(setting: ListenerSetting, text: str) -> None:
         enabled_mechanisms(text)
     elif setting.name == REAUTH:
         _reauth_ms(text)
+    elif setting.name == CREATION_RATE:
+        _creation_rate(text)
     elif setting.mechanism == "PLAIN":
         plain_users(text)
 
@@ -105,6 +108,22 @@ def enabled_mechanisms(text: str) -> tuple[str, ...]:
 
 def _reauth_ms(text: str) -> int:
     value = parse_value(REAUTH, ConfigType.LONG, text)
+    at_least(0)(value)
+    assert isinstance(value, int)
+    return value
+
+
+def connection_rates(settings: Mapping[str, str]) -> str:
+    """`max.connection.creation.rate` of single listeners, as `NAME:rate` pairs for native code; given all
+    `listener.name.…` settings."""
+    found = ((listener_setting(name), text) for name, text in settings.items())
+    return ",".join(
+        f"{one.listener}:{_creation_rate(text)}" for one, text in found if one is not None and one.name == CREATION_RATE
+    )
+
+
+def _creation_rate(text: str) -> int:
+    value = parse_value(CREATION_RATE, ConfigType.INT, text)
     at_least(0)(value)
     assert isinstance(value, int)
     return value

@@ -66,6 +66,7 @@ class FakeRequest:
     client_software: tuple[str, str] = ("", "")
     connection_id: int = 1
     sasl_authenticated: bool = False
+    timed: bool = False
     of_broker: bool = False
     cancelled: bool = False
     response: Any = None
@@ -101,6 +102,13 @@ class FakeAuthorizer(NoRules):
         return 1
 
 
+class FakeQuotas:
+    """Whom nobody is bounded by."""
+
+    def publish(self, *, clients: Sequence[object], addresses: Sequence[object], full: bool) -> None:
+        del clients, addresses, full
+
+
 @dataclass
 class FakeNative:
     """What the control plane sees of the native core."""
@@ -129,6 +137,7 @@ class FakeNative:
         self.partitions = FakePartitions(self)
         self.ingests = FakeIngests()
         self.metadata = FakeMetadata(self)
+        self.quotas = FakeQuotas()
         self.authorizer = FakeAuthorizer(self.calls)
         self.listeners = FakeListeners(self.calls)
         self.control_queue = FakeControlQueue()

@@ -13,6 +13,7 @@ mod metadata;
 mod metrics;
 mod orders;
 mod partitions;
+mod quotas;
 mod records;
 mod request;
 mod topic_config;
@@ -46,6 +47,7 @@ pub(crate) use metadata::{
 };
 pub(crate) use orders::{PartitionOrder, StopOrder};
 pub(crate) use partitions::{NativePartitions, PartitionEnds, PartitionOffsets};
+pub(crate) use quotas::{ClientQuota, NativeQuotas};
 pub(crate) use records::{StoredRecord, StoredRecords};
 pub(crate) use request::{Completion, LogDirsFailed, ReplicasOffline, Request};
 pub(crate) use transactions::{ActiveProducer, TransactionQuestion};
@@ -68,6 +70,8 @@ pub(crate) struct NativeBroker {
     metadata: Py<NativeMetadata>,
     #[pyo3(get)]
     authorizer: Py<NativeAuthorizer>,
+    #[pyo3(get)]
+    quotas: Py<NativeQuotas>,
     #[pyo3(get)]
     listeners: Py<NativeListeners>,
     #[pyo3(get)]
@@ -100,6 +104,7 @@ impl NativeBroker {
             fetchers: Py::new(py, NativeFetchers::new(shared()))?,
             metadata: Py::new(py, NativeMetadata::new(shared()))?,
             authorizer: Py::new(py, NativeAuthorizer::new(Arc::clone(&plane.metadata)))?,
+            quotas: Py::new(py, NativeQuotas::new(shared()))?,
             listeners: Py::new(py, NativeListeners::new(shared()))?,
             control_queue: Py::new(py, NativeControlQueue::new(Arc::clone(&plane.queue)))?,
             plane,

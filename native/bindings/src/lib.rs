@@ -40,14 +40,14 @@ mod _native {
     #[pymodule_export]
     use crate::broker::{
         AclEntry, ActiveProducer, AdoptedDirectory, AttachedPartition, BrokerAddress,
-        BrokerMetadata, Completion, Endpoint, FetcherFigures, FollowedPartition, IngestPreparation,
-        IsrMember, IsrProposal, ListedAttempt, ListenerConfig, ListenerTls, LocalPartition,
-        LogDirInfo, LogDirPartition, LogDirsFailed, MetadataDelta, NativeAuthorizer, NativeBroker,
-        NativeControlQueue, NativeFetchers, NativeIngests, NativeIsr, NativeListeners,
-        NativeLogDirs, NativeMetadata, NativePartitions, OpenIngest, PartitionEnds,
-        PartitionMetadata, PartitionOffsets, PartitionOrder, ReplicasOffline, Request,
-        StagedDirectory, StagedPartition, StopOrder, StoredRecord, StoredRecords, TopicMetadata,
-        TransactionQuestion,
+        BrokerMetadata, ClientQuota, Completion, Endpoint, FetcherFigures, FollowedPartition,
+        IngestPreparation, IsrMember, IsrProposal, ListedAttempt, ListenerConfig, ListenerTls,
+        LocalPartition, LogDirInfo, LogDirPartition, LogDirsFailed, MetadataDelta,
+        NativeAuthorizer, NativeBroker, NativeControlQueue, NativeFetchers, NativeIngests,
+        NativeIsr, NativeListeners, NativeLogDirs, NativeMetadata, NativePartitions, NativeQuotas,
+        OpenIngest, PartitionEnds, PartitionMetadata, PartitionOffsets, PartitionOrder,
+        ReplicasOffline, Request, StagedDirectory, StagedPartition, StopOrder, StoredRecord,
+        StoredRecords, TopicMetadata, TransactionQuestion,
     };
     #[pymodule_export]
     use crate::client::batch::{ClientBatch, append_partitioned, partition_of_key};

@@ -63,9 +63,12 @@ impl DataPlane {
         log_dirs: Vec<PathBuf>,
         settings: NativeSettings,
     ) -> std::io::Result<Self> {
+        let metadata = Arc::new(MetadataHolder::new(&cluster_id));
+        let (of_clients, of_mutations) = settings.quota_windows;
+        metadata.quotas().set_windows(of_clients, of_mutations);
         Ok(Self {
             broker_id,
-            metadata: Arc::new(MetadataHolder::new(&cluster_id)),
+            metadata,
             cluster_id,
             log_dirs,
             queue: Arc::new(ControlQueue::new(

@@ -6,6 +6,7 @@
 
 mod deadlines;
 mod head;
+mod muted;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -59,6 +60,8 @@ pub(crate) struct Connection {
     active: Instant,
     /// When the socket last took reply bytes, while some are pending.
     write_progress: Option<Instant>,
+    /// When it was last read again after it was muted.
+    resumed: Instant,
     timer: Pin<Box<Sleep>>,
     /// What the timer is set to; it may ring early and is then set again, so that most turns leave it alone.
     armed: Option<Instant>,
@@ -106,6 +109,7 @@ impl Connection {
             ends: None,
             active: now,
             write_progress: None,
+            resumed: now,
             timer: Box::pin(tokio::time::sleep_until(now.into())),
             armed: None,
             registered: false,
@@ -123,6 +127,9 @@ impl Connection {
             thread
                 .wakers
                 .insert(self.info.peer.connection_id, context.waker().clone());
+        }
+        if self.info.quotas.muted_until().is_some() {
+            self.look_whether_muted(context, now)?;
         }
         let mut work = Work::default();
         let mut got_bytes = false;
@@ -280,6 +287,7 @@ impl Connection {
             && self.slots.bytes() < thread.settings.limits.in_flight_connection_bytes_max
             && (self.slots.is_empty() || !self.shared.budget.is_full())
             && self.ending.is_none()
+            && self.info.quotas.muted_until().is_none()
             && !self.shared.draining.load(Ordering::Relaxed)
     }
 
@@ -368,7 +376,12 @@ impl Connection {
                     unappended: self.slots.hold_produces_back(),
                 }
             };
-            match dispatch(&mut turn, frame, now, output)? {
+            let begun = self.info.quotas.begin();
+            let dispatched = dispatch(&mut turn, frame, now, output)?;
+            if let Some(begun) = begun {
+                self.info.quotas.end(begun);
+            }
+            match dispatched {
                 Dispatched::Done => {}
                 Dispatched::Last(reason) => self.ending = Some(reason),
                 Dispatched::Slot(slot) => {

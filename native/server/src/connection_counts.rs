@@ -14,6 +14,7 @@ pub(crate) struct ConnectionCounts {
     next_id: AtomicU64,
     open: AtomicUsize,
     refused: AtomicU64,
+    throttled: AtomicU64,
     by_address: Mutex<HashMap<IpAddr, usize>>,
 }
 
@@ -56,6 +57,15 @@ impl ConnectionCounts {
 
     pub(crate) fn open(&self) -> usize {
         self.open.load(Ordering::Relaxed)
+    }
+
+    /// One was opened too early.
+    pub(crate) fn throttle(&self) {
+        self.throttled.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn throttled(&self) -> u64 {
+        self.throttled.load(Ordering::Relaxed)
     }
 
     pub(crate) fn refused(&self) -> u64 {

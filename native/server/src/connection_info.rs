@@ -8,6 +8,7 @@ use hashbrown::HashMap;
 use pybroker_model::TopicId;
 
 use crate::config::SecurityProtocol;
+use crate::connection_quotas::ConnectionQuotas;
 use crate::control_plane::Peer;
 use crate::decisions::Decisions;
 
@@ -34,6 +35,8 @@ pub(crate) struct ConnectionInfo {
     incarnations: RefCell<HashMap<Arc<str>, TopicId>>,
     /// What was decided about topics.
     pub(crate) decisions: RefCell<Decisions>,
+    /// How much the client may use.
+    pub(crate) quotas: ConnectionQuotas,
 }
 
 /// Names that a connection remembers: more than an old client consumes from.
@@ -54,6 +57,7 @@ impl ConnectionInfo {
             session_ends: None,
             incarnations: RefCell::default(),
             decisions: RefCell::default(),
+            quotas: ConnectionQuotas::default(),
         }
     }
 
@@ -64,6 +68,7 @@ impl ConnectionInfo {
             principal: Arc::clone(&self.principal),
             incarnations: RefCell::default(),
             decisions: RefCell::default(),
+            quotas: ConnectionQuotas::default(),
             ..*self
         }
     }

@@ -13,6 +13,7 @@ use pybroker_model::TopicIdPartition;
 use tokio::sync::oneshot;
 
 use crate::config::Registry;
+use crate::quotas::Figures;
 
 /// Which queue of the bridge a request waits in, in order of precedence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -75,6 +76,8 @@ pub struct ControlRequest {
     pub body: Bytes,
     /// When the frame was complete.
     pub received_at: Instant,
+    /// Where nanoseconds are counted that are spent on it, if the client has a quota of them.
+    pub time: Option<Arc<Figures>>,
     /// Where the answer goes.
     pub reply: ReplySender,
 }
@@ -138,6 +141,13 @@ pub trait ControlPlane: Send + Sync + 'static {
 pub enum ControlReply {
     /// The response body. The connection writes length and header in front of it.
     Body(Bytes),
+    /// The same; the client has made too many changes, and nothing is read of its connection for so many milliseconds.
+    Throttled {
+        /// The response body, which tells the client as much if its version can.
+        body: Bytes,
+        /// How long, in milliseconds.
+        wait_ms: u32,
+    },
     /// Authentication has succeeded: the response body, and who this connection is from now on.
     Authenticated {
         /// Response body of SaslAuthenticate.

@@ -15,6 +15,7 @@ use crate::api::{
 };
 use crate::clock::now_ms;
 use crate::close::CloseReason;
+use crate::config::Registry;
 use crate::connection_info::ConnectionInfo;
 use crate::frame::Frame;
 use crate::outgoing::Outgoing;
@@ -157,6 +158,9 @@ fn run(
         (None, frame.bytes().len())
     };
     let mut call = call(turn, prefix, flexible, received);
+    if turn.shared.metadata.quotas().is_active() {
+        call.throttle_time_ms = throttle_time_ms(turn, api, client_span.clone(), &mut frame);
+    }
     if let (ApiKey::IngestAppend, Output::Head(outgoing)) = (api.key, &mut output) {
         let body = frame.into_own().after(body_at);
         let out = outgoing.tail(&mut turn.thread.pool);
@@ -197,7 +201,31 @@ fn call<'a>(
         client_id: None,
         received,
         now_ms: now_ms(),
+        throttle_time_ms: 0,
     }
+}
+
+/// What the client's quotas say to its request. Brokers have none, nor who has not logged in.
+#[cold]
+fn throttle_time_ms(
+    turn: &Turn<'_, '_>,
+    api: &Api,
+    client_id: Option<core::ops::Range<usize>>,
+    frame: &mut Frame<'_>,
+) -> i32 {
+    let connection = turn.connection;
+    if connection.peer.registry == Registry::InterBroker || !connection.authenticated {
+        return 0;
+    }
+    let frame = frame.bytes();
+    let client_id = client_id.and_then(|span| core::str::from_utf8(frame.get(span)?).ok());
+    let quotas = turn.shared.metadata.quotas();
+    let who = (&*connection.principal, client_id.unwrap_or_default());
+    // Time passes within a turn.
+    let now = Instant::now();
+    connection
+        .quotas
+        .arrived(quotas, who, (api.key, frame.len()), now)
 }
 
 /// Tells a client that it must log in, if its request leaves a way to do so, and ends its connection.

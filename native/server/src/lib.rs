@@ -13,10 +13,10 @@
 //! | a connection's turns | `connection`, `dispatch`, `slots` |
 //! | what requests mean | `api`, `sasl` |
 //! | whom and what they mean | `access`, `resolve` |
-//! | what they share | `shared`, `connection_info` |
+//! | what they share | `shared`, `connection_info`, `connection_quotas` |
 //! | work elsewhere | `cold_reads`, `slow_appends`, `workers` |
-//! | parts | `incoming`, `outgoing`, `frame`, `reply`, `close`, `budget`, `buffers`, `fetch_sessions`, `metrics`, `prometheus`, `producers`, `tls`, … |
-//! | words | `authorizer`, `metadata_view`, `control_plane`, `error_codes`, `config`, `limits`, `os` |
+//! | parts | `incoming`, `outgoing`, `frame`, `reply`, `close`, `budget`, `buffers`, `fetch_sessions`, `metrics`, `prometheus`, `producers`, `throttle_place`, `tls`, … |
+//! | words | `authorizer`, `quotas`, `metadata_view`, `control_plane`, `error_codes`, `config`, `limits`, `os` |
 
 mod access;
 mod api;
@@ -30,6 +30,7 @@ pub mod config;
 mod connection;
 mod connection_counts;
 mod connection_info;
+mod connection_quotas;
 pub mod control_plane;
 mod decisions;
 mod dispatch;
@@ -45,6 +46,7 @@ mod os;
 mod outgoing;
 mod producers;
 mod prometheus;
+pub mod quotas;
 mod reply;
 mod resolve;
 mod sasl;
@@ -53,6 +55,7 @@ mod shared;
 mod slots;
 mod slow_appends;
 mod threads;
+mod throttle_place;
 mod throttled_log;
 pub mod tls;
 mod workers;

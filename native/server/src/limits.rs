@@ -19,6 +19,8 @@ pub struct Limits {
     pub connections_per_ip_overrides: HashMap<std::net::IpAddr, usize>,
     /// `max.connection.creation.rate`: new connections a second on this broker; 0 = no limit.
     pub connection_creation_rate: u32,
+    /// The same of one listener, by its name; those without have no bound of their own.
+    pub connection_creation_rates: HashMap<String, u32>,
     /// `connections.max.idle.ms`: a connection without a finished request, a reply in progress or arriving bytes.
     pub idle: Duration,
     /// `connection.authentication.timeout.ms`: a client of a listener with SASL must have proven who it is.
@@ -55,6 +57,7 @@ impl Default for Limits {
             connections_per_ip_max: 10_000,
             connections_per_ip_overrides: HashMap::new(),
             connection_creation_rate: 0,
+            connection_creation_rates: HashMap::new(),
             idle: Duration::from_secs(600),
             authentication: Duration::from_secs(10),
             frame_stall: Duration::from_secs(30),

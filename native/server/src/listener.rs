@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::sync::{mpsc, watch};
 
-use crate::config::{ListenerConfig, LogLevel};
+use crate::config::{ListenerConfig, LogLevel, Registry};
 use crate::connection_info::ConnectionInfo;
 use crate::control_plane::Peer;
 use crate::limits::Limits;
+use crate::quotas::ConnectionRate;
 use crate::shared::Shared;
 use crate::threads::Command;
 use crate::tls::TlsListener;
@@ -103,7 +104,7 @@ pub(crate) async fn accept_all(
         }
     };
     let anonymous: Arc<str> = "User:ANONYMOUS".into();
-    let mut rate = CreationRate::default();
+    let rate = ConnectionRate::new(shared.metadata.quotas().windows(), Instant::now());
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -121,7 +122,7 @@ pub(crate) async fn accept_all(
             }
         };
         let settings = shared.settings.load_full();
-        if let Some(pause) = rate.take(settings.limits.connection_creation_rate, Instant::now()) {
+        if let Some(pause) = pause(&shared, &config, &settings.limits, &rate) {
             tokio::time::sleep(pause).await;
         }
         // Refused connections are closed at once, as Kafka does: the client sees it and backs off.
@@ -135,6 +136,10 @@ pub(crate) async fn accept_all(
                 continue;
             }
         };
+        if let Some(wait_ms) = too_early(&shared, &config, peer) {
+            close_late(&shared, socket, peer, wait_ms);
+            continue;
+        }
         let info = ConnectionInfo::new(
             Arc::new(Peer {
                 connection_id,
@@ -157,6 +162,47 @@ pub(crate) async fn accept_all(
     }
 }
 
+/// How long the listener serves nobody new (`max.connection.creation.rate`). Brokers among themselves are not held up by
+/// what clients do, as in Kafka.
+fn pause(
+    shared: &Shared,
+    config: &ListenerConfig,
+    limits: &Limits,
+    rate: &ConnectionRate,
+) -> Option<Duration> {
+    let now = Instant::now();
+    let of_broker = if config.registry == Registry::Client {
+        let per_second = limits.connection_creation_rate;
+        shared.connection_rate.take(per_second, now)
+    } else {
+        None
+    };
+    let own = limits.connection_creation_rates.get(&*config.name);
+    let of_listener = own.and_then(|&per_second| rate.take(per_second, now));
+    let wait_ms = of_broker.max(of_listener)?;
+    Some(Duration::from_millis(wait_ms.into()))
+}
+
+/// The milliseconds after which a connection is to be closed whose address has opened too many (KIP-612).
+fn too_early(shared: &Shared, config: &ListenerConfig, peer: SocketAddr) -> Option<u32> {
+    if config.registry != Registry::Client {
+        return None;
+    }
+    let quotas = shared.metadata.quotas();
+    quotas.connected(peer.ip(), Instant::now())
+}
+
+/// Closes a connection that nobody serves, later: its client is not to come back at once. Until then it counts as one.
+fn close_late(shared: &Arc<Shared>, socket: tokio::net::TcpStream, peer: SocketAddr, wait_ms: u32) {
+    let shared = Arc::clone(shared);
+    shared.connections.throttle();
+    tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_millis(wait_ms.into())).await;
+        drop(socket);
+        shared.connections.leave(peer.ip());
+    });
+}
+
 /// Takes the socket out of the acceptor's runtime, ready for another one's.
 fn prepare(socket: tokio::net::TcpStream, peer: SocketAddr) -> io::Result<std::net::TcpStream> {
     socket.set_nodelay(true)?;
@@ -171,32 +217,10 @@ fn prepare(socket: tokio::net::TcpStream, peer: SocketAddr) -> io::Result<std::n
     socket.into_std()
 }
 
-/// A token bucket of one second's connections (`max.connection.creation.rate`).
-#[derive(Default)]
-struct CreationRate {
-    /// When the bucket is full again at the latest; each connection moves it.
-    full_at: Option<Instant>,
-}
-
-impl CreationRate {
-    /// How long to wait before the next connection is taken on.
-    fn take(&mut self, per_second: u32, now: Instant) -> Option<Duration> {
-        if per_second == 0 {
-            return None;
-        }
-        let full_at =
-            self.full_at.map_or(now, |at| at.max(now)) + Duration::from_secs(1) / per_second;
-        self.full_at = Some(full_at);
-        (full_at - now)
-            .checked_sub(Duration::from_secs(1))
-            .filter(|pause| !pause.is_zero())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Registry, SecurityProtocol};
+    use crate::config::SecurityProtocol;
 
     #[test]
     fn connections_have_the_buffers_that_were_asked_for() {
@@ -227,15 +251,5 @@ mod tests {
         let receive = accepted.recv_buffer_size().expect("an open socket");
         assert!([20_000, 40_000].contains(&send), "{send}");
         assert!([30_000, 60_000].contains(&receive), "{receive}");
-    }
-
-    #[test]
-    fn a_second_of_connections_passes_and_the_next_waits() {
-        let now = Instant::now();
-        let mut rate = CreationRate::default();
-        assert!((0..10).all(|_| rate.take(10, now).is_none()));
-        assert_eq!(rate.take(10, now), Some(Duration::from_millis(100)));
-        assert_eq!(rate.take(10, now + Duration::from_secs(5)), None);
-        assert_eq!(rate.take(0, now), None, "no limit");
     }
 }

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use pybroker_model::{BuildIdHasher, TopicId};
 
 use crate::authorizer::Authorizer;
+use crate::quotas::Quotas;
 
 /// Where a listener of a broker can be reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -182,6 +183,8 @@ pub struct MetadataHolder {
     writer: Mutex<()>,
     /// Who may do what.
     authorizer: Authorizer,
+    /// How much clients may use.
+    quotas: Quotas,
     /// What is finalized.
     features: ArcSwap<Features>,
 }
@@ -198,6 +201,7 @@ impl MetadataHolder {
             current: ArcSwap::from_pointee(view),
             writer: Mutex::new(()),
             authorizer: Authorizer::default(),
+            quotas: Quotas::default(),
             features: ArcSwap::default(),
         }
     }
@@ -222,6 +226,12 @@ impl MetadataHolder {
     #[inline]
     pub fn authorizer(&self) -> &Authorizer {
         &self.authorizer
+    }
+
+    /// How much clients may use.
+    #[inline]
+    pub fn quotas(&self) -> &Quotas {
+        &self.quotas
     }
 
     /// Applies a delta and returns the version that includes it; requests that start later see it.

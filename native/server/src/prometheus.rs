@@ -13,6 +13,7 @@ use crate::metrics::{BUCKETS, Counter, ERRORS, FIRST_BUCKET_POWER, KEYS, ThreadM
 pub(crate) struct Gauges {
     pub(crate) connections: usize,
     pub(crate) connections_refused: u64,
+    pub(crate) connections_throttled: u64,
     pub(crate) in_flight_bytes: usize,
     pub(crate) journal: JournalFigures,
 }
@@ -96,6 +97,12 @@ pub(crate) fn render(threads: &[Arc<ThreadMetrics>], gauges: &Gauges) -> String 
         "counter",
         "Connections refused by a limit.",
         gauges.connections_refused,
+    );
+    page.single(
+        "pybroker_connections_throttled_total",
+        "counter",
+        "Connections closed late because their address opened too many a second.",
+        gauges.connections_throttled,
     );
     page.journal(&gauges.journal);
     page.single(
@@ -262,6 +269,7 @@ mod tests {
             &Gauges {
                 connections: 2,
                 connections_refused: 1,
+                connections_throttled: 4,
                 in_flight_bytes: 5,
                 journal: JournalFigures {
                     entries: 7,
@@ -279,6 +287,7 @@ mod tests {
             "pybroker_request_seconds_bucket{api=\"Metadata\",le=\"+Inf\"} 1",
             "pybroker_response_errors_total{error=\"UNKNOWN_TOPIC_OR_PARTITION\"} 1",
             "pybroker_connections 2",
+            "pybroker_connections_throttled_total 4",
             "pybroker_in_flight_bytes 5",
             "pybroker_journal_entries_total 7",
             "pybroker_journal_flushes_total 3",

@@ -81,6 +81,7 @@ pub(crate) fn authenticated(
     connection.authenticated = true;
     connection.raw_tokens = false;
     connection.decisions.get_mut().clear();
+    connection.quotas.forget();
     connection.session_ends =
         session_lifetime_ms.map(|lifetime| Instant::now() + Duration::from_millis(lifetime));
 }

@@ -22,6 +22,7 @@ use crate::metadata_view::MetadataHolder;
 use crate::metrics::ThreadMetrics;
 use crate::producers::Producers;
 use crate::prometheus::{Gauges, render};
+use crate::quotas::{self, ConnectionRate, QuotaDelta};
 use crate::shared::Shared;
 use crate::slow_appends::SlowAppends;
 use crate::threads::{Command, DataThread};
@@ -94,6 +95,7 @@ impl Server {
         let limits = config.settings.limits.clone();
         let count = config.threads.max(1);
         let metrics: Vec<_> = (0..count).map(|_| ThreadMetrics::new()).collect();
+        let connection_rate = ConnectionRate::new(metadata.quotas().windows(), Instant::now());
         let shared = Arc::new(Shared {
             broker_id: config.broker_id,
             settings: ArcSwap::from_pointee(config.settings),
@@ -102,6 +104,7 @@ impl Server {
             control,
             budget: MemoryBudget::new(limits.in_flight_bytes_max),
             connections: ConnectionCounts::default(),
+            connection_rate,
             cold_reads: ColdReads::default(),
             ingest_io: ColdReads::in_the_background("ingest", ingest_threads()),
             ingest_copies: ColdReads::in_the_background("ingest-copy", ingest_threads()),
@@ -198,6 +201,15 @@ impl Server {
         }
     }
 
+    /// Puts in force what clients may use: requests that start later obey it, and those who wait for what does not hold
+    /// any more wait no longer.
+    pub fn change_quotas(&self, delta: &QuotaDelta) {
+        self.shared.metadata.quotas().apply(delta);
+        for thread in &*self.threads.lock() {
+            thread.send(Command::Wake);
+        }
+    }
+
     /// The metadata that requests are answered from.
     pub fn metadata(&self) -> &Arc<MetadataHolder> {
         &self.shared.metadata
@@ -219,10 +231,13 @@ impl Server {
         let gauges = Gauges {
             connections: self.shared.connections.open(),
             connections_refused: self.shared.connections.refused(),
+            connections_throttled: self.shared.connections.throttled(),
             in_flight_bytes: self.shared.budget.used(),
             journal: self.shared.replicas.journal_figures(),
         };
-        render(&metrics, &gauges)
+        let mut text = render(&metrics, &gauges);
+        quotas::render(self.shared.metadata.quotas(), &mut text, Instant::now());
+        text
     }
 
     /// Stops: no new connections, no new requests; what was read is answered (fetches with what there is), until

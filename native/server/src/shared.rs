@@ -21,6 +21,7 @@ use crate::fetch_sessions::FetchSessions;
 use crate::metadata_view::MetadataHolder;
 use crate::metrics::ThreadMetrics;
 use crate::producers::Producers;
+use crate::quotas::ConnectionRate;
 use crate::slow_appends::{FlushWatch, SlowAppends};
 use crate::throttled_log::ThrottledLog;
 
@@ -33,6 +34,8 @@ pub(crate) struct Shared {
     pub(crate) control: Arc<dyn ControlPlane>,
     pub(crate) budget: MemoryBudget,
     pub(crate) connections: ConnectionCounts,
+    /// Of all listeners of clients.
+    pub(crate) connection_rate: ConnectionRate,
     pub(crate) cold_reads: ColdReads,
     /// Staged ingest writes here.
     pub(crate) ingest_io: ColdReads,

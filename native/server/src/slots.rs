@@ -58,6 +58,11 @@ impl Slots {
         self.bytes
     }
 
+    /// Whether the request at the head has not begun.
+    pub(crate) fn head_is_deferred(&self) -> bool {
+        matches!(self.ring.front(), Some(Slot::Deferred { .. }))
+    }
+
     /// Whether a later Produce must stay behind.
     pub(crate) fn hold_produces_back(&self) -> bool {
         self.unappended > 0

@@ -24,6 +24,8 @@ pub(crate) enum Command {
     Connection(std::net::TcpStream, ConnectionInfo, Option<Arc<TlsServer>>),
     /// Run something on this thread's runtime (the acceptors).
     Spawn(Box<dyn FnOnce() + Send>),
+    /// What clients may use has changed: those that wait are looked at again.
+    Wake,
     /// Settings have changed, and this is the thread's share of fetch sessions.
     Settings(Arc<DynamicSettings>, usize),
     /// End, whatever still runs, at the latest at this time; at once when the last connection has ended.
@@ -95,6 +97,7 @@ async fn serve(shared: Arc<Shared>, mut inbox: mpsc::UnboundedReceiver<Command>)
                 // Limits may have been raised for somebody who waits.
                 wake_all();
             }
+            Command::Wake => wake_all(),
             Command::StopBy(deadline) => {
                 wake_all();
                 while with_thread_state(|thread| !thread.wakers.is_empty()) == Some(true)

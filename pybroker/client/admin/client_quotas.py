@@ -1,12 +1,35 @@
-"""AdminClient's call about clients' quotas (KIP-546)."""
+"""AdminClient's calls about clients' quotas (KIP-546, KIP-612)."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pybroker.client.admin.base import AdminBase
+from pybroker.client.admin.results import Futures, KeyedResult, settle, start
 from pybroker.client.errors import broker_error
 from pybroker.protocol import messages as m
+
+DEFAULT = ""
+"""In place of a name: the default of its type."""
+
+_EXACT, _DEFAULT = 0, 1
+_TYPES = {"user": "user", "client-id": "client_id", "ip": "ip"}
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaEntity:
+    """Whom a quota is for: a user, a client id, both, or an address. None: no such part; DEFAULT: its default."""
+
+    user: str | None = None
+    client_id: str | None = None
+    ip: str | None = None
+
+    @property
+    def parts(self) -> dict[str, str | None]:
+        """By Kafka's types; None is the default of the type."""
+        given = {kind: getattr(self, field) for kind, field in _TYPES.items()}
+        return {kind: name or None for kind, name in given.items() if name is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +43,16 @@ class ClientQuota:
 class ClientQuotasAdmin(AdminBase):
     """Quotas of users, client ids and addresses."""
 
-    async def describe_client_quotas(self) -> list[ClientQuota]:
-        """All that are set. Needs DESCRIBE_CONFIGS on the cluster."""
-        answer = await self._network.ask(m.DescribeClientQuotasRequest(components=[], strict=False))
+    async def describe_client_quotas(self, entity: QuotaEntity | None = None) -> list[ClientQuota]:
+        """All that are set; given an entity, what is set for that one. Needs DESCRIBE_CONFIGS on the cluster."""
+        components = [
+            m.DescribeClientQuotasRequest_ComponentData(
+                entity_type=kind, match_type=_DEFAULT if name is None else _EXACT, match=name
+            )
+            for kind, name in (entity.parts if entity is not None else {}).items()
+        ]
+        request = m.DescribeClientQuotasRequest(components=components, strict=entity is not None)
+        answer = await self._network.ask(request)
         if answer.error_code:
             raise broker_error(answer.error_code, answer.error_message, about="client quotas")
         return [
@@ -32,3 +62,29 @@ class ClientQuotasAdmin(AdminBase):
             )
             for row in answer.entries or ()
         ]
+
+    def alter_client_quotas(
+        self, changes: Mapping[QuotaEntity, Mapping[str, float | None]], *, validate_only: bool = False
+    ) -> KeyedResult[QuotaEntity, None]:
+        """Sets quotas by Kafka's names (`producer_byte_rate`, …); None removes one. Entities → done."""
+        entries = [
+            m.AlterClientQuotasRequest_EntryData(
+                entity=[
+                    m.AlterClientQuotasRequest_EntityData(entity_type=kind, entity_name=name)
+                    for kind, name in entity.parts.items()
+                ],
+                ops=[
+                    m.AlterClientQuotasRequest_OpData(key=key, value=value or 0.0, remove=value is None)
+                    for key, value in values.items()
+                ],
+            )
+            for entity, values in changes.items()
+        ]
+        request = m.AlterClientQuotasRequest(entries=entries, validate_only=validate_only)
+
+        async def work(futures: Futures[QuotaEntity, None]) -> None:
+            answer = await self._controller(request, lambda response: response.entries)
+            for entity, row in zip(changes, answer.entries, strict=True):
+                settle(futures[entity], row.error_code, row.error_message, None, f"quotas of {entity.parts}")
+
+        return KeyedResult(start(changes, work))

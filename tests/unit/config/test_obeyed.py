@@ -11,7 +11,14 @@ from pybroker.config import BROKER_SETTINGS, BROKER_SYNONYM, SYNONYMS, TOPIC_SET
 from pybroker.config.broker_without_effect import WITHOUT_EFFECT
 
 ROOT = Path(__file__).parents[3]
-TABLES = {"broker_network.py", "broker_log.py", "broker_groups.py", "foreign.py", "topic_defs.py"}
+TABLES = {
+    "broker_network.py",
+    "broker_log.py",
+    "broker_groups.py",
+    "broker_quotas.py",
+    "foreign.py",
+    "topic_defs.py",
+}
 
 # Setting → why no code needs to read it.
 BY_NATURE = {

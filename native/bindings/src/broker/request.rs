@@ -1,11 +1,13 @@
 //! A request that Python answers.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use parking_lot::Mutex;
 use pybroker_model::TopicIdPartition;
 use pybroker_protocol::codec::Registry;
 use pybroker_server::control_plane::{ControlReply, ControlRequest, Peer, ReplySender};
+use pybroker_server::quotas::Figures;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
@@ -14,6 +16,8 @@ use crate::plane::control_queue::Completed;
 use crate::uuid::Uuid;
 
 const ALTER_USER_SCRAM_CREDENTIALS: i16 = 51;
+/// CreateTopics, DeleteTopics, CreatePartitions: their clients may have to wait for the changes that they have made.
+const MUTATIONS: [i16; 3] = [19, 20, 37];
 
 /// A request that Python answers; dropped unanswered, it closes its connection.
 #[pyclass(frozen, module = "pybroker._native")]
@@ -33,6 +37,7 @@ pub(crate) struct Request {
     peer: Arc<Peer>,
     #[pyo3(get)]
     message: Py<PyAny>,
+    time: Option<Arc<Figures>>,
     reply: Mutex<Option<ReplySender>>,
 }
 
@@ -70,6 +75,7 @@ impl Request {
                 by_token: request.by_token,
                 peer: request.peer,
                 message,
+                time: request.time,
                 reply: Mutex::new(Some(request.reply)),
             }),
             Err(error) => Err(Box::new((error, request))),
@@ -146,6 +152,19 @@ impl Request {
         self.peer.connection_id
     }
 
+    /// Whether `spent` counts.
+    #[getter]
+    fn timed(&self) -> bool {
+        self.time.is_some()
+    }
+
+    /// So many nanoseconds of the control plane went into it.
+    fn spent(&self, nanoseconds: u64) {
+        if let Some(figures) = &self.time {
+            figures.add(nanoseconds, Instant::now());
+        }
+    }
+
     #[getter]
     fn cancelled(&self) -> bool {
         self.reply
@@ -156,8 +175,14 @@ impl Request {
 
     /// Encodes and sends the response.
     fn reply(&self, py: Python<'_>, message: &Bound<'_, PyAny>) -> PyResult<()> {
-        let body = self.encode(py, message)?;
-        self.send(ControlReply::Body(body.into()))
+        let body = self.encode(py, message)?.into();
+        if MUTATIONS.contains(&self.api_key) {
+            let wait_ms = message.getattr("throttle_time_ms")?.extract::<u32>()?;
+            if wait_ms > 0 {
+                return self.send(ControlReply::Throttled { body, wait_ms });
+            }
+        }
+        self.send(ControlReply::Body(body))
     }
 
     /// The same for a SaslAuthenticate that has succeeded.

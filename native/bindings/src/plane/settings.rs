@@ -9,6 +9,7 @@ use pybroker_fetcher::FetcherSettings;
 use pybroker_replica::{BrokerLogSettings, CleanerSettings, IngestLimits, Intervals, Throttles};
 use pybroker_server::config::{DynamicSettings, default_threads};
 use pybroker_server::limits::Limits;
+use pybroker_server::quotas::Windows;
 use pybroker_storage::{FlushMode, Layout};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -41,6 +42,8 @@ pub(crate) struct NativeSettings {
     pub(crate) fetcher: FetcherSettings,
     /// How fast replicas are copied.
     pub(crate) throttled: ThrottledRates,
+    /// What is kept of the past for quotas: of clients, of changes to the cluster. Read once, at the start.
+    pub(crate) quota_windows: (Windows, Windows),
     /// Those of the server.
     pub(crate) server: DynamicSettings,
 }
@@ -97,6 +100,7 @@ impl Default for NativeSettings {
             ingest: IngestLimits::default(),
             fetcher: FetcherSettings::default(),
             throttled: ThrottledRates::default(),
+            quota_windows: <(Windows, Windows)>::default(),
             server: DynamicSettings::default(),
         }
     }
@@ -192,6 +196,10 @@ impl NativeSettings {
             },
             fetcher: fetcher(&given, &self.fetcher)?,
             throttled: self.throttled.with(&given)?,
+            quota_windows: (
+                windows(&given, OF_CLIENTS, self.quota_windows.0)?,
+                windows(&given, OF_MUTATIONS, self.quota_windows.1)?,
+            ),
             server: DynamicSettings {
                 auto_create_topics: given
                     .flag("auto.create.topics.enable", self.server.auto_create_topics)?,
@@ -201,6 +209,26 @@ impl NativeSettings {
             },
         })
     }
+}
+
+/// How many windows are kept for quotas of clients, and their length.
+const OF_CLIENTS: [&str; 2] = ["quota.window.num", "quota.window.size.seconds"];
+/// The same for partitions that are made and removed.
+const OF_MUTATIONS: [&str; 2] = [
+    "controller.quota.window.num",
+    "controller.quota.window.size.seconds",
+];
+
+fn windows(
+    given: &Settings<'_, '_>,
+    [count, seconds]: [&str; 2],
+    now: Windows,
+) -> PyResult<Windows> {
+    let seconds = given.number(seconds, now.length_ms / 1_000)?;
+    Ok(Windows {
+        count: given.number(count, now.count)?.max(1),
+        length_ms: seconds.max(1).saturating_mul(1_000),
+    })
 }
 
 fn fetcher(given: &Settings<'_, '_>, now: &FetcherSettings) -> PyResult<FetcherSettings> {
@@ -249,6 +277,10 @@ fn limits(given: &Settings<'_, '_>, now: &Limits) -> PyResult<Limits> {
         } else {
             u32::try_from(rate).unwrap_or(0)
         },
+        connection_creation_rates: match given.text("connection.rates.of.listeners")? {
+            Some(text) => rates_of_listeners(&text)?,
+            None => now.connection_creation_rates.clone(),
+        },
         idle: u64::try_from(idle_ms).map_or(Duration::MAX, Duration::from_millis),
         authentication: Duration::from_millis(given.number(
             "connection.authentication.timeout.ms",
@@ -276,6 +308,21 @@ fn limits(given: &Settings<'_, '_>, now: &Limits) -> PyResult<Limits> {
         ),
         ..now.clone()
     })
+}
+
+/// `NAME:rate` pairs, made by the control plane of settings of single listeners.
+fn rates_of_listeners(text: &str) -> PyResult<HashMap<String, u32>> {
+    let name = "connection.rates.of.listeners";
+    let items = text.split(',').filter(|item| !item.is_empty());
+    items
+        .map(|item| {
+            let (listener, rate) = item
+                .rsplit_once(':')
+                .ok_or_else(|| bad(name, item, "NAME:rate"))?;
+            let rate = rate.parse().map_err(|_| bad(name, item, "NAME:rate"))?;
+            Ok((listener.to_owned(), rate))
+        })
+        .collect()
 }
 
 /// Kafka's sign for a socket buffer whose size the kernel chooses.

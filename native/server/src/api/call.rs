@@ -26,6 +26,8 @@ pub(crate) struct Call<'a> {
     pub(crate) received: Instant,
     /// Wall clock, milliseconds.
     pub(crate) now_ms: i64,
+    /// How long the client is told to wait before its next request (KIP-219), in milliseconds.
+    pub(crate) throttle_time_ms: i32,
 }
 
 impl<'a> Call<'a> {

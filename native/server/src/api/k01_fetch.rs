@@ -10,6 +10,8 @@
 //! fetch by name that cannot carry an epoch (to v8) and read another incarnation of the topic before gets one
 //! OFFSET_OUT_OF_RANGE.
 //!
+//! Over its quota it is answered at once, without partitions, as Kafka does (KIP-219).
+//!
 //! Among brokers version 13 in the KIP-516 text's layout, for followers: up to the log end, and how far they ask is how
 //! far they have got. On client listeners requests of followers are CLUSTER_AUTHORIZATION_FAILED.
 
@@ -43,7 +45,7 @@ pub(crate) fn run(
         Ok(()) => Ok(plan::plan(call, thread, &request, body)),
     };
     thread.fetch = request;
-    let (wanted, source) = match planned? {
+    let (mut wanted, source) = match planned? {
         Ok(plan) => plan,
         Err(error) => {
             thread.metrics.error(error.0);
@@ -52,6 +54,16 @@ pub(crate) fn run(
             return Ok(Answer::Written);
         }
     };
+    if call.throttle_time_ms > 0 {
+        respond::write_throttled(&wanted, call.throttle_time_ms, thread, outgoing);
+        source.give_up(wanted.incremental, thread);
+        return Ok(Answer::Written);
+    }
+    if call.shared.metadata.quotas().is_active()
+        && let Some(most) = call.connection.quotas.fetch_bytes_max()
+    {
+        wanted.max_bytes = wanted.max_bytes.min(most);
+    }
     let mut pending = PendingFetch::new(wanted, source, call.received);
     let (shared, connection, now) = (call.shared, call.connection, call.received);
     match pending.poll(shared, thread, connection, context, now, outgoing) {

@@ -53,7 +53,7 @@ pub(crate) fn run(
     let flushes = flushes_under_way(call.shared, &request, &refused);
     if flushes.is_empty() && !reads_files {
         let answered = answer(call.shared, wire, &request, &refused);
-        answered.write(call.reply, &thread.metrics, out);
+        answered.write_now(call, &thread.metrics, out);
         return Ok(Answer::Written);
     }
     let (shared, body) = (Arc::clone(call.shared), Box::<[u8]>::from(body));

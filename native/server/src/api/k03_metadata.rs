@@ -166,7 +166,7 @@ fn write(
 ) {
     let live = live_brokers(view, &call.connection.peer.listener);
     let head = MetadataHead {
-        throttle_time_ms: 0,
+        throttle_time_ms: call.throttle_time_ms,
         cluster_id: Some(&view.cluster_id),
         controller_id: view.controller_id,
         brokers: live.clone(),

@@ -107,7 +107,7 @@ fn write(
     ApiVersionsResponse {
         error_code: error.0,
         api_keys,
-        throttle_time_ms: 0,
+        throttle_time_ms: call.throttle_time_ms,
         features,
         features_epoch: finalized.epoch,
     }

@@ -56,7 +56,7 @@ pub(crate) fn run(
         },
     );
     let response = OffsetForLeaderEpochResponse {
-        throttle_time_ms: 0,
+        throttle_time_ms: call.throttle_time_ms,
         topics,
     };
     let frame = ReplyFrame::begin(out, call.reply);

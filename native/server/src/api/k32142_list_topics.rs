@@ -35,7 +35,7 @@ pub(crate) fn run(call: &Call<'_>, body: &[u8], out: &mut Vec<u8>) -> Result<(),
         error_code: 0,
         topics,
         next,
-        throttle_time_ms: 0,
+        throttle_time_ms: call.throttle_time_ms,
     }
     .encode(call.version, out);
     frame.end(out);

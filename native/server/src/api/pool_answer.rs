@@ -7,6 +7,7 @@ use crate::cold_reads::PoolAnswer;
 use crate::frame::OwnFrame;
 use crate::metrics::ThreadMetrics;
 use crate::reply::{ReplyFrame, ReplyHeader};
+use crate::throttle_place;
 
 /// A request that waits for a pool.
 pub(crate) struct PendingPoolAnswer {
@@ -15,7 +16,26 @@ pub(crate) struct PendingPoolAnswer {
     pub(crate) received: Instant,
     /// Memory held by what waits.
     pub(crate) bytes: usize,
+    told: Told,
+}
+
+/// What a call says of its answer.
+struct Told {
+    api_key: i16,
+    api_version: i16,
     reply: ReplyHeader,
+    throttle_time_ms: i32,
+}
+
+impl Told {
+    fn of(call: &Call<'_>) -> Self {
+        Told {
+            api_key: call.api_key,
+            api_version: call.version,
+            reply: call.reply,
+            throttle_time_ms: call.throttle_time_ms,
+        }
+    }
 }
 
 /// The response body, and the error codes in it for the metrics.
@@ -49,13 +69,22 @@ impl Answered {
         self.frame
     }
 
-    /// Appends the reply.
-    pub(crate) fn write(&self, reply: ReplyHeader, metrics: &ThreadMetrics, out: &mut Vec<u8>) {
+    /// Appends the reply to a call that waits for nothing.
+    pub(crate) fn write_now(&self, call: &Call<'_>, metrics: &ThreadMetrics, out: &mut Vec<u8>) {
+        self.write(&Told::of(call), metrics, out);
+    }
+
+    fn write(&self, told: &Told, metrics: &ThreadMetrics, out: &mut Vec<u8>) {
         for error in &self.errors {
             metrics.error(*error);
         }
-        let frame = ReplyFrame::begin(out, reply);
+        let frame = ReplyFrame::begin(out, told.reply);
+        let body_at = out.len();
         out.extend_from_slice(&self.body);
+        if told.throttle_time_ms > 0 {
+            let (key, version) = (told.api_key, told.api_version);
+            throttle_place::raise(key, version, &mut out[body_at..], told.throttle_time_ms);
+        }
         frame.end(out);
     }
 }
@@ -68,12 +97,12 @@ impl PendingPoolAnswer {
             api_key: call.api_key,
             received: call.received,
             bytes,
-            reply: call.reply,
+            told: Told::of(call),
         }
     }
 
     /// Appends the reply.
     pub(crate) fn write(&self, answered: &Answered, metrics: &ThreadMetrics, out: &mut Vec<u8>) {
-        answered.write(self.reply, metrics, out);
+        answered.write(&self.told, metrics, out);
     }
 }

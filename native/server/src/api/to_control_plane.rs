@@ -20,6 +20,8 @@ pub(crate) struct PendingControl {
     /// A SASL token without a Kafka header came, and its answer goes without one.
     pub(crate) raw: bool,
     pub(crate) reply: ReplyHeader,
+    /// How long the client has to wait, if the control plane does not say longer.
+    pub(crate) throttle_time_ms: i32,
     pub(crate) received: Instant,
 }
 
@@ -38,6 +40,7 @@ pub(crate) fn submit(call: &Call<'_>, body: &[u8]) -> Box<PendingControl> {
         lane: lane(call.api_key),
         body: Bytes::copy_from_slice(body),
         received_at: call.received,
+        time: call.connection.quotas.request_figures(),
         reply,
     };
     let unsent = match call.shared.control.submit(request) {
@@ -51,6 +54,7 @@ pub(crate) fn submit(call: &Call<'_>, body: &[u8]) -> Box<PendingControl> {
         api_version: call.version,
         raw: call.connection.raw_tokens,
         reply: call.reply,
+        throttle_time_ms: call.throttle_time_ms,
         received: call.received,
     })
 }

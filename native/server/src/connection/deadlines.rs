@@ -13,16 +13,22 @@ impl Connection {
     /// The deadlines that end the connection, with their reasons.
     fn deadlines(&self, thread: &ThreadState) -> [Option<(Instant, CloseReason)>; 7] {
         let limits = &thread.settings.limits;
+        let muted = self.info.quotas.muted_until();
         // A peer that waits for our answer is not idle, and one that we do not read cannot finish its frame.
-        let waits_for_us = !self.slots.is_empty();
+        let waits_for_us = !self.slots.is_empty() || muted.is_some();
         let tls = self.tls.as_deref();
         [
-            (!waits_for_us && self.is_flushed())
+            (self.slots.is_empty() && self.is_flushed())
                 .then(|| (self.active + limits.idle, CloseReason::Idle)),
             self.incoming
                 .partial_since()
                 .filter(|_| !waits_for_us && self.is_flushed())
-                .map(|since| (since + limits.frame_stall, CloseReason::FrameStalled)),
+                .map(|since| {
+                    (
+                        since.max(self.resumed) + limits.frame_stall,
+                        CloseReason::FrameStalled,
+                    )
+                }),
             self.write_progress
                 .map(|since| (since + limits.write_stall, CloseReason::WriteStalled)),
             self.ends
@@ -35,7 +41,10 @@ impl Connection {
             }),
             tls.filter(|_| !waits_for_us)
                 .and_then(TlsSession::partial_since)
-                .map(|since| (since + limits.frame_stall, CloseReason::FrameStalled)),
+                .map(|since| {
+                    let since = since.max(self.resumed);
+                    (since + limits.frame_stall, CloseReason::FrameStalled)
+                }),
             (!self.info.authenticated).then(|| {
                 (
                     self.info.opened + limits.authentication,
@@ -69,7 +78,10 @@ impl Connection {
             .flatten()
             .map(|(deadline, _)| deadline)
             .min();
-        let next = [closing, self.slots.deadline()].into_iter().flatten().min();
+        let next = [closing, self.slots.deadline(), self.looks_again(now)]
+            .into_iter()
+            .flatten()
+            .min();
         let Some(next) = next else { return };
         let set = self.armed.is_some_and(|armed| armed > now && armed <= next);
         if set {

@@ -21,6 +21,7 @@ use crate::reply::ReplyFrame;
 use crate::sasl;
 use crate::shared::ThreadState;
 use crate::slots::Slot;
+use crate::throttle_place;
 
 /// What became of the request at the head.
 enum Head {
@@ -46,9 +47,14 @@ impl Connection {
             return Ok(false);
         }
         // A slow reader's finished replies wait in their slots, where they are counted.
-        while self.outgoing.pending_bytes() < PENDING_REPLY_BYTES_MAX {
+        while self.outgoing.pending_bytes() < PENDING_REPLY_BYTES_MAX && !self.begins_muted() {
             let Some(slot) = self.slots.pop() else { break };
-            let unfinished = match self.finish(slot, thread, context, now)? {
+            let begun = self.info.quotas.begin();
+            let finished = self.finish(slot, thread, context, now)?;
+            if let Some(begun) = begun {
+                self.info.quotas.end(begun);
+            }
+            let unfinished = match finished {
                 Head::Answered => {
                     moved = true;
                     self.active = now;
@@ -203,6 +209,10 @@ impl Connection {
                 sasl::after_answer(&mut self.info, pending.api_key, pending.api_version, &body);
                 body
             }
+            ControlReply::Throttled { body, wait_ms } => {
+                self.info.quotas.mute(wait_ms, Instant::now());
+                body
+            }
             ControlReply::Last(body) => {
                 if pending.raw {
                     // Without Kafka's header there is no way to say why.
@@ -226,7 +236,12 @@ impl Connection {
             return sasl::write_raw_answer(&body, out);
         }
         let frame = ReplyFrame::begin(out, pending.reply);
+        let body_at = out.len();
         out.extend_from_slice(&body);
+        if pending.throttle_time_ms > 0 {
+            let (key, version) = (pending.api_key, pending.api_version);
+            throttle_place::raise(key, version, &mut out[body_at..], pending.throttle_time_ms);
+        }
         frame.end(out);
         Ok(())
     }

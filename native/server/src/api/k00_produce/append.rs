@@ -96,7 +96,7 @@ pub(super) fn append_all(
     } else {
         endpoints(&view, &call.connection.peer.listener, &leaders)
     };
-    writer.end(0, &node_endpoints);
+    writer.end(call.throttle_time_ms, &node_endpoints);
     if request.acks == 0 {
         out.truncate(start);
         return match first_error {

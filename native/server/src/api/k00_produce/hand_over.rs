@@ -48,6 +48,7 @@ pub(super) fn append_elsewhere(call: &Call<'_>, dir: usize, body: &[u8]) -> Pend
     let client_id = call.client_id.map(str::to_owned);
     let (api_key, version, header) = (call.api_key, call.version, call.reply);
     let (received, now_ms) = (call.received, call.now_ms);
+    let throttle_time_ms = call.throttle_time_ms;
     call.shared.slow_appends.run(
         dir,
         Box::new(move || {
@@ -60,6 +61,7 @@ pub(super) fn append_elsewhere(call: &Call<'_>, dir: usize, body: &[u8]) -> Pend
                 client_id: client_id.as_deref(),
                 received,
                 now_ms,
+                throttle_time_ms,
             };
             let mut request = ProduceRequest::default();
             let mut tally = Tally::default();

@@ -21,7 +21,7 @@ pub(super) fn run_unsupported<P>(
         ..call.reply
     };
     let frame = ReplyFrame::begin(out, header);
-    let acks = refuse_old(call.version, body, out).map_err(|error| call.bad_request(error))?;
+    let acks = refuse_old(call, body, out).map_err(|error| call.bad_request(error))?;
     if acks == 0 {
         out.truncate(start);
         return Err(CloseReason::AcksZeroFailed {
@@ -34,7 +34,7 @@ pub(super) fn run_unsupported<P>(
 }
 
 /// Reads a request of v0–2, appends its answer, returns its acks.
-fn refuse_old(version: i16, body: &[u8], out: &mut Vec<u8>) -> Result<i16, DecodeError> {
+fn refuse_old(call: &Call<'_>, body: &[u8], out: &mut Vec<u8>) -> Result<i16, DecodeError> {
     let mut reader = Reader::new(body);
     let mut writer = Writer::new(out, false);
     let acks = reader.i16()?;
@@ -50,13 +50,13 @@ fn refuse_old(version: i16, body: &[u8], out: &mut Vec<u8>) -> Result<i16, Decod
             reader.nullable_bytes(false)?;
             writer.i16(ErrorCode::UNSUPPORTED_VERSION.0);
             writer.i64(-1);
-            if version >= 2 {
+            if call.version >= 2 {
                 writer.i64(-1);
             }
         }
     }
-    if version >= 1 {
-        writer.i32(0);
+    if call.version >= 1 {
+        writer.i32(call.throttle_time_ms);
     }
     reader.finish()?;
     Ok(acks)

@@ -96,6 +96,7 @@ fn appending(call: &Call<'_>, body: &[u8], partitions: Vec<Asked>) -> Append {
     let (api_key, version, reply) = (call.api_key, call.version, call.reply);
     let (received, now_ms) = (call.received, call.now_ms);
     let adds = version >= ADDS;
+    let throttle_time_ms = call.throttle_time_ms;
     Box::new(move |codes| {
         let call = Call {
             shared: &shared,
@@ -106,6 +107,7 @@ fn appending(call: &Call<'_>, body: &[u8], partitions: Vec<Asked>) -> Append {
             client_id: client_id.as_deref(),
             received,
             now_ms,
+            throttle_time_ms,
         };
         let verified = Verified {
             partitions,

@@ -7,7 +7,7 @@ use std::time::Instant;
 use pybroker_replica::{Isolation, Partition, Registration, TopicMap};
 
 use super::read::{Outcome, read_all, resolve};
-use super::respond::{Written, sent_slices, write};
+use super::respond::{Written, sent_slices, write, write_throttled};
 use super::wanted::{Source, Wanted};
 use crate::access::Access;
 use crate::close::CloseReason;
@@ -20,6 +20,9 @@ use crate::shared::{Shared, ThreadState};
 
 /// Times a fetch looks again at once because something arrived between reading and registering.
 const ATTEMPTS_MAX: usize = 4;
+
+/// What an answer says of each partition beside its records, for quotas.
+const HEAD_BYTES: usize = 64;
 
 /// See the module.
 pub(crate) struct PendingFetch {
@@ -72,6 +75,12 @@ impl PendingFetch {
                 }
             }
         };
+        if !warm && let Some(wait_ms) = self.over_quota(shared, connection, &outcomes) {
+            write_throttled(&self.wanted, wait_ms, thread, outgoing);
+            let source = core::mem::replace(&mut self.source, Source::Request(Vec::new()));
+            source.give_up(self.wanted.incremental, thread);
+            return Poll::Ready(Ok(()));
+        }
         self.finish(shared, thread, context, outcomes, warm, outgoing)
     }
 
@@ -109,6 +118,22 @@ impl PendingFetch {
             }
         }
         None
+    }
+
+    /// How long the client has to wait, if these records are more than it may have now. Brokers have no quota.
+    fn over_quota(
+        &self,
+        shared: &Shared,
+        connection: &ConnectionInfo,
+        outcomes: &[Outcome],
+    ) -> Option<i32> {
+        if !shared.metadata.quotas().is_active() || self.wanted.follower.is_some() {
+            return None;
+        }
+        let records = outcomes
+            .iter()
+            .filter_map(|outcome| Some(outcome.slice.as_ref()?.bytes + HEAD_BYTES));
+        connection.quotas.fetched(records.sum(), Instant::now())
     }
 
     /// Whether a follower has not heard of a high watermark that it could show to consumers.

@@ -219,6 +219,26 @@ fn append(slice: &FileSlice, wait: bool, out: &mut Vec<u8>) -> io::Result<bool> 
     Ok(true)
 }
 
+/// A response without partitions, to a client that has to wait.
+pub(super) fn write_throttled(
+    wanted: &Wanted,
+    throttle_time_ms: i32,
+    thread: &mut ThreadState,
+    outgoing: &mut Outgoing,
+) {
+    let out = outgoing.tail(&mut thread.pool);
+    let frame = ReplyFrame::begin(out, wanted.reply);
+    let writer = FetchResponseWriter::new(wanted.version);
+    let session_id = if wanted.incremental {
+        wanted.session_id
+    } else {
+        0
+    };
+    writer.start(out, throttle_time_ms, 0, session_id, 0);
+    writer.end(out, &[]);
+    frame.end(out);
+}
+
 /// A response that consists of an error: v4–6 have no place for one and get no partitions.
 pub(super) fn write_error(
     reply: ReplyHeader,

@@ -82,6 +82,18 @@ impl Source {
         }
     }
 
+    /// The client is told nothing of the partitions: a session that was to begin does not.
+    pub(super) fn give_up(self, incremental: bool, thread: &mut ThreadState) {
+        let begun = match &self {
+            Source::Session(session) if !incremental => Some(session.0),
+            _ => None,
+        };
+        self.release(thread);
+        if let Some(id) = begun {
+            thread.sessions.remove(id);
+        }
+    }
+
     /// The target at a place that an outcome came from.
     pub(super) fn target(&self, place: u32) -> &FetchTarget {
         match self {

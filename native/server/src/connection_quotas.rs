@@ -1,0 +1,135 @@
+//! What holds for one connection, and whether it is muted: Kafka answers first, with how long the client has to wait, and
+//! reads nothing more of the connection for that long (KIP-219).
+//!
+//! Used by the connection's own task only.
+
+use std::cell::{Cell, RefCell};
+use std::time::{Duration, Instant};
+
+use pybroker_protocol::ApiKey;
+
+use crate::quotas::{Held, Quotas, clipped};
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct ConnectionQuotas {
+    resolved: RefCell<Resolved>,
+    /// Time of threads is counted.
+    timed: Cell<bool>,
+    muted_until: Cell<Option<Instant>>,
+}
+
+#[derive(Default)]
+struct Resolved {
+    held: Held,
+    client_id: Box<str>,
+}
+
+impl ConnectionQuotas {
+    /// It is another user's from now on.
+    pub(crate) fn forget(&mut self) {
+        *self.resolved.get_mut() = Resolved::default();
+        self.timed.set(false);
+    }
+
+    /// Looks up what holds, if it was not looked up for this client id and this table.
+    fn resolve(&self, quotas: &Quotas, principal: &str, client_id: &str, now: Instant) {
+        let client_id = clipped(client_id);
+        let mut resolved = self.resolved.borrow_mut();
+        if resolved.held.version == quotas.version() && &*resolved.client_id == client_id {
+            return;
+        }
+        let user = principal
+            .split_once(':')
+            .map_or(principal, |(_, name)| name);
+        resolved.held = quotas.hold(user, client_id, now);
+        if &*resolved.client_id != client_id {
+            resolved.client_id = client_id.into();
+        }
+        self.timed.set(resolved.held.request.is_some());
+    }
+
+    /// A request has come of so many bytes; gives the milliseconds that its answer has to tell. Muted for that long, which
+    /// the answer does not wait for.
+    pub(crate) fn arrived(
+        &self,
+        quotas: &Quotas,
+        who: (&str, &str),
+        request: (ApiKey, usize),
+        now: Instant,
+    ) -> i32 {
+        let (principal, client_id) = who;
+        let (key, bytes) = request;
+        self.resolve(quotas, principal, client_id, now);
+        let held = &self.resolved.borrow().held;
+        let mut wait = match &held.produce {
+            Some(produce) if key == ApiKey::Produce => produce.record(bytes as u64, now),
+            _ => 0,
+        };
+        if let Some(request) = &held.request {
+            wait = wait.max(request.owed_ms(now));
+        }
+        self.mute(wait, now)
+    }
+
+    /// So many bytes of records are about to be answered to a Fetch. The milliseconds that are told instead, if they are
+    /// too many now.
+    pub(crate) fn fetched(&self, bytes: usize, now: Instant) -> Option<i32> {
+        let resolved = self.resolved.borrow();
+        let fetch = resolved.held.fetch.as_ref()?;
+        let wait = fetch.admit(bytes as u64, now).err()?;
+        Some(self.mute(wait, now))
+    }
+
+    /// The most that one answer to a Fetch may bring.
+    pub(crate) fn fetch_bytes_max(&self) -> Option<usize> {
+        let resolved = self.resolved.borrow();
+        Some(resolved.held.fetch.as_ref()?.burst())
+    }
+
+    /// Reads nothing for so many milliseconds.
+    pub(crate) fn mute(&self, wait_ms: u32, now: Instant) -> i32 {
+        if wait_ms > 0 {
+            let until = now + Duration::from_millis(wait_ms.into());
+            self.muted_until
+                .set(self.muted_until.get().max(Some(until)));
+        }
+        i32::try_from(wait_ms).unwrap_or(i32::MAX)
+    }
+
+    /// Until when nothing is read.
+    #[inline]
+    pub(crate) fn muted_until(&self) -> Option<Instant> {
+        self.muted_until.get()
+    }
+
+    /// Whether it is still muted: until its time is over, or something else holds for it. Its figures stay what they are.
+    pub(crate) fn stays_muted(&self, quotas: &Quotas, now: Instant) -> bool {
+        let changed = || self.resolved.borrow().held.version != quotas.version();
+        self.muted_until.get().is_some_and(|until| until > now) && !changed()
+    }
+
+    /// Reads again.
+    pub(crate) fn unmute(&self) {
+        self.muted_until.set(None);
+    }
+
+    /// When a piece of work begins, if its time is counted.
+    #[inline]
+    pub(crate) fn begin(&self) -> Option<Instant> {
+        self.timed.get().then(Instant::now)
+    }
+
+    /// A piece of work has ended.
+    pub(crate) fn end(&self, begun: Instant) {
+        if let Some(request) = &self.resolved.borrow().held.request {
+            let now = Instant::now();
+            request.add((now - begun).as_nanos() as u64, now);
+        }
+    }
+
+    /// Where the time is counted that others spend on a request.
+    pub(crate) fn request_figures(&self) -> Option<std::sync::Arc<crate::quotas::Figures>> {
+        self.resolved.borrow().held.request.clone()
+    }
+}

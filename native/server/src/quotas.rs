@@ -1,0 +1,376 @@
+//! Quotas of clients (KIP-13, KIP-55, KIP-124, KIP-219, KIP-599, KIP-612): what is set, what holds for whom, and what was
+//! used of it.
+//!
+//! The control plane publishes what is set as an ordered change (`table`); a connection looks up what holds for it when it
+//! is new, its client id another one, or the table changed (`version`), and keeps the figures (`figures`) that it counts
+//! in, which are atomics. While nothing is set that is one load and a branch for each request.
+
+mod bucket;
+mod figures;
+mod mutations;
+mod registry;
+mod samples;
+mod series;
+mod table;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+use arc_swap::ArcSwap;
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+
+pub use figures::Figures;
+use figures::Key;
+use mutations::Mutations;
+use registry::Registry;
+use samples::Samples;
+pub use samples::Windows;
+pub(crate) use series::render;
+use table::Table;
+pub use table::{EntityQuotas, Holds, Kind, Values};
+
+/// Names above it have no quota of their own (`NAME_BYTES_MAX` of `pybroker/admin/quotas.py`); their figures go by their
+/// beginning.
+const NAME_BYTES_MAX: usize = 255;
+
+/// Addresses whose connections are counted; those that have had none lately go before more come.
+const ADDRESSES_MAX: usize = 10_000;
+
+/// A change of what is set.
+#[derive(Debug, Default)]
+pub struct QuotaDelta {
+    /// This is all there is; what was set before is void.
+    pub full: bool,
+    /// Entities of users and client ids.
+    pub entities: Vec<EntityQuotas>,
+    /// Addresses (`None`: the default) and the connections a second that they may open; `None`: no bound.
+    pub addresses: Vec<(Option<IpAddr>, Option<f64>)>,
+}
+
+/// What holds for a client.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Held {
+    /// Of the table; 0: nothing was looked up.
+    pub(crate) version: u64,
+    pub(crate) produce: Option<Arc<Figures>>,
+    pub(crate) fetch: Option<Arc<Figures>>,
+    pub(crate) request: Option<Arc<Figures>>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Quotas {
+    began: Instant,
+    /// Something is set for users or client ids.
+    active: AtomicBool,
+    /// Grows with each change.
+    version: AtomicU64,
+    table: ArcSwap<Table>,
+    /// Held while a change is applied.
+    writer: Mutex<()>,
+    registry: Mutex<Registry>,
+    mutations: Mutex<Mutations>,
+    addresses: Mutex<HashMap<IpAddr, Samples>>,
+    /// `quota.window.*` and `controller.quota.window.*`.
+    windows: ArcSwap<(Windows, Windows)>,
+}
+
+impl Default for Quotas {
+    fn default() -> Self {
+        Quotas {
+            began: Instant::now(),
+            active: AtomicBool::new(false),
+            version: AtomicU64::new(1),
+            table: ArcSwap::default(),
+            writer: Mutex::new(()),
+            registry: Mutex::default(),
+            mutations: Mutex::default(),
+            addresses: Mutex::default(),
+            windows: ArcSwap::default(),
+        }
+    }
+}
+
+impl Quotas {
+    /// What is kept of the past, for clients and for mutations. Before anything is counted.
+    pub fn set_windows(&self, of_clients: Windows, of_mutations: Windows) {
+        self.windows.store(Arc::new((of_clients, of_mutations)));
+    }
+
+    pub(crate) fn windows(&self) -> Windows {
+        self.windows.load().0
+    }
+
+    /// Whether anything is set for users or client ids.
+    #[inline]
+    pub(crate) fn is_active(&self) -> bool {
+        self.active.load(Ordering::Relaxed)
+    }
+
+    /// Of the table, to be compared with [`Held::version`].
+    #[inline]
+    pub(crate) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// Puts a change in force: requests that start later obey it.
+    pub fn apply(&self, delta: &QuotaDelta) {
+        let _one_writer = self.writer.lock();
+        let mut table = if delta.full {
+            Table::default()
+        } else {
+            Table::clone(&self.table.load())
+        };
+        for entity in &delta.entities {
+            table.set(entity);
+        }
+        for (address, rate) in &delta.addresses {
+            table.set_address(*address, *rate);
+        }
+        let active = !table.is_empty();
+        self.table.store(Arc::new(table));
+        self.version.fetch_add(1, Ordering::Release);
+        self.active.store(active, Ordering::Release);
+    }
+
+    /// What holds for a client now. `user` is the name of its principal.
+    pub(crate) fn hold(&self, user: &str, client_id: &str, now: Instant) -> Held {
+        let version = self.version();
+        let table = self.table.load();
+        let (user, client_id) = (clipped(user), clipped(client_id));
+        let find = |kind| {
+            let holds = table.find(user, client_id, kind)?;
+            let key = key_of(&holds, kind, user, client_id);
+            let windows = self.windows();
+            let figures = self.registry.lock().get(key, windows, self.began, now);
+            figures.set_bound(holds.bound);
+            Some(figures)
+        };
+        Held {
+            version,
+            produce: find(Kind::Produce),
+            fetch: find(Kind::Fetch),
+            request: find(Kind::Request),
+        }
+    }
+
+    /// Counts partitions that a client wants to make or remove; gives the milliseconds for which it is to wait. `strict`:
+    /// with an error nothing was counted, and the client is refused.
+    ///
+    /// # Errors
+    /// The milliseconds after which it may try again.
+    pub fn mutate(
+        &self,
+        user: &str,
+        client_id: &str,
+        partitions: f64,
+        strict: bool,
+        now: Instant,
+    ) -> Result<u32, u32> {
+        let (user, client_id) = (clipped(user), clipped(client_id));
+        let Some(holds) = self.table.load().find(user, client_id, Kind::Mutation) else {
+            return Ok(0);
+        };
+        let Key {
+            user, client_id, ..
+        } = key_of(&holds, Kind::Mutation, user, client_id);
+        let windows = self.windows.load().1;
+        let mut mutations = self.mutations.lock();
+        mutations.take((user, client_id), &holds, partitions, strict, windows, now)
+    }
+
+    /// Counts a connection from an address, unless that would be too many: then gives the milliseconds after which it is
+    /// to be closed (KIP-612). Asked once a connection.
+    pub(crate) fn connected(&self, address: IpAddr, now: Instant) -> Option<u32> {
+        let table = self.table.load();
+        if !table.has_addresses() {
+            return None;
+        }
+        let address = address.to_canonical();
+        let bound = table.of_address(address)?;
+        let at_ms = self.ms(now);
+        let windows = self.windows();
+        let mut addresses = self.addresses.lock();
+        if addresses.len() >= ADDRESSES_MAX && !addresses.contains_key(&address) {
+            addresses.retain(|_, made| made.sum(at_ms) > 0);
+            if addresses.len() >= ADDRESSES_MAX {
+                addresses.clear();
+            }
+        }
+        let made = addresses
+            .entry(address)
+            .or_insert_with(|| Samples::new(windows));
+        connection_wait_ms(made, bound, true, at_ms)
+    }
+
+    fn ms(&self, now: Instant) -> u64 {
+        now.saturating_duration_since(self.began).as_millis() as u64
+    }
+
+    fn all(&self) -> Vec<Arc<Figures>> {
+        self.registry.lock().all()
+    }
+}
+
+/// Connections that were made lately, of a listener or of all of them.
+#[derive(Debug)]
+pub(crate) struct ConnectionRate {
+    began: Instant,
+    made: Samples,
+}
+
+impl ConnectionRate {
+    pub(crate) fn new(windows: Windows, began: Instant) -> Self {
+        ConnectionRate {
+            began,
+            made: Samples::new(windows),
+        }
+    }
+
+    /// Counts one; gives the milliseconds to wait before it is served (`max.connection.creation.rate`; 0: no bound).
+    pub(crate) fn take(&self, per_second: u32, now: Instant) -> Option<u32> {
+        let at_ms = now.saturating_duration_since(self.began).as_millis() as u64;
+        if per_second == 0 {
+            return None;
+        }
+        connection_wait_ms(&self.made, per_second.into(), false, at_ms)
+    }
+}
+
+/// Counts a connection; the milliseconds to wait if it is one too many, a window at most as in Kafka's
+/// `ConnectionQuotas`. `refuses`: one too many is not counted.
+fn connection_wait_ms(made: &Samples, bound: f64, refuses: bool, at_ms: u64) -> Option<u32> {
+    let wait = made.excess_ms(made.sum(at_ms) + 1, bound, at_ms);
+    if wait == 0 || !refuses {
+        made.add(1, at_ms);
+    }
+    let most = u32::try_from(made.windows().length_ms).unwrap_or(u32::MAX);
+    (wait > 0).then(|| wait.min(most))
+}
+
+fn key_of(holds: &Holds, kind: Kind, user: &str, client_id: &str) -> Key {
+    Key {
+        kind,
+        user: holds.by_user.then(|| user.into()),
+        client_id: holds.by_client.then(|| client_id.into()),
+    }
+}
+
+/// The part of a name that is kept.
+pub(crate) fn clipped(name: &str) -> &str {
+    if name.len() <= NAME_BYTES_MAX {
+        return name;
+    }
+    let end = (0..=NAME_BYTES_MAX).rfind(|&end| name.is_char_boundary(end));
+    &name[..end.unwrap_or(0)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn produce(user: Option<&str>, client_id: Option<&str>, bound: Option<f64>) -> QuotaDelta {
+        QuotaDelta {
+            entities: vec![EntityQuotas {
+                user: user.map(str::to_owned),
+                client_id: client_id.map(str::to_owned),
+                values: [bound, None, None, None],
+            }],
+            ..QuotaDelta::default()
+        }
+    }
+
+    #[test]
+    fn connections_of_one_entity_share_its_figures_and_a_change_holds_for_all() {
+        let (quotas, now) = (Quotas::default(), Instant::now());
+        assert!(!quotas.is_active());
+        quotas.apply(&produce(Some("ann"), None, Some(1_000.0)));
+        assert!(quotas.is_active());
+        let one = quotas.hold("ann", "a", now).produce.expect("set");
+        let other = quotas.hold("ann", "b", now).produce.expect("set");
+        assert!(quotas.hold("bob", "a", now).produce.is_none());
+        assert_eq!(one.record(9_000, now), 0);
+        assert!(other.record(9_000, now) > 0, "of the user as a whole");
+        let before = quotas.version();
+        quotas.apply(&produce(Some("ann"), None, Some(100_000.0)));
+        assert!(quotas.version() > before);
+        let raised = quotas.hold("ann", "a", now).produce.expect("set");
+        assert_eq!(raised.record(1, now), 0);
+        assert_eq!(other.record(1, now), 0, "the same figures");
+        quotas.apply(&produce(Some("ann"), None, None));
+        assert!(!quotas.is_active());
+    }
+
+    #[test]
+    fn a_default_bounds_each_client_by_itself() {
+        let (quotas, now) = (Quotas::default(), Instant::now());
+        quotas.apply(&produce(None, Some(""), Some(10.0)));
+        let one = quotas.hold("ann", "a", now).produce.expect("set");
+        let other = quotas.hold("ann", "b", now).produce.expect("set");
+        assert!(one.record(1_000, now) > 0);
+        assert_eq!(other.record(1, now), 0);
+        quotas.apply(&QuotaDelta {
+            full: true,
+            ..QuotaDelta::default()
+        });
+        assert!(!quotas.is_active());
+    }
+
+    #[test]
+    fn mutations_are_counted_by_whom_the_quota_is_of() {
+        let (quotas, now) = (Quotas::default(), Instant::now());
+        assert_eq!(quotas.mutate("ann", "a", 1e9, true, now), Ok(0), "no quota");
+        let mut delta = produce(Some("ann"), None, None);
+        delta.entities[0].values = [None, None, None, Some(1.0)];
+        quotas.apply(&delta);
+        assert_eq!(quotas.mutate("ann", "a", 12.0, true, now), Ok(0));
+        assert_eq!(quotas.mutate("ann", "b", 1.0, true, now), Err(1_000));
+        assert_eq!(quotas.mutate("bob", "b", 1.0, true, now), Ok(0));
+        assert_eq!(quotas.mutate("ann", "a", 1.0, false, now), Ok(2_000));
+    }
+
+    #[test]
+    fn an_address_that_connects_too_often_waits_and_the_others_do_not() {
+        let (quotas, now) = (Quotas::default(), Instant::now());
+        let (one, other) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
+        assert_eq!(quotas.connected(one, now), None);
+        quotas.apply(&QuotaDelta {
+            addresses: vec![(Some(one), Some(2.0))],
+            ..QuotaDelta::default()
+        });
+        let refused = |address, now| {
+            (0..100)
+                .filter(|_| quotas.connected(address, now).is_some())
+                .count()
+        };
+        // Ten seconds' connections, and what the part of a window that has passed brings.
+        assert!((78..=80).contains(&refused(one, now)));
+        assert_eq!(refused(other, now), 0);
+        let mapped: IpAddr = "::ffff:10.0.0.1".parse().expect("an address");
+        assert!(quotas.connected(mapped, now).is_some(), "the same address");
+        assert!(!quotas.is_active(), "requests do not look");
+        assert_eq!(quotas.connected(one, now + Duration::from_secs(12)), None);
+    }
+
+    #[test]
+    fn acceptors_wait_a_window_at_most() {
+        let now = Instant::now();
+        let rate = ConnectionRate::new(Windows::default(), now);
+        assert!((0..100).all(|_| rate.take(10, now).is_none()));
+        assert_eq!(rate.take(10, now), Some(100));
+        assert!((0..100).all(|_| rate.take(10, now).is_some_and(|wait| wait <= 1_000)));
+        assert_eq!(rate.take(10, now + Duration::from_secs(12)), None);
+        assert_eq!(rate.take(0, now), None, "no limit");
+    }
+
+    #[test]
+    fn long_names_are_clipped_between_characters() {
+        let name = "ä".repeat(200);
+        assert_eq!(clipped(&name).len(), 254);
+        assert_eq!(clipped("a"), "a");
+    }
+}

@@ -1,0 +1,197 @@
+//! What one entity has used of one of its quotas. Its connections, on whichever threads, count here.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
+
+use super::samples::{Samples, Windows};
+use super::table::Kind;
+
+/// Nanoseconds a second that are one percent of a thread.
+const PERCENT: f64 = 1e7;
+
+/// Whose figures, of which quota. A part that is `None` does not distinguish.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Key {
+    pub(super) kind: Kind,
+    pub(super) user: Option<Arc<str>>,
+    pub(super) client_id: Option<Arc<str>>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Figures {
+    pub(super) key: Key,
+    began: Instant,
+    /// What may be used a second, as the bits of a float: bytes, or nanoseconds.
+    bound: AtomicU64,
+    used: Samples,
+    throttled_ms: Samples,
+    throttles: Samples,
+}
+
+impl Figures {
+    pub(super) fn new(key: Key, windows: Windows, began: Instant) -> Self {
+        Figures {
+            key,
+            began,
+            bound: AtomicU64::new(f64::INFINITY.to_bits()),
+            used: Samples::new(windows),
+            throttled_ms: Samples::new(windows),
+            throttles: Samples::new(windows),
+        }
+    }
+
+    /// In the unit of its quota.
+    pub(super) fn set_bound(&self, bound: f64) {
+        self.bound.store((bound * self.unit()).to_bits(), Relaxed);
+    }
+
+    fn bound(&self) -> f64 {
+        f64::from_bits(self.bound.load(Relaxed))
+    }
+
+    fn unit(&self) -> f64 {
+        match self.key.kind {
+            Kind::Request => PERCENT,
+            _ => 1.0,
+        }
+    }
+
+    fn ms(&self, now: Instant) -> u64 {
+        now.saturating_duration_since(self.began).as_millis() as u64
+    }
+
+    /// Counts what was used; gives the milliseconds for which the client has to be slowed down.
+    pub(crate) fn record(&self, amount: u64, now: Instant) -> u32 {
+        let at_ms = self.ms(now);
+        self.used.add(amount, at_ms);
+        self.note(self.excess_ms(0, at_ms), at_ms)
+    }
+
+    /// Counts what is about to be used if that is within the quota, else gives the milliseconds until it may be. What is
+    /// alone in all windows is counted in any case: it would never be within the quota.
+    pub(crate) fn admit(&self, amount: u64, now: Instant) -> Result<(), u32> {
+        let at_ms = self.ms(now);
+        match self.excess_ms(amount, at_ms) {
+            wait if wait > 0 && self.used.sum(at_ms) > 0 => Err(self.note(wait, at_ms)),
+            _ => {
+                self.used.add(amount, at_ms);
+                Ok(())
+            }
+        }
+    }
+
+    /// The milliseconds for which the client has to be slowed down for what it has used so far.
+    pub(crate) fn owed_ms(&self, now: Instant) -> u32 {
+        let at_ms = self.ms(now);
+        self.note(self.excess_ms(0, at_ms), at_ms)
+    }
+
+    /// Only counts.
+    pub fn add(&self, amount: u64, now: Instant) {
+        self.used.add(amount, self.ms(now));
+    }
+
+    fn excess_ms(&self, more: u64, at_ms: u64) -> u32 {
+        let sum = self.used.sum(at_ms).saturating_add(more);
+        let wait = self.used.excess_ms(sum, self.bound(), at_ms);
+        match self.key.kind {
+            // Kafka bounds it by one window: time that was used is not owed by the byte.
+            Kind::Request => wait.min(u32::try_from(self.used.windows().length_ms).unwrap_or(wait)),
+            _ => wait,
+        }
+    }
+
+    fn note(&self, wait_ms: u32, at_ms: u64) -> u32 {
+        if wait_ms > 0 {
+            self.throttled_ms.add(wait_ms.into(), at_ms);
+            self.throttles.add(1, at_ms);
+        }
+        wait_ms
+    }
+
+    /// The most that may come in one answer.
+    pub(crate) fn burst(&self) -> usize {
+        // Saturates.
+        self.used.windows().burst(self.bound()) as usize
+    }
+
+    /// Nothing was used lately: without these figures nothing would be different.
+    pub(super) fn is_idle(&self, now: Instant) -> bool {
+        self.used.sum(self.ms(now)) == 0
+    }
+
+    /// What is used a second, in the unit of the quota.
+    pub(super) fn rate(&self, now: Instant) -> f64 {
+        self.used.rate(self.ms(now)) / self.unit()
+    }
+
+    /// Milliseconds for which a client was slowed down, on average of the times that it was.
+    pub(super) fn throttle_ms(&self, now: Instant) -> f64 {
+        let at_ms = self.ms(now);
+        let times = self.throttles.sum(at_ms);
+        self.throttled_ms.sum(at_ms) as f64 / times.max(1) as f64
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn figures(kind: Kind, bound: f64) -> (Figures, impl Fn(u64) -> Instant) {
+        let (user, client_id) = (None, None);
+        let began = Instant::now();
+        let key = Key {
+            kind,
+            user,
+            client_id,
+        };
+        let figures = Figures::new(key, Windows::default(), began);
+        figures.set_bound(bound);
+        (figures, move |ms| began + Duration::from_millis(ms))
+    }
+
+    #[test]
+    fn who_waits_as_told_keeps_the_quota() {
+        let (figures, at) = figures(Kind::Produce, 1_000.0);
+        let (mut ms, mut bytes) = (0, 0);
+        while ms < 100_000 {
+            bytes += 700;
+            ms += 1 + u64::from(figures.record(700, at(ms)));
+        }
+        // What ten seconds may bring comes at once.
+        assert!((95_000..=111_000).contains(&bytes), "{bytes}");
+        assert!(figures.throttle_ms(at(ms)) > 0.0);
+    }
+
+    #[test]
+    fn an_answer_over_the_quota_is_not_counted() {
+        let (figures, at) = figures(Kind::Fetch, 1_000.0);
+        assert_eq!(figures.burst(), 10_000);
+        assert_eq!(figures.admit(10_000, at(0)), Ok(()));
+        assert_eq!(figures.admit(1_000, at(0)), Err(1_000));
+        assert_eq!(figures.admit(1_000, at(11_000)), Ok(()));
+    }
+
+    #[test]
+    fn what_would_never_be_within_the_quota_goes_alone() {
+        let (figures, at) = figures(Kind::Fetch, 1.0);
+        assert_eq!(figures.admit(1_000_000, at(0)), Ok(()));
+        assert!(figures.admit(1, at(10_000)).is_err());
+        assert_eq!(figures.admit(1_000_000, at(11_000)), Ok(()));
+    }
+
+    #[test]
+    fn time_is_owed_for_a_window_at_most() {
+        let (figures, at) = figures(Kind::Request, 50.0);
+        figures.add(4_000_000_000, at(0));
+        assert_eq!(figures.rate(at(0)), 40.0);
+        assert_eq!(figures.owed_ms(at(0)), 0);
+        figures.add(40_000_000_000, at(0));
+        assert_eq!(figures.owed_ms(at(0)), 1_000);
+        assert_eq!(figures.owed_ms(at(11_000)), 0);
+        assert!(figures.is_idle(at(11_000)));
+    }
+}

@@ -1,0 +1,104 @@
+//! The figures of all entities, by whom they are of. Looked at when a connection is resolved, never for each request.
+//!
+//! Kafka forgets an entity after an hour; here figures that nobody holds go as soon as nothing is in their windows, which
+//! changes nothing, and all that nobody holds when there are too many: client ids cost nothing to invent.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use hashbrown::HashMap;
+
+use super::figures::{Figures, Key};
+use super::samples::Windows;
+
+/// Figures that are kept although no connection holds them, about half a kilobyte each.
+pub(super) const ENTITIES_MAX: usize = 20_000;
+/// Below it nobody looks what can go.
+const ENTITIES_MIN: usize = 256;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Registry {
+    known: HashMap<Key, Arc<Figures>>,
+    /// At how many entries it is looked what can go: scanning costs a share of what was added since.
+    full: usize,
+}
+
+impl Registry {
+    pub(super) fn get(
+        &mut self,
+        key: Key,
+        windows: Windows,
+        began: Instant,
+        now: Instant,
+    ) -> Arc<Figures> {
+        if let Some(known) = self.known.get(&key) {
+            return Arc::clone(known);
+        }
+        if self.known.len() >= self.full.max(ENTITIES_MIN) {
+            self.shrink(now);
+        }
+        let made = Arc::new(Figures::new(key.clone(), windows, began));
+        self.known.insert(key, Arc::clone(&made));
+        made
+    }
+
+    fn shrink(&mut self, now: Instant) {
+        let is_held = |figures: &Arc<Figures>| Arc::strong_count(figures) > 1;
+        self.known
+            .retain(|_, figures| is_held(figures) || !figures.is_idle(now));
+        if self.known.len() >= ENTITIES_MAX {
+            self.known.retain(|_, figures| is_held(figures));
+        }
+        let held = self.known.len();
+        self.full = (held * 2).min(ENTITIES_MAX.max(held + ENTITIES_MIN));
+        self.known.shrink_to(self.full);
+    }
+
+    pub(super) fn all(&self) -> Vec<Arc<Figures>> {
+        self.known.values().cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::table::Kind;
+    use super::*;
+    use std::time::Duration;
+
+    fn key(client_id: &str) -> Key {
+        Key {
+            kind: Kind::Produce,
+            user: None,
+            client_id: Some(client_id.into()),
+        }
+    }
+
+    #[test]
+    fn client_ids_by_the_thousand_are_bounded_and_those_in_use_stay() {
+        let (mut registry, began) = (Registry::default(), Instant::now());
+        let mut get = |name: &str, ms| {
+            let now = began + Duration::from_millis(ms);
+            registry.get(key(name), Windows::default(), began, now)
+        };
+        let held = get("held", 0);
+        for step in 0..200_000 {
+            // All of them have just used something.
+            get(&step.to_string(), 0).add(1, began);
+        }
+        assert!(Arc::ptr_eq(&held, &get("held", 0)));
+        get("later", 60_000);
+        assert!(registry.known.len() <= ENTITIES_MAX + 1);
+    }
+
+    #[test]
+    fn a_client_that_comes_back_finds_its_figures() {
+        let (mut registry, began) = (Registry::default(), Instant::now());
+        let mut get = |name: &str| registry.get(key(name), Windows::default(), began, began);
+        get("greedy").add(1_000, began);
+        for step in 0..2_000 {
+            get(&step.to_string());
+        }
+        assert!(!get("greedy").is_idle(began));
+    }
+}

@@ -1,0 +1,138 @@
+//! The figures in Prometheus' text format, under the names of Kafka's JMX beans. Bounded: those that were slowed down
+//! come first, then those that use most.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::Quotas;
+use super::figures::Figures;
+use super::table::Kind;
+
+/// Entities that are shown of each kind.
+const SHOWN_MAX: usize = 100;
+
+/// A family: what it is called, whose it is, what it says, and where that is read.
+type Family = (
+    &'static str,
+    Kind,
+    &'static str,
+    fn(&Figures, Instant) -> f64,
+);
+
+const FAMILIES: [Family; 6] = [
+    (
+        "kafka_server_produce_byte_rate",
+        Kind::Produce,
+        "Bytes of Produce requests a second, of users and client ids with a quota.",
+        Figures::rate,
+    ),
+    (
+        "kafka_server_produce_throttle_time",
+        Kind::Produce,
+        "Milliseconds for which Produce was slowed down, on average of the times that it was.",
+        Figures::throttle_ms,
+    ),
+    (
+        "kafka_server_fetch_byte_rate",
+        Kind::Fetch,
+        "Bytes of answers to Fetch a second, of users and client ids with a quota.",
+        Figures::rate,
+    ),
+    (
+        "kafka_server_fetch_throttle_time",
+        Kind::Fetch,
+        "Milliseconds for which Fetch was slowed down, on average of the times that it was.",
+        Figures::throttle_ms,
+    ),
+    (
+        "kafka_server_request_request_time",
+        Kind::Request,
+        "Time of the broker's threads in percent of one, of users and client ids with a quota.",
+        Figures::rate,
+    ),
+    (
+        "kafka_server_request_throttle_time",
+        Kind::Request,
+        "Milliseconds for which requests were slowed down, on average of the times that they were.",
+        Figures::throttle_ms,
+    ),
+];
+
+/// Appends all of them; nothing while nobody has a quota.
+pub(crate) fn render(quotas: &Quotas, text: &mut String, now: Instant) {
+    let all = quotas.all();
+    if all.is_empty() {
+        return;
+    }
+    for (name, kind, help, read) in FAMILIES {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge");
+        for figures in most(&all, kind, now) {
+            let user = escaped(figures.key.user.as_deref());
+            let client_id = escaped(figures.key.client_id.as_deref());
+            let value = read(figures, now);
+            let _ = writeln!(
+                text,
+                "{name}{{user=\"{user}\",client_id=\"{client_id}\"}} {value}"
+            );
+        }
+    }
+}
+
+fn most(all: &[Arc<Figures>], kind: Kind, now: Instant) -> Vec<&Figures> {
+    let mut chosen: Vec<(f64, f64, &Figures)> = all
+        .iter()
+        .filter(|figures| figures.key.kind == kind)
+        .map(|figures| (figures.throttle_ms(now), figures.rate(now), &**figures))
+        .collect();
+    chosen.sort_unstable_by(|one, other| {
+        (other.0.total_cmp(&one.0)).then_with(|| other.1.total_cmp(&one.1))
+    });
+    chosen.truncate(SHOWN_MAX);
+    chosen.into_iter().map(|(.., figures)| figures).collect()
+}
+
+/// As a label's value; empty: of all of them.
+fn escaped(name: Option<&str>) -> String {
+    name.unwrap_or_default()
+        .replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{EntityQuotas, QuotaDelta};
+    use super::*;
+
+    #[test]
+    fn the_series_are_bounded_and_who_is_slowed_down_is_among_them() {
+        let (quotas, now) = (Quotas::default(), Instant::now());
+        let mut text = String::new();
+        render(&quotas, &mut text, now);
+        assert_eq!(text, "");
+        quotas.apply(&QuotaDelta {
+            entities: vec![EntityQuotas {
+                user: None,
+                client_id: Some(String::new()),
+                values: [Some(1_000.0), None, None, None],
+            }],
+            ..QuotaDelta::default()
+        });
+        for step in 0..500u32 {
+            let held = quotas.hold("ann", &format!("c{step}"), now);
+            let bytes = if step == 250 { 1_000_000 } else { 1 };
+            held.produce.expect("set").record(bytes, now);
+        }
+        let held = quotas.hold("ann", "a\"\\\n", now);
+        held.produce.expect("set").record(9_000, now);
+        render(&quotas, &mut text, now);
+        let shown = |name: &str| text.lines().filter(|line| line.starts_with(name)).count();
+        assert_eq!(shown("kafka_server_produce_byte_rate{"), SHOWN_MAX);
+        assert_eq!(shown("kafka_server_fetch_byte_rate{"), 0);
+        let slowed = r#"kafka_server_produce_throttle_time{user="",client_id="c250"} 99"#;
+        assert!(text.contains(slowed), "{text}");
+        assert!(text.contains(r#"client_id="a\"\\\n""#));
+    }
+}

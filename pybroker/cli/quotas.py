@@ -1,0 +1,135 @@
+"""`pybroker quotas`: how much users, client ids and addresses may use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from pybroker.cli.grammar import VerbGroup
+from pybroker.cli.options import Target, broker_options, run
+from pybroker.cli.output import table, write_json
+
+NAMES = (
+    "producer_byte_rate",
+    "consumer_byte_rate",
+    "request_percentage",
+    "controller_mutation_rate",
+    "connection_creation_rate",
+)
+
+
+@click.group(cls=VerbGroup)
+def quotas() -> None:
+    """Quotas of clients.
+
+    \b
+    pybroker quotas set --user alice producer_byte_rate=1048576 consumer_byte_rate=2097152
+    pybroker quotas set --user-default --client-id etl request_percentage=50
+    pybroker quotas remove --user alice producer_byte_rate
+    pybroker quotas list
+    """
+
+
+def entity_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Adds the options that say whom quotas are for."""
+    for kind, what in (("ip", "an address"), ("client-id", "a client id"), ("user", "a user")):
+        command = click.option(f"--{kind}-default", is_flag=True, help=f"Whoever is not named as {what}.")(command)
+        command = click.option(f"--{kind}", metavar="NAME", help=f"Of {what}.")(command)
+    return command
+
+
+@quotas.command("list")
+@entity_options
+@broker_options
+def list_quotas(target: Target, **given: Any) -> None:
+    """List quotas, all or those of one entity."""
+    from pybroker.client import AdminClient
+
+    entity = _entity(given)
+
+    async def work() -> Any:
+        async with AdminClient(target.client_config()) as admin:
+            return await admin.describe_client_quotas(entity)
+
+    _show(run(work()), target)
+
+
+@quotas.command("set")
+@click.argument("values", nargs=-1, required=True, metavar="NAME=VALUE...")
+@entity_options
+@broker_options
+def set_quotas(target: Target, values: tuple[str, ...], **given: Any) -> None:
+    """Set quotas of an entity; others that it has stay."""
+    _alter(target, given, dict(_assignment(text) for text in values))
+
+
+@quotas.command()
+@click.argument("names", nargs=-1, metavar="NAME...")
+@entity_options
+@broker_options
+def remove(target: Target, names: tuple[str, ...], **given: Any) -> None:
+    """Remove quotas of an entity; without names all of them."""
+    _alter(target, given, {_known(name): None for name in names})
+
+
+def _assignment(text: str) -> tuple[str, float]:
+    name, _, value = text.partition("=")
+    try:
+        return _known(name), float(value)
+    except ValueError:
+        raise click.UsageError(f"{text!r} is not NAME=NUMBER.") from None
+
+
+def _known(name: str) -> str:
+    if name not in NAMES:
+        raise click.UsageError(f"There is no quota {name!r}; there are {', '.join(NAMES)}.")
+    return name
+
+
+def _entity(given: dict[str, Any]) -> Any:
+    from pybroker.client import QuotaEntity
+
+    parts: dict[str, str] = {}
+    for kind in ("user", "client_id", "ip"):
+        name, default = given[kind], given[f"{kind}_default"]
+        if name is not None and default:
+            option = kind.replace("_", "-")
+            raise click.UsageError(f"Either --{option} or --{option}-default.")
+        if name is not None or default:
+            parts[kind] = name or ""
+    return QuotaEntity(**parts) if parts else None
+
+
+def _alter(target: Target, given: dict[str, Any], values: dict[str, float | None]) -> None:
+    from pybroker.client import AdminClient
+
+    entity = _entity(given)
+    if entity is None:
+        raise click.UsageError("Whose quotas? --user, --client-id, --ip, or one of their defaults.")
+
+    async def work() -> Any:
+        async with AdminClient(target.client_config()) as admin:
+            known = await admin.describe_client_quotas(entity)
+            wanted = values or dict.fromkeys(name for one in known for name in one.limits)
+            await admin.alter_client_quotas({entity: wanted})
+            return await admin.describe_client_quotas(entity)
+
+    _show(run(work()), target)
+
+
+def _show(found: list[Any], target: Target) -> None:
+    rows = [
+        {**dict.fromkeys(("user", "client-id", "ip")), **_parts(one.entity), "quota": name, "value": value}
+        for one in found
+        for name, value in one.limits.items()
+    ]
+    if target.json:
+        write_json(rows)
+    else:
+        table(rows, ("user", "client-id", "ip", "quota", "value"))
+
+
+def _parts(entity: dict[str, str | None]) -> dict[str, str]:
+    return {kind: "<default>" if name is None else name for kind, name in entity.items()}
