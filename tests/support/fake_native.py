@@ -108,6 +108,10 @@ class FakeQuotas:
     def publish(self, *, clients: Sequence[object], addresses: Sequence[object], full: bool) -> None:
         del clients, addresses, full
 
+    def mutate(self, user: str, client_id: str, partitions: float, *, strict: bool) -> tuple[bool, int]:
+        del user, client_id, partitions, strict
+        return True, 0
+
 
 @dataclass
 class FakeNative:

@@ -71,7 +71,7 @@ impl Distributor {
         self.threads[turn]
             .send(Command::Connection(
                 socket,
-                info,
+                Box::new(info),
                 tls.map(TlsListener::load),
             ))
             .is_ok()

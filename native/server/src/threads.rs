@@ -21,7 +21,11 @@ use crate::tls::{TlsServer, TlsSession};
 /// What a data thread is told.
 pub(crate) enum Command {
     /// Serve a connection from now on.
-    Connection(std::net::TcpStream, ConnectionInfo, Option<Arc<TlsServer>>),
+    Connection(
+        std::net::TcpStream,
+        Box<ConnectionInfo>,
+        Option<Arc<TlsServer>>,
+    ),
     /// Run something on this thread's runtime (the acceptors).
     Spawn(Box<dyn FnOnce() + Send>),
     /// What clients may use has changed: those that wait are looked at again.
@@ -87,7 +91,7 @@ impl DataThread {
 async fn serve(shared: Arc<Shared>, mut inbox: mpsc::UnboundedReceiver<Command>) {
     while let Some(command) = inbox.recv().await {
         match command {
-            Command::Connection(socket, info, tls) => open(&shared, socket, info, tls),
+            Command::Connection(socket, info, tls) => open(&shared, socket, *info, tls),
             Command::Spawn(spawn) => spawn(),
             Command::Settings(settings, sessions_max) => {
                 with_thread_state(|thread| {
