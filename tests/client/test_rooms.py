@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[2] / "pybroker"
 FLOORS: list[set[str]] = [
     {"__init__"},
     {"blocking"},
+    {"impact"},
     {"admin", "producer"},
     {"consumer"},
     {"connection"},

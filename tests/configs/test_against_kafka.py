@@ -45,6 +45,7 @@ OURS = {
     "allow.everyone.if.no.acl.found",
     "connection.authentication.timeout.ms",
     "connection.inflight.max.bytes",
+    "delegation.token.master.key",
     "delete.topic.delay.ms",
     "ingest.copy.bytes.max",
     "ingest.id.retention.ms",

@@ -66,6 +66,7 @@ class FakeRequest:
     client_software: tuple[str, str] = ("", "")
     connection_id: int = 1
     sasl_authenticated: bool = False
+    by_token: bool = False
     timed: bool = False
     of_broker: bool = False
     cancelled: bool = False

@@ -453,8 +453,16 @@ fn check_transaction(
     let begins = begins_transaction(entry, header);
     match origin {
         AppendOrigin::Client if begins => Err(unverified(producer_id)),
-        AppendOrigin::Verified(since) | AppendOrigin::Added(since)
-            if begins && entry.last_marker >= since =>
+        AppendOrigin::Verified(since) if begins && entry.last_marker >= since => {
+            Err(unverified(producer_id))
+        }
+        // The coordinator may have been asked while the marker of the transaction before was on its way, which began
+        // this epoch. Only one behind records of this epoch has ended it.
+        AppendOrigin::Added(since)
+            if begins
+                && entry.last_marker >= since
+                && entry.epoch == header.producer_epoch
+                && !entry.batches.is_empty() =>
         {
             Err(unverified(producer_id))
         }

@@ -183,5 +183,9 @@ fn a_transaction_of_version_2_begins_with_sequence_0_and_is_ended_once() {
     // It comes once more, late.
     assert!(end(1).is_err());
     assert_eq!(f.log().open_transactions().len(), 2);
+    // Asked before the marker of the transaction before was here, and told yes behind it.
+    let asked = added();
     end(2).expect("ends");
+    write(1, 2, 0, asked).expect("begins");
+    end(3).expect("ends");
 }
