@@ -12,7 +12,6 @@ from selenium.webdriver.support.select import Select
 from pybroker import Broker
 from pybroker.client import AdminClient, Consumer, NewTopic, Producer, TopicPartition
 from tests.console.chromium import Chromium
-from tests.console.console_process import console
 
 HOSTILE = "<img src=x onerror=\"document.title='owned'\"> /../&?#\u202e"
 
@@ -37,13 +36,6 @@ def filled() -> Iterator[Broker]:
     with Broker({"offsets.topic.num.partitions": 1}) as broker:
         asyncio.run(_fill(broker.bootstrap))
         yield broker
-
-
-@pytest.fixture(scope="module")
-def address(filled: Broker) -> Iterator[str]:
-    """Of a console for that broker."""
-    with console(filled.bootstrap) as where:
-        yield where
 
 
 def cells(browser: Chromium, row: int) -> list[str]:

@@ -15,7 +15,7 @@ from selenium.webdriver.support.select import Select
 from pybroker import Broker
 from pybroker.client import AdminClient, NewTopic, Producer
 from tests.console.chromium import Chromium
-from tests.console.console_process import Browserless, console, text_of
+from tests.console.console_process import Browserless, text_of
 
 SCHEMA = {"type": "record", "name": "Order", "fields": [{"name": "amount", "type": "long"}]}
 SCRIPT = "<script>document.title = 'owned'</script><img src=x onerror=\"document.title = 'owned'\">"
@@ -52,13 +52,6 @@ def filled() -> Iterator[Broker]:
     with Broker({"offsets.topic.num.partitions": 1}) as broker:
         asyncio.run(_fill(broker.bootstrap))
         yield broker
-
-
-@pytest.fixture(scope="module")
-def address(filled: Broker) -> Iterator[str]:
-    """Of a console for that broker."""
-    with console(filled.bootstrap) as where:
-        yield where
 
 
 def keys(browser: Chromium) -> list[str]:
