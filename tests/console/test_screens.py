@@ -65,13 +65,6 @@ def filled() -> Iterator[Broker]:
         yield broker
 
 
-@pytest.fixture(scope="module")
-def address(filled: Broker) -> Iterator[str]:
-    """Of a console for that broker."""
-    with console(filled.bootstrap) as where:
-        yield where
-
-
 SCREENS = {
     "/": "Healthy",
     "/brokers": "Brokers and disks",
