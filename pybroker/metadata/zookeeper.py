@@ -68,6 +68,9 @@ log = logging.getLogger(__name__)
 
 RECONNECT_DELAY_S = 0.05
 RECONNECT_DELAY_MAX_S = 1.0
+CONNECTIONS_A_SESSION_MIN = 3
+"""kazoo waits for a connection for the time of a session by the number of hosts. A server that takes the request and
+never answers it, as one that is starting may, must not cost the session."""
 CLOSE_S_MAX = 5.0
 """A server that does not answer ends the session by itself."""
 
@@ -146,7 +149,7 @@ class ZooKeeperStore:
             user, _, password = digest.partition(":")
             acl = [make_digest_acl(user, password, all=True)]
         self._client = KazooClient(
-            hosts=settings.connect,
+            hosts=_repeated(settings.connect),
             timeout=self._session_s,
             handler=self._handler,
             default_acl=acl,
@@ -470,6 +473,13 @@ def _outcome(operation: Operation, result: Any) -> OperationResult:
     if isinstance(operation, Set):
         return int(result.version)
     return None
+
+
+def _repeated(connect: str) -> str:
+    """The same hosts, each as often as it takes for kazoo to try so many in the time of a session."""
+    hosts, slash, chroot = connect.partition("/")
+    times = -(-CONNECTIONS_A_SESSION_MIN // (hosts.count(",") + 1))
+    return ",".join([hosts] * times) + slash + chroot
 
 
 def _check_size(path: str, data: bytes) -> None:

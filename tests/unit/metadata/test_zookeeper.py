@@ -81,6 +81,37 @@ async def test_a_session_outlives_a_server_that_is_away_for_a_moment(server: Zoo
     await store.close()
 
 
+async def test_a_server_that_never_answers_a_connection_does_not_cost_the_session(server: ZooKeeperServer) -> None:
+    # A server that starts may take the request for a connection and forget it.
+    connections: list[asyncio.StreamWriter] = []
+
+    async def door(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.append(writer)
+        if len(connections) == 2:
+            await reader.read()
+            return
+        behind, front = await asyncio.open_connection("127.0.0.1", server.port)
+        await asyncio.gather(_carry(reader, front), _carry(behind, writer))
+
+    through = await asyncio.start_server(door, "127.0.0.1", 0)
+    address = "{}:{}".format(*through.sockets[0].getsockname())
+    store = await ZooKeeperStore.open(ZooKeeperSettings(f"{address}/tests", SESSION_MS, int(PATIENCE_S * 1000)))
+    states, session = States(store), store.session_id
+    await store.create("/mine", ephemeral=True)
+    connections[0].close()
+    assert await states.until(SessionState.RECONNECTED) == [SessionState.SUSPENDED, SessionState.RECONNECTED]
+    assert len(connections) == 3
+    assert (await store.get("/mine")).ephemeral_owner == session == store.session_id
+    await store.close()
+    through.close()
+
+
+async def _carry(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+    while data := await source.read(1 << 16):
+        target.write(data)
+    target.close()
+
+
 async def test_an_expired_session_is_lost_with_its_nodes_and_a_new_one_follows(server: ZooKeeperServer) -> None:
     store = await ZooKeeperStore.open(settings(server))
     states, events = States(store), asyncio.Queue[WatchEvent]()
