@@ -13,7 +13,7 @@ KAFKA_VERSION = "4.4.0"
 # The newest release of kafka-tools whose dependencies are all in Maven Central: 4.4.0 lacks kafka-tools-api.
 KAFKA_TOOLS_VERSION = "4.3.1"
 
-# Each set: (group:artifact:version, artifacts to leave out).
+# Each set: (group:artifact:version[:classifier], artifacts to leave out).
 BROKER = (
     # DumpLogSegments' plug-in interface only; the broker does not load it, and 4.4.0 of it is not in Maven Central.
     (f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}", ("org.apache.kafka:kafka-tools-api",)),
@@ -35,12 +35,19 @@ TOOLS = (
     (f"org.apache.kafka:kafka_2.13:{KAFKA_TOOLS_VERSION}", ()),
     ("org.slf4j:slf4j-nop:1.7.36", ()),
 )
+STREAMS = (
+    # The newest release whose tests, which are programs with a main class of their own, are in Maven Central, too.
+    ("org.apache.kafka:kafka-streams:4.0.2", ()),
+    ("org.apache.kafka:kafka-streams:4.0.2:test", ()),
+    ("org.apache.kafka:kafka-clients:4.0.2:test", ()),
+    ("org.slf4j:slf4j-simple:1.7.36", ()),
+)
 Libraries = tuple[tuple[str, tuple[str, ...]], ...]
 
 
 def _pom(libraries: Libraries) -> str:
     def coordinates(name: str) -> str:
-        fields = zip(("groupId", "artifactId", "version"), name.split(":"), strict=False)
+        fields = zip(("groupId", "artifactId", "version", "classifier"), name.split(":"), strict=False)
         return "".join(f"<{tag}>{escape(text)}</{tag}>" for tag, text in fields)
 
     dependencies = []

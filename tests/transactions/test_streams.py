@@ -1,0 +1,94 @@
+"""Kafka's own smoke test of Kafka Streams, exactly once, while the broker and an instance of it are killed."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import StartBroker
+from tests.groups.kit import create_topic
+from tests.support.java import java_command
+from tests.support.maven import STREAMS, jars
+
+TOPICS = (
+    *("data", "echo", "max", "min", "min-raw", "min-suppressed", "sum", "dif", "cnt", "avg", "tagg", "fk"),
+    *("sws-raw", "sws-suppressed"),
+)
+PARTITIONS = 5
+GIVE_UP_S = 900.0
+"""The test's data comes in 90 s; a failure only waits so long."""
+
+
+def settings(folder: Path, bootstrap: str) -> Path:
+    """The file that each of the test's programs reads."""
+    folder.mkdir()
+    path = folder / "streams.properties"
+    path.write_text(
+        f"bootstrap.servers={bootstrap}\nprocessing.guarantee=exactly_once_v2\nstate.dir={folder}\n"
+        "session.timeout.ms=10000\nnum.standby.replicas=1\n"
+    )
+    return path
+
+
+@contextmanager
+def running(folder: Path, bootstrap: str, command: str) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+    """One of the test's programs, and the file with what it says."""
+    arguments = [str(settings(folder, bootstrap)), command]
+    line = java_command(f"{jars(STREAMS)}/*", "org.apache.kafka.streams.tests.StreamsSmokeTest", arguments)
+    line.insert(1, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
+    output = folder / "output.txt"
+    with output.open("ab") as log, subprocess.Popen(line, stdout=log, stderr=log) as process:
+        try:
+            yield process, output
+        finally:
+            process.kill()
+
+
+def wait_for(condition: Callable[[], bool], *who: tuple[subprocess.Popen[bytes], Path]) -> None:
+    """While all of `who` run."""
+    give_up = time.monotonic() + GIVE_UP_S
+    while not condition():
+        for process, output in who:
+            assert process.poll() is None, output.read_text()[-3000:]
+            assert time.monotonic() < give_up, output.read_text()[-3000:]
+        time.sleep(0.1)
+
+
+def processed(output: Path) -> int:
+    """How often an instance has said how far it is: after every hundred records of a task."""
+    return output.read_text(errors="replace").count("processed")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3 * GIVE_UP_S)
+@pytest.mark.checklist("E7", "E10", "E11")
+def test_the_smoke_test_of_streams_outlives_the_broker_and_an_instance(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    broker = start_broker()
+    for topic in TOPICS:
+        create_topic(broker.bootstrap, PARTITIONS, topic)
+    with ExitStack() as stack:
+        driver, said = stack.enter_context(running(tmp_path / "driver", broker.bootstrap, "run"))
+        first, of_first = stack.enter_context(running(tmp_path / "first", broker.bootstrap, "process"))
+        second, of_second = stack.enter_context(running(tmp_path / "second", broker.bootstrap, "process"))
+
+        def second_goes_on() -> None:
+            before = processed(of_second)
+            wait_for(lambda: processed(of_second) > before, (second, of_second))
+
+        wait_for(lambda: processed(of_first) > 0, (first, of_first), (second, of_second))
+        second_goes_on()
+        broker.restart(crash=True)
+        second_goes_on()
+        first.kill()
+        second_goes_on()
+        third = stack.enter_context(running(tmp_path / "third", broker.bootstrap, "process"))
+        broker.restart(crash=True)
+        wait_for(lambda: driver.poll() is not None, (second, of_second), third)
+    assert said.read_text().splitlines()[-1:] == ["SUCCESS"], said.read_text()[-3000:]
