@@ -120,6 +120,8 @@ class Request:
     @property
     def cancelled(self) -> bool:
         """True once the connection is gone: an answer would reach nobody."""
+    def waits(self) -> None:
+        """Its handler waits for something: what follows counts as Kafka's RemoteTimeMs."""
     def reply(self, message: object) -> None:
         """Encodes the response for `api_version` and sends it. Raises CodecError if it does not fit
         the version (the request stays answerable), RuntimeError if it was answered before."""
@@ -354,6 +356,17 @@ class PartitionEnds:
     def log_start_offset(self) -> int: ...
     @property
     def log_end_offset(self) -> int: ...
+
+@final
+class Lag:
+    """How far a reader of a partition is behind."""
+
+    @property
+    def records(self) -> int:
+        """Between its offset and the high watermark."""
+    @property
+    def oldest_ms(self) -> int:
+        """Time of the first record that it has not read (that of the batch); -1: it has read all."""
 
 @final
 class PartitionOffsets:
@@ -834,7 +847,7 @@ class NativeBroker:
     def set_settings(self, settings: dict[str, Setting]) -> None:
         """Dynamic broker settings that native code obeys; others are ignored. Raises ValueError."""
     def metrics(self) -> str:
-        """Prometheus text."""
+        """*Blocking.* Prometheus text; milliseconds for each thousand partitions."""
     def shutdown(self, timeout_ms: int) -> None:
         """*Blocking.* Finishes produces, closes connections, flushes, writes snapshots, checkpoints
         and the clean-shutdown marker. Past `timeout_ms` no marker is written and the next start
@@ -915,6 +928,9 @@ class NativePartitions:
     def read_records(self, topic_id: Uuid, partition: int, offset: int, max_bytes: int) -> StoredRecords:
         """*Blocking.* Records from `offset` on up to the log end, decompressed, markers of transactions among them. At
         least one batch if there is one. Offsets below the log start begin there. Raises NativeError."""
+    def lag(self, topic_id: Uuid, partition: int, offset: int) -> Lag | None:
+        """*Blocking.* How far whoever has read up to `offset` is behind, as far as it is known here. None: not hosted
+        here. Raises ValueError, NativeError."""
     def delete_records(self, topic_id: Uuid, partition: int, offset: int, flush_wait_s: float = 0.0) -> int:
         """*Blocking.* Moves the log start up to `offset` (-1 = high watermark); gives the low watermark. Waits at most
         `flush_wait_s` for a flush under way that brings the offset below the high watermark. Raises NativeError."""

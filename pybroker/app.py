@@ -270,10 +270,13 @@ class Broker:
 
         return broker_metrics(self.services) if self.services is not None else ""
 
-    async def prepare_metrics(self) -> None:
-        """What `metrics_text` has to count, counted in turns."""
-        if self.services is not None:
-            await self.services.cluster_state.conditions.catch_up()
+    async def scrape(self) -> str:
+        """The same, counted in turns and on a thread of its own, so that neither the loop nor a data thread waits."""
+        if self.services is None:
+            return ""
+        from pybroker.observability.broker_metrics import scrape
+
+        return await scrape(self.services)
 
     def _fail(self, problem: FatalError) -> None:
         if not self.failed.done():

@@ -395,6 +395,7 @@ class Dispatcher:
                 task.abandon()
                 request.close()
                 return
+            request.waits()
             self._parked.add(task)
             self._idle.clear()
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from pybroker.metadata.deletion_records import REMOVED
 from pybroker.observability.cluster_metrics import cluster_metrics
 from pybroker.observability.group_metrics import group_metrics
+from pybroker.observability.lag_metrics import Position, committed_positions, lag_metrics
 from pybroker.observability.metrics import Metric, identity_metrics, render_metrics
 from pybroker.observability.telemetry_metrics import telemetry_metrics
 from pybroker.observability.transaction_metrics import transaction_metrics
@@ -15,15 +18,43 @@ _VERSION = version()
 
 
 def broker_metrics(services: Services) -> str:
-    """Prometheus text; called on the loop's thread, each time somebody scrapes."""
+    """Prometheus text, for a reporter that asks on the loop's thread."""
+    positions = committed_positions(services.groups)
+    return _on_loop(services) + _elsewhere(services, positions)
+
+
+async def scrape(services: Services) -> str:
+    """Prometheus text. What only the loop may look at is written there, the many series of topics, partitions and
+    groups on a thread of the loop's executor, which lets go of the GIL while native code writes."""
+    await services.cluster_state.conditions.catch_up()
+    positions = committed_positions(services.groups)
+    text = _on_loop(services)
+    loop = asyncio.get_running_loop()
+    return text + await loop.run_in_executor(None, _elsewhere, services, positions)
+
+
+def _on_loop(services: Services) -> str:
     identity = identity_metrics(services.cluster_id, services.broker_id, _VERSION)
-    return services.native.metrics() + render_metrics([*identity, *_sizes(services), *cluster_metrics(services)])
+    return render_metrics([*identity, *_sizes(services), *cluster_metrics(services)])
+
+
+def _elsewhere(services: Services, positions: list[Position]) -> str:
+    config = services.config
+    lags = lag_metrics(
+        services.native.partitions,
+        positions,
+        now_ms=services.transactions.clock.wall_ms(),
+        groups_max=config.get_int("metrics.groups.max"),
+        partitions_max=config.get_int("metrics.partitions.max"),
+    )
+    return services.native.metrics() + render_metrics(lags)
 
 
 def _sizes(services: Services) -> list[Metric]:
     """What this broker knows of the cluster. Kafka's names for the same are given in the help texts."""
     topics, image, conditions = services.cache.topics, services.view.image, services.cluster_state.conditions
     return [
+        Metric("kafka_server_kafkaserver_brokerstate", "3: it runs (Kafka: BrokerState).", lambda: 3),
         Metric("pybroker_cluster_topics", "Topics of the cluster (Kafka: GlobalTopicCount).", lambda: len(topics)),
         Metric(
             "pybroker_cluster_partitions",

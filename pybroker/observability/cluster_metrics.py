@@ -59,9 +59,9 @@ def _counter(prefix: str, kafkas: str, what: str, value: float) -> Metric:
 
 def _timer(prefix: str, kafkas: str, what: str, timer: Timer) -> Iterator[Metric]:
     name = f"{prefix}_{kafkas.lower()}"
-    yield Metric(f"{name}_count", f"{what}: how often (Kafka: {kafkas}).", lambda: timer.count, kind="counter")
-    in_all = f"{what}: milliseconds in all (Kafka: {kafkas})."
-    yield Metric(f"{name}_sum", in_all, lambda: timer.total_ms, kind="counter")
+    text = f"{what}: how often, and milliseconds in all (Kafka: {kafkas})."
+    yield Metric(name, text, lambda: timer.count, kind="summary", suffix="_count")
+    yield Metric(name, text, lambda: timer.total_ms, kind="summary", suffix="_sum")
 
 
 def _replica_manager(services: Services) -> Iterator[Metric]:

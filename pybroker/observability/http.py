@@ -36,22 +36,19 @@ _PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class MetricsServer:
-    """Serves until `stop`. `metrics` gives the text of /metrics, `ready` whether clients are served, both on the loop's
-    thread.
+    """Serves until `stop`. `metrics` gives the text of /metrics, `ready` whether clients are served; both are asked on
+    the loop's thread.
     """
 
     def __init__(
         self,
         host: str,
         port: int,
-        metrics: Callable[[], str],
+        metrics: Callable[[], Awaitable[str]],
         ready: Callable[[], bool],
-        *,
-        prepare: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """`prepare` is awaited before /metrics: what takes long lets others have their turn."""
+        """`metrics` may take long, as long as it lets others have their turn."""
         self._address = host, port
-        self._prepare = prepare
         self._metrics = metrics
         self._ready = ready
         self._server: asyncio.Server | None = None
@@ -76,9 +73,7 @@ class MetricsServer:
             if self._connections <= CONNECTIONS_MAX:
                 async with asyncio.timeout(EXCHANGE_SECONDS_MAX):
                     head = await reader.readuntil(b"\r\n\r\n")
-                    if self._prepare is not None and b" /metrics" in head.split(b"\r\n", 1)[0]:
-                        await self._prepare()
-                    writer.write(self._answer(head))
+                    writer.write(await self._answer(head))
                     await writer.drain()
         except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError):
             log.debug("a peer of metrics.listener did not send a request in time, or went away")
@@ -86,7 +81,7 @@ class MetricsServer:
             self._connections -= 1
             writer.close()
 
-    def _answer(self, head: bytes) -> bytes:
+    async def _answer(self, head: bytes) -> bytes:
         words = head.split(b"\r\n", 1)[0].split(b" ")
         if len(words) != 3 or not words[2].startswith(b"HTTP/1."):
             return _response(400, _TEXT, "bad request\n", True)
@@ -104,7 +99,7 @@ class MetricsServer:
             )
         if target == b"/metrics":
             try:
-                text = self._metrics()
+                text = await self._metrics()
             except Exception:
                 log.exception("the metrics could not be collected: this is a bug in pybroker")
                 return _response(500, _TEXT, "the metrics could not be collected; see the broker's log\n", with_body)

@@ -20,8 +20,9 @@ class Metric(NamedTuple):
     help: str
     read: Callable[[], float]
     labels: Mapping[str, str] = _NO_LABELS
-    kind: Literal["gauge", "counter"] = "gauge"
-    """A counter only grows, until the next start."""
+    kind: Literal["gauge", "counter", "summary"] = "gauge"
+    """A counter only grows, until the next start; a summary is a pair of counters, `suffix` says which."""
+    suffix: Literal["", "_count", "_sum"] = ""
 
 
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
@@ -39,7 +40,8 @@ def render_metrics(metrics: Iterable[Metric]) -> str:
         labels = ",".join(f'{key}="{value.translate(_ESCAPES)}"' for key, value in metric.labels.items())
         number = metric.read()
         shown = str(int(number)) if number == int(number) else repr(number)
-        lines.append(f"{metric.name}{{{labels}}} {shown}" if labels else f"{metric.name} {shown}")
+        name = metric.name + metric.suffix
+        lines.append(f"{name}{{{labels}}} {shown}" if labels else f"{name} {shown}")
     return "\n".join(lines) + "\n" if lines else ""
 
 

@@ -55,7 +55,7 @@ def start_command(file: str | None, assignments: Sequence[str], ready_fd: int | 
         config, warnings = load_config(file, assignments)
     except ConfigError as problem:
         return _complain(str(problem), EXIT_BAD_SETTINGS)
-    configure_logging(config.get_str("log.level"))
+    configure_logging(config.get_str("log.level"), json_lines=config.get_str("log.format") == "json")
     for warning in (*warnings, *exposed(file, config.log_dirs)):
         log.warning("%s", warning)
     _raise_file_limit()
@@ -183,9 +183,7 @@ class Foreground:
         from pybroker.observability.http import MetricsServer
 
         host, port = host_port(address)
-        self._http = MetricsServer(
-            host, port, broker.metrics_text, lambda: self._serving, prepare=broker.prepare_metrics
-        )
+        self._http = MetricsServer(host, port, broker.scrape, lambda: self._serving)
         try:
             bound = await self._http.start()
         except OSError as problem:

@@ -73,6 +73,10 @@ class FakeRequest:
     response: Any = None
     closed: bool = False
     replies: int = 0
+    parked: bool = False
+
+    def waits(self) -> None:
+        self.parked = True
 
     def reply(self, message: object) -> None:
         self.response = message

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import logging
 import re
 from collections.abc import Iterator
@@ -22,6 +23,25 @@ def console() -> Iterator[io.StringIO]:
     yield stream
     root.handlers[:] = before
     root.setLevel(level)
+
+
+def test_json(console: io.StringIO) -> None:
+    logs.configure_logging("INFO", console, json_lines=True)
+    log = logging.getLogger("pybroker.test")
+    log.warning("disk %s is slow: %d ms\n", "/a", 7)
+    log.info("%s", 'slow request: Fetch v17 from 127.0.0.1:40000 took 12.5 ms (queue 0.1, client id "a")')
+    log.info("named", extra={"event": "disk_full"})
+    try:
+        raise ValueError("broken")
+    except ValueError:
+        log.exception("it failed")
+    lines = [json.loads(line) for line in console.getvalue().splitlines()]
+    events = [line["event"] for line in lines]
+    assert events == ["disk_is_slow_ms", "slow_request_fetch_from_took_ms", "disk_full", "it_failed"]
+    assert lines[0]["message"] == "disk /a is slow: 7 ms\n"
+    assert (lines[0]["level"], lines[0]["logger"]) == ("WARN", "pybroker.test")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", lines[0]["time"])
+    assert "ValueError: broken" in lines[3]["error"]
 
 
 def test_shape(console: io.StringIO) -> None:

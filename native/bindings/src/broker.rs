@@ -46,7 +46,7 @@ pub(crate) use metadata::{
     BrokerMetadata, MetadataDelta, NativeMetadata, PartitionMetadata, TopicMetadata,
 };
 pub(crate) use orders::{PartitionOrder, StopOrder};
-pub(crate) use partitions::{NativePartitions, PartitionEnds, PartitionOffsets};
+pub(crate) use partitions::{Lag, NativePartitions, PartitionEnds, PartitionOffsets};
 pub(crate) use quotas::{ClientQuota, NativeQuotas};
 pub(crate) use records::{StoredRecord, StoredRecords};
 pub(crate) use request::{Completion, LogDirsFailed, ReplicasOffline, Request};

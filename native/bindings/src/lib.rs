@@ -41,7 +41,7 @@ mod _native {
     use crate::broker::{
         AclEntry, ActiveProducer, AdoptedDirectory, AttachedPartition, BrokerAddress,
         BrokerMetadata, ClientQuota, Completion, Endpoint, FetcherFigures, FollowedPartition,
-        IngestPreparation, IsrMember, IsrProposal, ListedAttempt, ListenerConfig, ListenerTls,
+        IngestPreparation, IsrMember, IsrProposal, Lag, ListedAttempt, ListenerConfig, ListenerTls,
         LocalPartition, LogDirInfo, LogDirPartition, LogDirsFailed, MetadataDelta,
         NativeAuthorizer, NativeBroker, NativeControlQueue, NativeFetchers, NativeIngests,
         NativeIsr, NativeListeners, NativeLogDirs, NativeMetadata, NativePartitions, NativeQuotas,

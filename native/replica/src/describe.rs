@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pybroker_storage::{JournalFigures, StagedDeletion};
+use pybroker_storage::{Counts, JournalFigures, StagedDeletion};
 
 use crate::log_dirs::Dir;
 use crate::{FutureReplica, Partition, PartitionError, Replicas};
@@ -39,6 +39,15 @@ impl Replicas {
         online
             .map(|dir| dir.flusher().journal_figures())
             .fold(JournalFigures::default(), |sum, one| sum + one)
+    }
+
+    /// How long flushes took, in microseconds, in all directories since the start.
+    pub fn flush_times(&self) -> Counts {
+        let mut counts = Counts::default();
+        for dir in self.dirs.iter().filter_map(|dir| dir.online().ok()) {
+            dir.flusher().add_times(&mut counts);
+        }
+        counts
     }
 
     /// What waits for removal: its log directory and what is known of it. Blocks on the disk.

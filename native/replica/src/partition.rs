@@ -237,6 +237,11 @@ impl Partition {
         self.log().map_or(0, |log| log.size_bytes())
     }
 
+    /// Segments of its log.
+    pub fn segment_count(&self) -> usize {
+        self.log().map_or(0, |log| log.segment_count())
+    }
+
     /// Records appended that are not known to be on disk.
     pub fn unflushed_records(&self) -> i64 {
         self.log().map_or(0, |log| log.unflushed_records())

@@ -47,7 +47,8 @@ pub struct Leader {
 
 impl Leader {
     /// Whether `min.insync.replicas` is met.
-    pub(crate) fn has_enough(&self, required: i32) -> bool {
+    #[must_use]
+    pub fn has_enough(&self, required: i32) -> bool {
         // A negative setting asks for nothing.
         usize::try_from(required).map_or(true, |required| self.isr.len() >= required)
     }

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use pybroker_protocol::codec::Registry;
 
@@ -68,6 +69,31 @@ pub struct DynamicSettings {
     pub rack_aware: bool,
     /// Limits of connections and memory.
     pub limits: Limits,
+    /// How much /metrics shows.
+    pub metrics: MetricsLimits,
+    /// `slow.request.log.ms`: requests that take so long get a line in the log; `None`: none does.
+    pub slow_request: Option<Duration>,
+}
+
+/// How many series /metrics has at most, of what there may be many of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MetricsLimits {
+    /// `metrics.topics.max`.
+    pub topics_max: usize,
+    /// `metrics.partitions.max`.
+    pub partitions_max: usize,
+    /// `metrics.clients.max`: names and versions of client software.
+    pub clients_max: usize,
+}
+
+impl Default for MetricsLimits {
+    fn default() -> Self {
+        MetricsLimits {
+            topics_max: 1_000,
+            partitions_max: 10_000,
+            clients_max: 100,
+        }
+    }
 }
 
 impl Default for DynamicSettings {
@@ -77,6 +103,8 @@ impl Default for DynamicSettings {
             topic_ids: true,
             rack_aware: false,
             limits: Limits::default(),
+            metrics: MetricsLimits::default(),
+            slow_request: None,
         }
     }
 }

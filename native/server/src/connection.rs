@@ -7,6 +7,7 @@
 mod deadlines;
 mod head;
 mod muted;
+mod sent;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -28,6 +29,7 @@ use crate::limits::{
     LAST_REPLY_LINGER, PENDING_REPLY_BYTES_MAX, SLOTS_MAX, TURN_BYTES_MAX, TURN_REQUESTS_MAX,
     TURN_SEND_BYTES_MAX,
 };
+use crate::metrics::Unsent;
 use crate::outgoing::Outgoing;
 use crate::sasl;
 use crate::shared::{Shared, ThreadState, with_thread_state};
@@ -50,6 +52,8 @@ pub(crate) struct Connection {
     incoming: Incoming,
     slots: Slots,
     outgoing: Outgoing,
+    /// Answered requests of earlier turns whose replies have not gone.
+    unsent: Unsent,
     /// Bytes of slots and pending replies charged to the memory budget.
     charged: usize,
     /// Why the connection ends when the last reply, which is on its way, has gone.
@@ -104,6 +108,7 @@ impl Connection {
             incoming: Incoming::default(),
             slots: Slots::default(),
             outgoing: Outgoing::default(),
+            unsent: Unsent::default(),
             charged: 0,
             ending: None,
             ends: None,
@@ -122,6 +127,7 @@ impl Connection {
         context: &mut Context<'_>,
     ) -> Result<(), CloseReason> {
         let now = Instant::now();
+        thread.clock = now;
         if !self.registered {
             self.registered = true;
             thread
@@ -169,6 +175,10 @@ impl Connection {
         }
         self.incoming
             .end_turn(&mut thread.pool, &self.shared.budget, got_bytes, now);
+        self.unsent.append(&mut thread.unsent);
+        if self.unsent.is_full() {
+            self.note_sent(thread);
+        }
         let mut held = self.slots.bytes() + self.outgoing.pending_bytes();
         if let Some(tls) = &mut self.tls {
             tls.end_turn(&mut thread.pool, got_bytes, now);
@@ -241,6 +251,7 @@ impl Connection {
         now: Instant,
     ) -> Result<bool, CloseReason> {
         if self.is_flushed() {
+            self.note_sent(thread);
             return Ok(false);
         }
         let before = work.sent;
@@ -258,7 +269,10 @@ impl Connection {
         let sent = work.sent - before;
         thread.metrics.bytes_out.add(sent as u64);
         match flushed {
-            Poll::Ready(Ok(true)) => self.write_progress = None,
+            Poll::Ready(Ok(true)) => {
+                self.write_progress = None;
+                self.note_sent(thread);
+            }
             Poll::Ready(Ok(false)) => self.write_progress = Some(now),
             Poll::Ready(Err(error)) => return Err(CloseReason::of_io(error)),
             Poll::Pending => {
@@ -407,6 +421,7 @@ impl Connection {
 
     fn close(&mut self, thread: &mut ThreadState, reason: CloseReason) {
         let reason = self.ending.take().unwrap_or(reason);
+        self.note_sent(thread);
         if let Some(tls) = &mut self.tls
             && self.outgoing.is_empty()
         {
@@ -465,6 +480,7 @@ impl Drop for Connection {
         self.incoming.release(&self.shared.budget);
         self.charge(0);
         self.shared.budget.finished(self.info.peer.connection_id);
-        self.shared.connections.leave(self.info.peer.address.ip());
+        self.shared.connections.leave(&self.info.peer);
+        self.shared.client_software.left(&self.info.peer);
     }
 }

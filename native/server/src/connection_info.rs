@@ -33,6 +33,8 @@ pub(crate) struct ConnectionInfo {
     /// Which incarnation of a name was fetched over this connection last, by requests without session and without
     /// epochs: they notice only so that a name was created again. Bounded; used by the connection's own task only.
     incarnations: RefCell<HashMap<Arc<str>, TopicId>>,
+    /// What the client called itself in the last request, for the log.
+    pub(crate) client_id: RefCell<Option<Box<str>>>,
     /// What was decided about topics.
     pub(crate) decisions: RefCell<Decisions>,
     /// How much the client may use.
@@ -56,8 +58,17 @@ impl ConnectionInfo {
             raw_tokens: false,
             session_ends: None,
             incarnations: RefCell::default(),
+            client_id: RefCell::default(),
             decisions: RefCell::default(),
             quotas: ConnectionQuotas::default(),
+        }
+    }
+
+    /// Notes what the client calls itself.
+    #[inline]
+    pub(crate) fn calls_itself(&self, client_id: Option<&str>) {
+        if self.client_id.borrow().as_deref() != client_id {
+            self.client_id.replace(client_id.map(Into::into));
         }
     }
 
@@ -67,6 +78,7 @@ impl ConnectionInfo {
             peer: Arc::clone(&self.peer),
             principal: Arc::clone(&self.principal),
             incarnations: RefCell::default(),
+            client_id: RefCell::default(),
             decisions: RefCell::default(),
             quotas: ConnectionQuotas::default(),
             ..*self

@@ -167,13 +167,46 @@ pub enum ControlReply {
 
 /// The place for exactly one answer. Dropped unused, it closes the connection: a request is never left waiting.
 #[derive(Debug)]
-pub struct ReplySender(oneshot::Sender<ControlReply>);
+pub struct ReplySender {
+    answer: oneshot::Sender<Replied>,
+    times: ControlTimes,
+}
+
+/// When the control plane has done what with a request.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct ControlTimes {
+    /// It took it from its queue.
+    pub(crate) taken: Option<Instant>,
+    /// Its handler waits for something.
+    pub(crate) waits: Option<Instant>,
+    /// It answered.
+    pub(crate) ready: Option<Instant>,
+}
+
+/// An answer, with its times.
+#[derive(Debug)]
+pub struct Replied {
+    /// What is answered.
+    pub reply: ControlReply,
+    pub(crate) times: ControlTimes,
+}
 
 impl ReplySender {
     /// A place for an answer and where it can be waited for.
-    pub fn new() -> (Self, oneshot::Receiver<ControlReply>) {
-        let (sender, receiver) = oneshot::channel();
-        (ReplySender(sender), receiver)
+    pub fn new() -> (Self, oneshot::Receiver<Replied>) {
+        let (answer, receiver) = oneshot::channel();
+        let times = ControlTimes::default();
+        (ReplySender { answer, times }, receiver)
+    }
+
+    /// The control plane begins with the request.
+    pub fn taken(&mut self) {
+        self.times.taken = Some(Instant::now());
+    }
+
+    /// The request's handler waits for something.
+    pub fn waits(&mut self) {
+        self.times.waits = Some(Instant::now());
     }
 
     /// Answers with a response body (no length, no header).
@@ -184,7 +217,11 @@ impl ReplySender {
     /// Answers. A connection that has gone meanwhile does not mind.
     pub fn reply(self, reply: ControlReply) {
         // Err = nobody waits any more: the connection is closed, which `is_cancelled` tells beforehand.
-        drop(self.0.send(reply));
+        let times = ControlTimes {
+            ready: Some(Instant::now()),
+            ..self.times
+        };
+        drop(self.answer.send(Replied { reply, times }));
     }
 
     /// Drops the connection.
@@ -194,6 +231,6 @@ impl ReplySender {
 
     /// True once the connection is gone and an answer would reach nobody.
     pub fn is_cancelled(&self) -> bool {
-        self.0.is_closed()
+        self.answer.is_closed()
     }
 }

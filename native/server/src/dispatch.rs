@@ -18,11 +18,12 @@ use crate::close::CloseReason;
 use crate::config::Registry;
 use crate::connection_info::ConnectionInfo;
 use crate::frame::Frame;
+use crate::metrics::Moments;
 use crate::outgoing::Outgoing;
 use crate::reply::ReplyHeader;
 use crate::sasl;
 use crate::shared::{Shared, ThreadState};
-use crate::slots::Slot;
+use crate::slots::{ReadyReply, Slot};
 
 /// Where a reply goes that is written at once.
 pub(crate) enum Output<'o> {
@@ -157,6 +158,9 @@ fn run(
     } else {
         (None, frame.bytes().len())
     };
+    let bytes = frame.bytes().len() as u64;
+    let metrics = turn.thread.metrics.of_key(prefix.api_key);
+    metrics.bytes.record(bytes);
     let mut call = call(turn, prefix, flexible, received);
     if turn.shared.metadata.quotas().is_active() {
         call.throttle_time_ms = throttle_time_ms(turn, api, client_span.clone(), &mut frame);
@@ -169,14 +173,23 @@ fn run(
     }
     let (head, body) = frame.bytes().split_at_mut(body_at);
     call.client_id = client_span.and_then(|span| core::str::from_utf8(head.get(span)?).ok());
+    call.connection.calls_itself(call.client_id);
     match output {
         Output::Head(outgoing) => run_at_head(turn, &call, api, supported, body, outgoing),
         Output::Behind { .. } => {
             let mut reply = Vec::new();
             let answer = k00_produce::run(&call, turn.thread, body, &mut reply)?;
             if let Answer::Written = answer {
-                turn.thread.metrics.request(call.api_key, received);
-                return Ok(Dispatched::Slot(Slot::Ready(reply)));
+                let now = Instant::now();
+                turn.thread.clock = now;
+                return Ok(Dispatched::Slot(Slot::Ready(Box::new(ReadyReply {
+                    reply,
+                    version: call.version,
+                    moments: Moments {
+                        ready: Some(now),
+                        ..call.moments()
+                    },
+                }))));
             }
             Ok(finished(turn, &call, answer, Slot::Produce))
         }
@@ -200,6 +213,7 @@ fn call<'a>(
         },
         client_id: None,
         received,
+        began: turn.thread.clock,
         now_ms: now_ms(),
         throttle_time_ms: 0,
     }
@@ -252,7 +266,8 @@ fn refuse_login(
         Told::Brokers => Dispatched::Done,
         Told::Refusal => Dispatched::Last(reason),
     };
-    turn.thread.metrics.request(call.api_key, received);
+    turn.thread
+        .answered(call.api_key, call.version, call.moments());
     Ok(dispatched)
 }
 
@@ -321,12 +336,12 @@ fn run_at_head(
             });
         }
     }
-    thread.metrics.request(call.api_key, call.received);
+    thread.answered(call.api_key, call.version, call.moments());
     Ok(Dispatched::Done)
 }
 
 fn finished<P>(
-    turn: &Turn<'_, '_>,
+    turn: &mut Turn<'_, '_>,
     call: &Call<'_>,
     answer: Answer<P>,
     slot: fn(Box<P>) -> Slot,
@@ -334,7 +349,8 @@ fn finished<P>(
     match answer {
         Answer::Later(pending) => Dispatched::Slot(slot(pending)),
         Answer::Written | Answer::Silent => {
-            turn.thread.metrics.request(call.api_key, call.received);
+            turn.thread
+                .answered(call.api_key, call.version, call.moments());
             Dispatched::Done
         }
     }

@@ -126,18 +126,22 @@ pub(crate) async fn accept_all(
             tokio::time::sleep(pause).await;
         }
         // Refused connections are closed at once, as Kafka does: the client sees it and backs off.
-        let connection_id = match shared.connections.admit(peer.ip(), &settings.limits) {
-            Ok(id) => id,
-            Err(limit) => {
-                shared.log.line(
-                    LogLevel::Warning,
-                    &format!("connection from {peer} refused: {limit} reached"),
-                );
-                continue;
-            }
-        };
+        let connection_id =
+            match shared
+                .connections
+                .admit(&config.name, peer.ip(), &settings.limits)
+            {
+                Ok(id) => id,
+                Err(limit) => {
+                    shared.log.line(
+                        LogLevel::Warning,
+                        &format!("connection from {peer} refused: {limit} reached"),
+                    );
+                    continue;
+                }
+            };
         if let Some(wait_ms) = too_early(&shared, &config, peer) {
-            close_late(&shared, socket, peer, wait_ms);
+            close_late(&shared, socket, (&config.name, peer), wait_ms);
             continue;
         }
         let info = ConnectionInfo::new(
@@ -157,7 +161,7 @@ pub(crate) async fn accept_all(
             Err(_) => false,
         };
         if !handed {
-            shared.connections.leave(peer.ip());
+            shared.connections.leave_address(&config.name, peer.ip());
         }
     }
 }
@@ -193,13 +197,18 @@ fn too_early(shared: &Shared, config: &ListenerConfig, peer: SocketAddr) -> Opti
 }
 
 /// Closes a connection that nobody serves, later: its client is not to come back at once. Until then it counts as one.
-fn close_late(shared: &Arc<Shared>, socket: tokio::net::TcpStream, peer: SocketAddr, wait_ms: u32) {
-    let shared = Arc::clone(shared);
+fn close_late(
+    shared: &Arc<Shared>,
+    socket: tokio::net::TcpStream,
+    (listener, peer): (&Arc<str>, SocketAddr),
+    wait_ms: u32,
+) {
+    let (shared, listener) = (Arc::clone(shared), Arc::clone(listener));
     shared.connections.throttle();
     tokio::spawn(async move {
         tokio::time::sleep(Duration::from_millis(wait_ms.into())).await;
         drop(socket);
-        shared.connections.leave(peer.ip());
+        shared.connections.leave_address(&listener, peer.ip());
     });
 }
 

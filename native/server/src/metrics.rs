@@ -1,19 +1,26 @@
-//! Counters of the data threads. Each thread writes its own set with plain stores (nobody else writes it), so counting
+//! What the data threads count. Each thread writes its own set with plain stores (nobody else writes it), so counting
 //! costs no contended instruction; rendering adds the sets up.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+mod answered;
+mod requests;
+mod tally;
+mod topics;
+
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use pybroker_protocol::ApiKey;
+
+pub(crate) use answered::{Answered, Moments, Split, Unsent};
+pub(crate) use requests::{RequestMetrics, STAGES, Stage, VERSIONS};
+pub(crate) use tally::Tally;
+pub(crate) use topics::{TopicCounters, TopicSlots, TopicsOfThread};
 
 /// Keys below this number have counters of their own; others share the last.
 pub(crate) const KEYS: usize = 96;
 /// Error codes from −1 on; the few above share the last.
 pub(crate) const ERRORS: usize = 160;
-/// Upper bounds of the latency buckets are 2^n microseconds, from 16 µs to 33 s.
-pub(crate) const BUCKETS: usize = 22;
-pub(crate) const FIRST_BUCKET_POWER: u32 = 4;
 
 /// A counter with one writer.
 #[derive(Debug, Default)]
@@ -37,81 +44,71 @@ impl Counter {
     }
 }
 
-/// Time from the whole request to the reply, per API key.
-#[derive(Debug)]
-pub(crate) struct Latency {
-    pub(crate) buckets: [Counter; BUCKETS],
-    pub(crate) microseconds: Counter,
-}
-
 /// The counters of one data thread.
 #[derive(Debug)]
 pub(crate) struct ThreadMetrics {
-    pub(crate) requests: [Counter; KEYS],
-    pub(crate) latencies: [Latency; KEYS],
-    pub(crate) errors: [Counter; ERRORS],
+    /// By API key; made when the first request of a key comes.
+    requests: [OnceLock<Box<RequestMetrics>>; KEYS],
     began: Instant,
     /// When the last Produce request was answered: microseconds since `began`, 0 = none was.
     last_produce: Counter,
+    /// Of the thread, for the system; 0 before it runs or where it has none.
+    pub(crate) system_id: AtomicI32,
     pub(crate) bytes_in: Counter,
     pub(crate) bytes_out: Counter,
     pub(crate) produced_bytes: Counter,
     pub(crate) fetched_bytes: Counter,
+    /// All topics together, those included that have no counters of their own.
+    pub(crate) topics: TopicCounters,
+    pub(crate) replication_bytes_out: Counter,
     pub(crate) connections_opened: Counter,
     pub(crate) connections_closed: Counter,
     pub(crate) protocol_errors: Counter,
     pub(crate) cold_reads: Counter,
     pub(crate) slow_appends: Counter,
+    pub(crate) slow_requests: Counter,
     pub(crate) fetch_sessions_created: Counter,
     pub(crate) fetch_sessions_evicted: Counter,
 }
 
 impl ThreadMetrics {
     pub(crate) fn new() -> Arc<Self> {
-        let counters = || std::array::from_fn(|_| Counter::default());
         Arc::new(ThreadMetrics {
-            requests: std::array::from_fn(|_| Counter::default()),
-            latencies: std::array::from_fn(|_| Latency {
-                buckets: counters(),
-                microseconds: Counter::default(),
-            }),
-            errors: std::array::from_fn(|_| Counter::default()),
+            requests: std::array::from_fn(|_| OnceLock::new()),
             began: Instant::now(),
             last_produce: Counter::default(),
+            system_id: AtomicI32::new(0),
             bytes_in: Counter::default(),
             bytes_out: Counter::default(),
             produced_bytes: Counter::default(),
             fetched_bytes: Counter::default(),
+            topics: TopicCounters::default(),
+            replication_bytes_out: Counter::default(),
             connections_opened: Counter::default(),
             connections_closed: Counter::default(),
             protocol_errors: Counter::default(),
             cold_reads: Counter::default(),
             slow_appends: Counter::default(),
+            slow_requests: Counter::default(),
             fetch_sessions_created: Counter::default(),
             fetch_sessions_evicted: Counter::default(),
         })
     }
 
+    /// Counters of an API key, for the thread that counts.
     #[inline]
-    fn slot(api_key: i16) -> usize {
-        usize::try_from(api_key).map_or(KEYS - 1, |key| key.min(KEYS - 1))
+    pub(crate) fn of_key(&self, api_key: i16) -> &RequestMetrics {
+        self.requests[slot_of(api_key)].get_or_init(Box::default)
     }
 
-    /// Counts a request that came at `received` and is answered now (or, for acks=0, done).
-    #[inline]
-    pub(crate) fn request(&self, api_key: i16, received: Instant) {
-        self.request_at(api_key, received, Instant::now());
+    /// What is in a slot (see [`slot_of`]), if there was a request.
+    pub(crate) fn in_slot(&self, slot: usize) -> Option<&RequestMetrics> {
+        self.requests[slot].get().map(|metrics| &**metrics)
     }
 
+    /// Notes that a Produce is answered.
     #[inline]
-    pub(crate) fn request_at(&self, api_key: i16, received: Instant, now: Instant) {
-        let slot = Self::slot(api_key);
-        self.requests[slot].add(1);
-        let micros = micros_of(now.saturating_duration_since(received));
-        let power =
-            (u64::BITS - micros.leading_zeros()).saturating_sub(FIRST_BUCKET_POWER) as usize;
-        self.latencies[slot].buckets[power.min(BUCKETS - 1)].add(1);
-        self.latencies[slot].microseconds.add(micros);
+    fn note_answer(&self, api_key: i16, now: Instant) {
         if api_key == ApiKey::Produce.code() {
             let since = micros_of(now.saturating_duration_since(self.began));
             self.last_produce.set(since.max(1));
@@ -124,17 +121,21 @@ impl ThreadMetrics {
         (micros > 0).then(|| self.began + Duration::from_micros(micros))
     }
 
-    /// Counts an error code in a response.
+    /// Counts an error code in a response to that API key.
     #[inline]
-    pub(crate) fn error(&self, code: i16) {
+    pub(crate) fn error(&self, api_key: i16, code: i16) {
         if code != 0 {
-            let slot = usize::try_from(i32::from(code) + 1)
-                .map_or(ERRORS - 1, |slot| slot.min(ERRORS - 1));
-            self.errors[slot].add(1);
+            self.of_key(api_key).error(code);
         }
     }
 }
 
-fn micros_of(duration: Duration) -> u64 {
+/// The place of an API key's counters.
+#[inline]
+pub(crate) fn slot_of(api_key: i16) -> usize {
+    usize::try_from(api_key).map_or(KEYS - 1, |key| key.min(KEYS - 1))
+}
+
+pub(crate) fn micros_of(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }

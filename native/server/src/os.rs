@@ -84,6 +84,20 @@ mod elsewhere {
     }
 }
 
+/// Nanoseconds of processor time that a thread of this process has used; `None` where the system does not tell.
+#[cfg(target_os = "linux")]
+pub(crate) fn processor_time(thread: i32) -> Option<u64> {
+    let path = format!("/proc/self/task/{thread}/schedstat");
+    let text = std::fs::read_to_string(path).ok()?;
+    text.split_ascii_whitespace().next()?.parse().ok()
+}
+
+/// Nanoseconds of processor time that a thread of this process has used; `None` where the system does not tell.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn processor_time(_thread: i32) -> Option<u64> {
+    None
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

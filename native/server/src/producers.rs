@@ -29,7 +29,17 @@ impl Producers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::{Answered, Moments};
     use pybroker_protocol::ApiKey;
+
+    fn answer(thread: &ThreadMetrics, key: ApiKey, now: Instant) {
+        thread.count_answer(&Answered {
+            api_key: key.code(),
+            version: 0,
+            moments: Moments::new(now, now),
+            written: Instant::now(),
+        });
+    }
 
     #[test]
     fn who_was_answered_lately_produces_and_others_do_not_count() {
@@ -38,11 +48,11 @@ mod tests {
         let now = Instant::now();
         assert!(!producers.are_served(now), "nobody has been there");
         for key in [ApiKey::IngestAppend, ApiKey::Metadata, ApiKey::Fetch] {
-            threads[0].request(key.code(), now);
+            answer(&threads[0], key, now);
         }
         assert!(!producers.are_served(now));
         for thread in &threads {
-            thread.request(ApiKey::Produce.code(), now);
+            answer(thread, ApiKey::Produce, now);
             let now = Instant::now();
             assert!(producers.are_served(now));
             assert!(producers.are_served(now + QUIET / 2));

@@ -13,17 +13,18 @@ use pybroker_replica::Replicas;
 use tokio::sync::watch;
 
 use crate::budget::MemoryBudget;
+use crate::client_software::ClientSoftware;
 use crate::cold_reads::ColdReads;
 use crate::config::{DynamicSettings, Registry, ServerConfig};
 use crate::connection_counts::ConnectionCounts;
 use crate::control_plane::ControlPlane;
 use crate::listener::{Bound, Distributor, accept_all, bind};
 use crate::metadata_view::MetadataHolder;
-use crate::metrics::ThreadMetrics;
+use crate::metrics::{ThreadMetrics, TopicSlots};
 use crate::producers::Producers;
-use crate::prometheus::{Gauges, render};
-use crate::quotas::{self, ConnectionRate, QuotaDelta};
-use crate::shared::Shared;
+use crate::prometheus::{Recent, Sources, render};
+use crate::quotas::{ConnectionRate, QuotaDelta};
+use crate::shared::{Shared, with_thread_state};
 use crate::slow_appends::SlowAppends;
 use crate::threads::{Command, DataThread};
 use crate::throttled_log::ThrottledLog;
@@ -60,6 +61,8 @@ pub struct Server {
     bound: Mutex<Vec<Bound>>,
     distributor: Arc<Distributor>,
     stop_accepting: watch::Sender<bool>,
+    /// What scrapes remember.
+    recent: Mutex<Recent>,
 }
 
 impl core::fmt::Debug for Server {
@@ -105,6 +108,8 @@ impl Server {
             budget: MemoryBudget::new(limits.in_flight_bytes_max),
             connections: ConnectionCounts::default(),
             connection_rate,
+            client_software: ClientSoftware::default(),
+            topics: Arc::new(TopicSlots::new(count)),
             cold_reads: ColdReads::default(),
             ingest_io: ColdReads::in_the_background("ingest", ingest_threads()),
             ingest_copies: ColdReads::in_the_background("ingest-copy", ingest_threads()),
@@ -137,6 +142,7 @@ impl Server {
             bound: Mutex::new(bound),
             distributor,
             stop_accepting: watch::Sender::new(false),
+            recent: Mutex::default(),
         })
     }
 
@@ -220,24 +226,27 @@ impl Server {
         self.shared.connections.open()
     }
 
-    /// Counters as a fragment in Prometheus' text format.
+    /// Counters and gauges as a fragment in Prometheus' text format. Takes milliseconds for each thousand partitions:
+    /// not for a data thread.
+    ///
+    /// # Panics
+    /// On a data thread.
     pub fn metrics(&self) -> String {
+        assert!(
+            with_thread_state(|_| ()).is_none(),
+            "a data thread serves clients"
+        );
         let metrics: Vec<_> = self
             .threads
             .lock()
             .iter()
             .map(|thread| Arc::clone(&thread.metrics))
             .collect();
-        let gauges = Gauges {
-            connections: self.shared.connections.open(),
-            connections_refused: self.shared.connections.refused(),
-            connections_throttled: self.shared.connections.throttled(),
-            in_flight_bytes: self.shared.budget.used(),
-            journal: self.shared.replicas.journal_figures(),
-        };
-        let mut text = render(&metrics, &gauges);
-        quotas::render(self.shared.metadata.quotas(), &mut text, Instant::now());
-        text
+        render(&Sources {
+            shared: &self.shared,
+            threads: &metrics,
+            recent: &self.recent,
+        })
     }
 
     /// Stops: no new connections, no new requests; what was read is answered (fetches with what there is), until

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::task::Waker;
+use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use hashbrown::HashMap;
@@ -13,13 +14,14 @@ use pybroker_replica::Replicas;
 
 use crate::budget::MemoryBudget;
 use crate::buffers::BufferPool;
+use crate::client_software::ClientSoftware;
 use crate::cold_reads::ColdReads;
 use crate::config::DynamicSettings;
 use crate::connection_counts::ConnectionCounts;
 use crate::control_plane::ControlPlane;
 use crate::fetch_sessions::FetchSessions;
 use crate::metadata_view::MetadataHolder;
-use crate::metrics::ThreadMetrics;
+use crate::metrics::{Answered, Moments, Tally, ThreadMetrics, TopicSlots, TopicsOfThread, Unsent};
 use crate::producers::Producers;
 use crate::quotas::ConnectionRate;
 use crate::slow_appends::{FlushWatch, SlowAppends};
@@ -36,6 +38,8 @@ pub(crate) struct Shared {
     pub(crate) connections: ConnectionCounts,
     /// Of all listeners of clients.
     pub(crate) connection_rate: ConnectionRate,
+    pub(crate) client_software: ClientSoftware,
+    pub(crate) topics: Arc<TopicSlots>,
     pub(crate) cold_reads: ColdReads,
     /// Staged ingest writes here.
     pub(crate) ingest_io: ColdReads,
@@ -57,11 +61,43 @@ pub(crate) struct ThreadState {
     /// Decoded requests, reused.
     pub(crate) produce: ProduceRequest,
     pub(crate) fetch: FetchRequest,
+    /// What is counted of a Produce, reused.
+    pub(crate) tally: Tally,
     pub(crate) flushes: FlushWatch,
     pub(crate) sessions: FetchSessions,
     pub(crate) metrics: Arc<ThreadMetrics>,
+    /// Counters of topics.
+    pub(crate) topics: TopicsOfThread,
+    /// Requests of the connection whose turn it is that are answered, and whose replies have not gone.
+    pub(crate) unsent: Unsent,
+    /// The time when it was last looked at: a turn's begin, the end of a request.
+    pub(crate) clock: Instant,
     /// Connections of this thread, to be woken when the server stops.
     pub(crate) wakers: HashMap<u64, Waker>,
+}
+
+impl ThreadState {
+    /// Counts what was appended and refused.
+    #[inline]
+    pub(crate) fn note(&mut self, tally: &mut Tally) {
+        let max = self.settings.metrics.topics_max;
+        tally.note(&self.metrics, &mut self.topics, max);
+    }
+
+    /// Counts a request whose reply is written now (or, for acks=0, which is done).
+    #[inline]
+    pub(crate) fn answered(&mut self, api_key: i16, version: i16, moments: Moments) {
+        let now = Instant::now();
+        self.clock = now;
+        let answered = Answered {
+            api_key,
+            version,
+            moments,
+            written: now,
+        };
+        self.metrics.count_answer(&answered);
+        self.unsent.push(answered);
+    }
 }
 
 thread_local! {

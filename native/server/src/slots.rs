@@ -11,11 +11,12 @@ use crate::api::k01_fetch::PendingFetch;
 use crate::api::pool_answer::PendingPoolAnswer;
 use crate::api::to_control_plane::PendingControl;
 use crate::frame::OwnFrame;
+use crate::metrics::Moments;
 
 /// A request that was read and not answered yet.
 pub(crate) enum Slot {
-    /// Answered out of turn: whole reply frames.
-    Ready(Vec<u8>),
+    /// A Produce that was answered out of turn.
+    Ready(Box<ReadyReply>),
     /// Appended, or being appended by another thread; waiting for the commit.
     Produce(Box<PendingProduce>),
     /// At the head: waiting for bytes, or for the disk.
@@ -31,6 +32,13 @@ pub(crate) enum Slot {
         /// It is a Produce, kept back by one that is being appended elsewhere.
         produce: bool,
     },
+}
+
+/// Whole reply frames of a Produce.
+pub(crate) struct ReadyReply {
+    pub(crate) reply: Vec<u8>,
+    pub(crate) version: i16,
+    pub(crate) moments: Moments,
 }
 
 /// See the module.
@@ -109,7 +117,7 @@ impl Slot {
 
     fn bytes(&self) -> usize {
         match self {
-            Slot::Ready(reply) => reply.capacity(),
+            Slot::Ready(ready) => ready.reply.capacity(),
             Slot::Produce(pending) => pending.bytes(),
             Slot::Fetch(pending) => pending.bytes(),
             Slot::Pool(pending) => pending.bytes,

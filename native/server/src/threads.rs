@@ -14,7 +14,7 @@ use crate::connection::Connection;
 use crate::connection_info::ConnectionInfo;
 use crate::fetch_sessions::FetchSessions;
 use crate::limits::FETCH_SESSION_PARTITIONS_MAX;
-use crate::metrics::ThreadMetrics;
+use crate::metrics::{ThreadMetrics, TopicsOfThread, Unsent};
 use crate::shared::{Shared, ThreadState, install_thread_state, with_thread_state};
 use crate::tls::{TlsServer, TlsSession};
 
@@ -59,6 +59,10 @@ impl DataThread {
         let state = ThreadState {
             pool: BufferPool::default(),
             settings: shared.settings.load_full(),
+            topics: TopicsOfThread::new(Arc::clone(&shared.topics), number),
+            unsent: Unsent::default(),
+            clock: Instant::now(),
+            tally: Default::default(),
             produce: Default::default(),
             fetch: Default::default(),
             flushes: Default::default(),
@@ -67,6 +71,7 @@ impl DataThread {
             wakers: HashMap::new(),
         };
         let work = move || {
+            note_system_id(&state.metrics);
             install_thread_state(state);
             runtime.block_on(serve(shared, inbox));
             // Connections left over are dropped with the runtime.
@@ -86,6 +91,17 @@ impl DataThread {
     pub(crate) fn send(&self, command: Command) {
         drop(self.commands.send(command));
     }
+}
+
+/// By which the thread's processor time is found when somebody asks.
+fn note_system_id(metrics: &ThreadMetrics) {
+    #[cfg(target_os = "linux")]
+    metrics.system_id.store(
+        rustix::thread::gettid().as_raw_nonzero().get(),
+        std::sync::atomic::Ordering::Relaxed,
+    );
+    #[cfg(not(target_os = "linux"))]
+    let _ = metrics;
 }
 
 async fn serve(shared: Arc<Shared>, mut inbox: mpsc::UnboundedReceiver<Command>) {
@@ -126,7 +142,8 @@ fn open(
     info: ConnectionInfo,
     tls: Option<Arc<TlsServer>>,
 ) {
-    let address = info.peer.address;
+    let peer = Arc::clone(&info.peer);
+    let address = peer.address;
     let session = tls.map(TlsSession::new).transpose();
     let session = session.map_err(std::io::Error::other);
     match TcpStream::from_std(socket).and_then(|socket| Ok((socket, session?))) {
@@ -135,7 +152,7 @@ fn open(
             tokio::spawn(Connection::new(Arc::clone(shared), info, socket, session));
         }
         Err(error) => {
-            shared.connections.leave(address.ip());
+            shared.connections.leave(&peer);
             shared.log.line(
                 LogLevel::Error,
                 &format!("connection from {address} closed: it cannot be watched: {error}"),

@@ -28,6 +28,7 @@
 //! | 1,000 × 4,096 | 6,637 µs, 17.1 ms | 6,560 µs, 2.4 ms |
 
 use crate::clock::Clock;
+use crate::distribution::{Counts, Distribution};
 use crate::error::StorageError;
 use crate::files;
 use crate::health::Health;
@@ -93,6 +94,8 @@ struct Shared {
     /// Syncs that run now, and how many have begun or ended so far.
     running: AtomicUsize,
     turns: AtomicU64,
+    /// Microseconds that each took.
+    times: Mutex<Distribution>,
 }
 
 #[derive(Default)]
@@ -129,6 +132,7 @@ impl Flusher {
             syncfs_logs,
             running: AtomicUsize::new(0),
             turns: AtomicU64::new(0),
+            times: Mutex::default(),
         });
         let start = |name: String, run: fn(&Shared, &File)| {
             let shared = Arc::clone(&shared);
@@ -193,6 +197,11 @@ impl Flusher {
     #[must_use]
     pub fn journal_figures(&self) -> JournalFigures {
         self.shared.journaling.figures()
+    }
+
+    /// Adds to `counts` how long flushes took, in microseconds.
+    pub fn add_times(&self, counts: &mut Counts) {
+        self.shared.times.lock().add_to(counts);
     }
 
     /// Everything appended to `logs` before this call is on disk when it returns, by one `syncfs` on the caller's
@@ -302,7 +311,13 @@ impl Shared {
         }
         self.running.fetch_add(1, Ordering::Relaxed);
         self.turns.fetch_add(1, Ordering::Relaxed);
+        let begun = self.now();
         let result = sync();
+        if let (Some(begun), Some(now)) = (begun, self.now()) {
+            let took = now.saturating_duration_since(begun).as_micros();
+            let took = u64::try_from(took).unwrap_or(u64::MAX);
+            self.times.lock().record(took);
+        }
         self.turns.fetch_add(1, Ordering::Relaxed);
         self.running.fetch_sub(1, Ordering::Relaxed);
         result

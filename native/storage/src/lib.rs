@@ -28,6 +28,7 @@ mod clean_state;
 mod clock;
 mod config;
 mod direct;
+mod distribution;
 mod error;
 mod file_names;
 mod files;
@@ -52,6 +53,7 @@ mod txn_index;
 
 pub use clock::Clock;
 pub use config::{CleanupPolicy, FlushMode, LogConfig};
+pub use distribution::{Counts, Distribution};
 pub use error::{AppendError, ReadError, StorageError};
 pub use flusher::{Flusher, JournalFigures, SYNCFS_LOGS};
 pub use handles::{SegmentFile, open_files_max};

@@ -35,7 +35,7 @@ class Served(NamedTuple):
 async def served() -> AsyncIterator[Served]:
     state: dict[str, object] = {"ready": False, "metrics": "up 1\n"}
 
-    def metrics() -> str:
+    async def metrics() -> str:
         text = state["metrics"]
         if not isinstance(text, str):
             raise RuntimeError("broken")

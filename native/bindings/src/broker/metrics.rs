@@ -1,51 +1,46 @@
 //! Prometheus text of everything native.
 
-use std::fmt::Write as _;
 use std::sync::atomic::Ordering::Relaxed;
 
 use pybroker_replica::Replicas;
+use pybroker_server::exposition::{Kind, Page};
 
 use crate::plane::DataPlane;
 use crate::plane::control_queue::ControlQueue;
 
-/// The whole text. Only sums are shown here: what bears names of topics is the control plane's.
+/// The whole text.
 pub(super) fn render(plane: &DataPlane) -> String {
-    let mut text = Text(
-        plane
-            .server()
-            .map(|server| server.metrics())
-            .unwrap_or_default(),
-    );
+    let mut text = Text(Page::default());
     control_queue(&mut text, &plane.queue);
     if let Some(replicas) = plane.open_replicas() {
         partitions(&mut text, &replicas);
         ingests(&mut text, &replicas);
+        let failed = replicas.failed_dirs() as u64;
         text.gauge(
             "pybroker_log_dirs_offline",
             "Log directories that failed.",
-            replicas.failed_dirs() as u64,
+            failed,
+        );
+        text.gauge(
+            "kafka_log_logmanager_offlinelogdirectorycount",
+            "Log directories that failed (Kafka: OfflineLogDirectoryCount).",
+            failed,
         );
     }
-    text.0
+    let of_server = plane.server().map(|server| server.metrics());
+    of_server.unwrap_or_default() + &text.0.into_text()
 }
 
-struct Text(String);
+/// Families of one number each.
+struct Text(Page);
 
 impl Text {
     fn gauge(&mut self, name: &str, help: &str, value: u64) {
-        self.add("gauge", name, help, value);
+        self.0.single(name, Kind::Gauge, help, value);
     }
 
     fn counter(&mut self, name: &str, help: &str, value: u64) {
-        self.add("counter", name, help, value);
-    }
-
-    fn add(&mut self, kind: &str, name: &str, help: &str, value: u64) {
-        // Writing to a String cannot fail.
-        let _ = write!(
-            self.0,
-            "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}\n"
-        );
+        self.0.single(name, Kind::Counter, help, value);
     }
 }
 
@@ -54,6 +49,11 @@ fn control_queue(text: &mut Text, queue: &ControlQueue) {
     text.gauge(
         "pybroker_control_queue_requests",
         "Requests that wait for the control plane.",
+        requests as u64,
+    );
+    text.gauge(
+        "kafka_network_requestchannel_requestqueuesize",
+        "Requests that wait for the control plane; others do not queue (Kafka: RequestQueueSize).",
         requests as u64,
     );
     text.gauge(

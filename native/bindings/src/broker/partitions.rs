@@ -46,7 +46,15 @@ pub(crate) struct PartitionEnds {
     log_end_offset: i64,
 }
 
-shown!(PartitionOffsets, PartitionEnds);
+/// How far a reader of a partition is behind.
+#[pyclass(frozen, get_all, eq, module = "pybroker._native")]
+#[derive(Debug, PartialEq)]
+pub(crate) struct Lag {
+    records: i64,
+    oldest_ms: i64,
+}
+
+shown!(Lag, PartitionOffsets, PartitionEnds);
 
 /// The partitions hosted by one broker.
 #[pyclass(frozen, module = "pybroker._native")]
@@ -257,6 +265,18 @@ impl NativePartitions {
                 last_epoch: hosted.last_epoch(),
                 size_bytes: hosted.size_bytes(),
             }))
+    }
+
+    fn lag(
+        &self,
+        py: Python<'_>,
+        topic_id: Uuid,
+        partition: i32,
+        offset: i64,
+    ) -> PyResult<Option<Lag>> {
+        let hosted = self.partition(topic_id, partition)?;
+        let lag = py.detach(|| hosted.and_then(|hosted| hosted.lag(offset)));
+        Ok(lag.map(|(records, oldest_ms)| Lag { records, oldest_ms }))
     }
 
     #[pyo3(signature = (topic_id, partition, offset, flush_wait_s=0.0))]

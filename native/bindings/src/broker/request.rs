@@ -45,8 +45,9 @@ impl Request {
     /// Decodes the body. With an error the request comes back: its connection is to be closed, as Kafka does.
     pub(crate) fn decode(
         py: Python<'_>,
-        request: ControlRequest,
+        mut request: ControlRequest,
     ) -> Result<Self, Box<(PyErr, ControlRequest)>> {
+        request.reply.taken();
         let decode = |body: &[u8]| {
             codec::decode_request(
                 py,
@@ -171,6 +172,13 @@ impl Request {
             .lock()
             .as_ref()
             .is_none_or(ReplySender::is_cancelled)
+    }
+
+    /// Its handler waits for something: what follows is not work on it.
+    fn waits(&self) {
+        if let Some(reply) = &mut *self.reply.lock() {
+            reply.waits();
+        }
     }
 
     /// Encodes and sends the response.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use hashbrown::HashMap;
 use pybroker_fetcher::FetcherSettings;
 use pybroker_replica::{BrokerLogSettings, CleanerSettings, IngestLimits, Intervals, Throttles};
-use pybroker_server::config::{DynamicSettings, default_threads};
+use pybroker_server::config::{DynamicSettings, MetricsLimits, default_threads};
 use pybroker_server::limits::Limits;
 use pybroker_server::quotas::Windows;
 use pybroker_storage::{FlushMode, Layout};
@@ -16,6 +16,13 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::convert::Settings;
+
+/// `slow.request.log.ms`; 0: nothing is slow.
+fn slow_request(given: &Settings<'_, '_>, now: Option<Duration>) -> PyResult<Option<Duration>> {
+    let now = now.map_or(0, |now| now.as_millis() as u64);
+    let millis: u64 = given.number("slow.request.log.ms", now)?;
+    Ok((millis > 0).then(|| Duration::from_millis(millis)))
+}
 
 /// All that native code takes from the broker's settings.
 #[derive(Debug, Clone)]
@@ -206,6 +213,15 @@ impl NativeSettings {
                 topic_ids: given.flag("topic.ids", self.server.topic_ids)?,
                 rack_aware: given.flag("replicas.by.rack", self.server.rack_aware)?,
                 limits: limits(&given, &self.server.limits)?,
+                slow_request: slow_request(&given, self.server.slow_request)?,
+                metrics: MetricsLimits {
+                    topics_max: given
+                        .number("metrics.topics.max", self.server.metrics.topics_max)?,
+                    partitions_max: given
+                        .number("metrics.partitions.max", self.server.metrics.partitions_max)?,
+                    clients_max: given
+                        .number("metrics.clients.max", self.server.metrics.clients_max)?,
+                },
             },
         })
     }

@@ -177,6 +177,29 @@ impl Partition {
         self.progress.most_advanced(offset, is_near)
     }
 
+    /// How far whoever has read up to `offset` is behind what consumers may see, as far as is known here: records, and
+    /// the time of the first one not read (that of the batch that holds it), in milliseconds; -1: all are read.
+    /// `None`: it is not hosted here. Reads index and log files.
+    pub fn lag(&self, offset: i64) -> Option<(i64, i64)> {
+        const HEADER_BYTES: usize = 61;
+        const FIRST_TIMESTAMP: core::ops::Range<usize> = 27..35;
+        let log = self.log()?;
+        let (start, end) = (log.log_start_offset(), self.high_watermark());
+        let first = offset.max(start);
+        if first >= end {
+            return Some((0, -1));
+        }
+        let header = log.read(first, 0, end, true).ok().and_then(|slice| {
+            let len = slice.len.min(HEADER_BYTES);
+            LogSlice { len, ..slice }.to_vec().ok()
+        });
+        let time = header
+            .as_deref()
+            .and_then(|header| header.get(FIRST_TIMESTAMP)?.try_into().ok())
+            .map_or(-1, i64::from_be_bytes);
+        Some((end - first, time))
+    }
+
     /// Wakes `waker` once when more can be read at `isolation` than up to `bound` (that of the last read), or when the
     /// partition stops. `None`: look again now.
     pub fn watch(&self, isolation: Isolation, bound: i64, waker: &Waker) -> Option<Registration> {

@@ -10,6 +10,7 @@ use crate::access::Access;
 use crate::close::CloseReason;
 use crate::config::Registry;
 use crate::connection_info::ConnectionInfo;
+use crate::metrics::Moments;
 use crate::reply::ReplyHeader;
 use crate::shared::Shared;
 
@@ -24,6 +25,8 @@ pub(crate) struct Call<'a> {
     pub(crate) client_id: Option<&'a str>,
     /// When the frame was complete.
     pub(crate) received: Instant,
+    /// When its turn came.
+    pub(crate) began: Instant,
     /// Wall clock, milliseconds.
     pub(crate) now_ms: i64,
     /// How long the client is told to wait before its next request (KIP-219), in milliseconds.
@@ -38,6 +41,12 @@ impl<'a> Call<'a> {
             registry: self.connection.peer.registry,
             number: self.version,
         }
+    }
+
+    /// When what has happened to it so far.
+    #[inline]
+    pub(crate) fn moments(&self) -> Moments {
+        Moments::new(self.received, self.began)
     }
 
     /// Whether it came over a listener where brokers talk.

@@ -24,7 +24,7 @@ use pybroker_protocol::hot::produce_request::VERSIONS;
 
 pub(crate) use pending::PendingProduce;
 
-use self::append::{Done, Tally, append_all};
+use self::append::{Done, append_all};
 use self::hand_over::{append_elsewhere, slow_dir};
 use self::old_versions::run_unsupported;
 use self::verified::Verified;
@@ -57,9 +57,12 @@ pub(crate) fn run(
         let pending = append_elsewhere(call, dir, body);
         return Ok(Answer::Later(Box::new(PendingProduce::Appending(pending))));
     }
-    let mut tally = Tally::default();
-    let done = append_all(call, request, &Verified::default(), body, out, &mut tally);
-    tally.note(&thread.metrics);
+    let mut tally = core::mem::take(&mut thread.tally);
+    let verified = Verified::default();
+    let done = append_all(call, &thread.produce, &verified, body, out, &mut tally);
+    thread.note(&mut tally);
+    // It goes back with its capacity.
+    thread.tally = tally;
     Ok(match done? {
         Done::Written => Answer::Written,
         Done::Silent => Answer::Silent,

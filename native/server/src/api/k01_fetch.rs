@@ -22,6 +22,7 @@ mod respond;
 mod wanted;
 
 use std::task::{Context, Poll};
+use std::time::Instant;
 
 pub(crate) use pending::PendingFetch;
 
@@ -48,7 +49,7 @@ pub(crate) fn run(
     let (mut wanted, source) = match planned? {
         Ok(plan) => plan,
         Err(error) => {
-            thread.metrics.error(error.0);
+            thread.metrics.error(call.api_key, error.0);
             let out = outgoing.tail(&mut thread.pool);
             respond::write_error(call.reply, call.wire_version(), error, out);
             return Ok(Answer::Written);
@@ -64,10 +65,13 @@ pub(crate) fn run(
     {
         wanted.max_bytes = wanted.max_bytes.min(most);
     }
-    let mut pending = PendingFetch::new(wanted, source, call.received);
+    let mut pending = PendingFetch::new(wanted, source, call.moments());
     let (shared, connection, now) = (call.shared, call.connection, call.received);
     match pending.poll(shared, thread, connection, context, now, outgoing) {
         Poll::Ready(result) => result.map(|()| Answer::Written),
-        Poll::Pending => Ok(Answer::Later(Box::new(pending))),
+        Poll::Pending => {
+            pending.moments.waits = Some(Instant::now());
+            Ok(Answer::Later(Box::new(pending)))
+        }
     }
 }

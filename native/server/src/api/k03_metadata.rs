@@ -59,7 +59,7 @@ pub(crate) fn run(
     let frame = ReplyFrame::begin(out, call.reply);
     for entry in entries.iter().flatten() {
         if let Entry::Unknown { error, .. } = entry {
-            thread.metrics.error(error.0);
+            thread.metrics.error(call.api_key, error.0);
         }
     }
     write(call, &view, &request, entries.as_deref(), &access, out);

@@ -40,9 +40,14 @@ pub(crate) fn run(
         || (software_is_valid(request.client_software_name)
             && software_is_valid(request.client_software_version));
     if valid && call.version >= 3 {
-        call.connection.peer.software.get_or_init(|| Software {
-            name: request.client_software_name.into(),
-            version: request.client_software_version.into(),
+        let peer = &call.connection.peer;
+        peer.software.get_or_init(|| {
+            let software = Software {
+                name: request.client_software_name.into(),
+                version: request.client_software_version.into(),
+            };
+            call.shared.client_software.told(peer, &software);
+            software
         });
     }
     let error = if !valid {
@@ -87,7 +92,7 @@ fn write(
     out: &mut Vec<u8>,
 ) {
     debug_assert!(VERSIONS.contains(&version));
-    thread.metrics.error(error.0);
+    thread.metrics.error(call.api_key, error.0);
     // Response header v0 in every version.
     let header = ReplyHeader {
         flexible: false,

@@ -46,7 +46,7 @@ pub(crate) fn run(
                 Ok(end) => (ErrorCode::NONE, end.leader_epoch, end.end_offset),
                 Err(error) => (error, -1, -1),
             };
-            thread.metrics.error(error.0);
+            thread.metrics.error(call.api_key, error.0);
             EpochPartitionResponse {
                 error_code: error.0,
                 partition: wanted.partition,

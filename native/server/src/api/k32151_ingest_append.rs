@@ -73,7 +73,7 @@ pub(crate) fn run(
             error_code: error.0,
             ..IngestAppendResponse::default()
         };
-        thread.metrics.error(error.0);
+        thread.metrics.error(call.api_key, error.0);
         let frame = ReplyFrame::begin(out, call.reply);
         response.encode(out);
         frame.end(out);

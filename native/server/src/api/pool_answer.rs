@@ -1,11 +1,9 @@
 //! Answers that a pool of threads works out because they read or write files.
 
-use std::time::Instant;
-
 use super::Call;
 use crate::cold_reads::PoolAnswer;
 use crate::frame::OwnFrame;
-use crate::metrics::ThreadMetrics;
+use crate::metrics::{Moments, ThreadMetrics};
 use crate::reply::{ReplyFrame, ReplyHeader};
 use crate::throttle_place;
 
@@ -13,7 +11,8 @@ use crate::throttle_place;
 pub(crate) struct PendingPoolAnswer {
     pub(crate) answer: PoolAnswer<Answered>,
     pub(crate) api_key: i16,
-    pub(crate) received: Instant,
+    pub(crate) version: i16,
+    pub(crate) moments: Moments,
     /// Memory held by what waits.
     pub(crate) bytes: usize,
     told: Told,
@@ -76,7 +75,7 @@ impl Answered {
 
     fn write(&self, told: &Told, metrics: &ThreadMetrics, out: &mut Vec<u8>) {
         for error in &self.errors {
-            metrics.error(*error);
+            metrics.error(told.api_key, *error);
         }
         let frame = ReplyFrame::begin(out, told.reply);
         let body_at = out.len();
@@ -95,7 +94,8 @@ impl PendingPoolAnswer {
         PendingPoolAnswer {
             answer,
             api_key: call.api_key,
-            received: call.received,
+            version: call.version,
+            moments: call.moments(),
             bytes,
             told: Told::of(call),
         }

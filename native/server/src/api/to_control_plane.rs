@@ -1,20 +1,19 @@
 //! Every request that Rust does not answer by itself.
 
-use std::time::Instant;
-
 use bytes::Bytes;
 use pybroker_protocol::ApiKey;
 use tokio::sync::oneshot;
 
 use super::Call;
-use crate::control_plane::{Busy, ControlReply, ControlRequest, Lane, ReplySender};
+use crate::control_plane::{Busy, ControlRequest, Lane, Replied, ReplySender};
+use crate::metrics::Moments;
 use crate::reply::ReplyHeader;
 
 /// A request of the control plane.
 pub(crate) struct PendingControl {
     /// Not accepted yet: its queue was full.
     pub(crate) unsent: Option<Box<ControlRequest>>,
-    pub(crate) answer: oneshot::Receiver<ControlReply>,
+    pub(crate) answer: oneshot::Receiver<Replied>,
     pub(crate) api_key: i16,
     pub(crate) api_version: i16,
     /// A SASL token without a Kafka header came, and its answer goes without one.
@@ -22,7 +21,7 @@ pub(crate) struct PendingControl {
     pub(crate) reply: ReplyHeader,
     /// How long the client has to wait, if the control plane does not say longer.
     pub(crate) throttle_time_ms: i32,
-    pub(crate) received: Instant,
+    pub(crate) moments: Moments,
 }
 
 /// Hands the request over. If the control plane is busy, what is returned keeps it until there is room.
@@ -55,7 +54,7 @@ pub(crate) fn submit(call: &Call<'_>, body: &[u8]) -> Box<PendingControl> {
         raw: call.connection.raw_tokens,
         reply: call.reply,
         throttle_time_ms: call.throttle_time_ms,
-        received: call.received,
+        moments: call.moments(),
     })
 }
 

@@ -13,10 +13,11 @@ use crate::api::k01_fetch::PendingFetch;
 use crate::api::pool_answer::PendingPoolAnswer;
 use crate::api::to_control_plane::PendingControl;
 use crate::close::CloseReason;
-use crate::control_plane::ControlReply;
+use crate::control_plane::{ControlReply, Replied};
 use crate::dispatch::{Dispatched, Output, Turn, dispatch};
 use crate::frame::{Frame, OwnFrame};
 use crate::limits::PENDING_REPLY_BYTES_MAX;
+use crate::metrics::Moments;
 use crate::reply::ReplyFrame;
 use crate::sasl;
 use crate::shared::ThreadState;
@@ -86,8 +87,9 @@ impl Connection {
         now: Instant,
     ) -> Result<Head, CloseReason> {
         match slot {
-            Slot::Ready(reply) => {
-                self.send(&reply, thread);
+            Slot::Ready(ready) => {
+                self.send(&ready.reply, thread);
+                thread.answered(ApiKey::Produce.code(), ready.version, ready.moments);
                 Ok(Head::Answered)
             }
             Slot::Produce(pending) => self.finish_produce(pending, thread, context, now),
@@ -113,12 +115,12 @@ impl Connection {
         context: &mut Context<'_>,
         now: Instant,
     ) -> Result<Head, CloseReason> {
-        match pending.poll(context, now, &thread.metrics) {
+        match pending.poll(context, now, thread) {
             Poll::Pending => Ok(Head::Waits(Slot::Produce(pending))),
             Poll::Ready(reply) => {
                 self.send(&reply?, thread);
-                let received = pending.received();
-                thread.metrics.request(ApiKey::Produce.code(), received);
+                let moments = pending.moments();
+                thread.answered(ApiKey::Produce.code(), pending.version(), moments);
                 Ok(Head::Answered)
             }
         }
@@ -136,8 +138,7 @@ impl Connection {
             Poll::Pending => Ok(Head::Waits(Slot::Fetch(pending))),
             Poll::Ready(result) => {
                 result?;
-                let received = pending.received;
-                thread.metrics.request(ApiKey::Fetch.code(), received);
+                thread.answered(ApiKey::Fetch.code(), pending.version(), pending.moments);
                 Ok(Head::Answered)
             }
         }
@@ -159,7 +160,7 @@ impl Connection {
                 if let Some(frame) = answered.into_frame() {
                     thread.pool.give(frame.into_buffer());
                 }
-                thread.metrics.request(api_key, pending.received);
+                thread.answered(api_key, pending.version, pending.moments);
                 Ok(Head::Answered)
             }
         }
@@ -182,7 +183,7 @@ impl Connection {
             }
             return Ok(Head::Waits(Slot::Control(pending)));
         }
-        let reply = match Pin::new(&mut pending.answer).poll(context) {
+        let Replied { reply, times } = match Pin::new(&mut pending.answer).poll(context) {
             Poll::Pending => return Ok(Head::Waits(Slot::Control(pending))),
             Poll::Ready(Err(_)) => {
                 return Err(CloseReason::ReplyLost {
@@ -192,7 +193,13 @@ impl Connection {
             Poll::Ready(Ok(reply)) => reply,
         };
         self.write_control(&pending, reply, thread)?;
-        thread.metrics.request(pending.api_key, pending.received);
+        let moments = Moments {
+            began: times.taken.unwrap_or(pending.moments.began),
+            waits: times.waits,
+            ready: times.ready,
+            ..pending.moments
+        };
+        thread.answered(pending.api_key, pending.api_version, moments);
         Ok(Head::Answered)
     }
 

@@ -1,13 +1,13 @@
 //! The figures in Prometheus' text format, under the names of Kafka's JMX beans. Bounded: those that were slowed down
 //! come first, then those that use most.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Instant;
 
 use super::Quotas;
 use super::figures::Figures;
 use super::table::Kind;
+use crate::exposition::{self, Page};
 
 /// Entities that are shown of each kind.
 const SHOWN_MAX: usize = 100;
@@ -60,22 +60,23 @@ const FAMILIES: [Family; 6] = [
 ];
 
 /// Appends all of them; nothing while nobody has a quota.
-pub(crate) fn render(quotas: &Quotas, text: &mut String, now: Instant) {
+pub(crate) fn render(quotas: &Quotas, page: &mut Page, now: Instant) {
     let all = quotas.all();
     if all.is_empty() {
         return;
     }
     for (name, kind, help, read) in FAMILIES {
-        // Writing to a String cannot fail.
-        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge");
+        page.family(name, exposition::Kind::Gauge, help);
         for figures in most(&all, kind, now) {
-            let user = escaped(figures.key.user.as_deref());
-            let client_id = escaped(figures.key.client_id.as_deref());
-            let value = read(figures, now);
-            let _ = writeln!(
-                text,
-                "{name}{{user=\"{user}\",client_id=\"{client_id}\"}} {value}"
-            );
+            // Empty: of all of them.
+            let labels = [
+                ("user", figures.key.user.as_deref().unwrap_or_default()),
+                (
+                    "client_id",
+                    figures.key.client_id.as_deref().unwrap_or_default(),
+                ),
+            ];
+            page.series(name, &labels, read(figures, now));
         }
     }
 }
@@ -93,14 +94,6 @@ fn most(all: &[Arc<Figures>], kind: Kind, now: Instant) -> Vec<&Figures> {
     chosen.into_iter().map(|(.., figures)| figures).collect()
 }
 
-/// As a label's value; empty: of all of them.
-fn escaped(name: Option<&str>) -> String {
-    name.unwrap_or_default()
-        .replace('\\', "\\\\")
-        .replace('"', "\\\"")
-        .replace('\n', "\\n")
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::{EntityQuotas, QuotaDelta};
@@ -109,9 +102,12 @@ mod tests {
     #[test]
     fn the_series_are_bounded_and_who_is_slowed_down_is_among_them() {
         let (quotas, now) = (Quotas::default(), Instant::now());
-        let mut text = String::new();
-        render(&quotas, &mut text, now);
-        assert_eq!(text, "");
+        let text = || {
+            let mut page = Page::default();
+            render(&quotas, &mut page, now);
+            page.into_text()
+        };
+        assert_eq!(text(), "");
         quotas.apply(&QuotaDelta {
             entities: vec![EntityQuotas {
                 user: None,
@@ -127,7 +123,7 @@ mod tests {
         }
         let held = quotas.hold("ann", "a\"\\\n", now);
         held.produce.expect("set").record(9_000, now);
-        render(&quotas, &mut text, now);
+        let text = text();
         let shown = |name: &str| text.lines().filter(|line| line.starts_with(name)).count();
         assert_eq!(shown("kafka_server_produce_byte_rate{"), SHOWN_MAX);
         assert_eq!(shown("kafka_server_fetch_byte_rate{"), 0);

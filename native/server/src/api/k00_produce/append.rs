@@ -1,6 +1,6 @@
 //! From a decoded Produce to its reply: each partition is found, checked, appended and answered.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pybroker_model::validate_produce;
 use pybroker_protocol::ErrorCode;
@@ -20,28 +20,12 @@ use crate::authorizer::Operation;
 use crate::close::CloseReason;
 use crate::error_codes::Naming;
 use crate::metadata_view::MetadataView;
-use crate::metrics::ThreadMetrics;
+use crate::metrics::{Moments, Tally};
 use crate::reply::ReplyFrame;
 use crate::resolve::{ResolvedTopic, endpoints, points_elsewhere};
 
 /// First version that may carry zstd (KIP-110).
 const ZSTD: i16 = 7;
-
-/// What the metrics of the connection's thread are to be told.
-#[derive(Default)]
-pub(super) struct Tally {
-    bytes: u64,
-    errors: Vec<i16>,
-}
-
-impl Tally {
-    pub(super) fn note(&self, metrics: &ThreadMetrics) {
-        metrics.produced_bytes.add(self.bytes);
-        for error in &self.errors {
-            metrics.error(*error);
-        }
-    }
-}
 
 /// What became of the appends of a request.
 pub(super) enum Done {
@@ -113,13 +97,18 @@ pub(super) fn append_all(
         wait.error_position -= start;
     }
     waits.reverse();
+    let moments = Moments {
+        waits: Some(Instant::now()),
+        ..call.moments()
+    };
     let timeout = Duration::from_millis(u64::try_from(request.timeout_ms).unwrap_or(0));
     Ok(Done::Waits(PendingCommit {
         reply,
         waits,
         naming,
         deadline: call.received + timeout,
-        received: call.received,
+        moments,
+        version: call.version,
     }))
 }
 
@@ -161,10 +150,15 @@ impl Appending<'_, '_> {
             let refused = refused_whole
                 .or_else(|| access.refuse(Operation::WRITE, given, &resolved, self.view))
                 .or_else(|| refuse_internal(&resolved, self.call.client_id));
+            self.tally.topic(resolved.id);
             for wanted in partitions {
                 match self.append(&resolved, refused, wanted, body) {
                     Ok((partition, info)) => self.succeeded(wanted.index, partition, &info),
-                    Err(refusal) => self.refused(&resolved, wanted.index, &refusal),
+                    Err(refusal) => {
+                        let bytes = wanted.records.map_or(0, |records| records.range().len());
+                        self.tally.refused(refusal.error, bytes as u64);
+                        self.refused(&resolved, wanted.index, &refusal);
+                    }
                 }
             }
             self.writer.end_topic();
@@ -215,7 +209,8 @@ impl Appending<'_, '_> {
         let info = partition
             .append_from(origin, -1, batches, self.acks, now_ms)
             .map_err(|error| Refusal::partition(&error, self.naming))?;
-        self.tally.bytes += bytes;
+        let messages = info.last_offset - info.base_offset + 1;
+        self.tally.appended(bytes, messages.unsigned_abs());
         Ok((partition, info))
     }
 
@@ -236,7 +231,6 @@ impl Appending<'_, '_> {
     }
 
     fn refused(&mut self, topic: &ResolvedTopic<'_>, index: i32, refusal: &Refusal) {
-        self.tally.errors.push(refusal.error.0);
         if self.first_error == 0 {
             self.first_error = refusal.error.0;
         }

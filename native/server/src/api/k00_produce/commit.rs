@@ -10,6 +10,7 @@ use pybroker_protocol::primitives::Writer;
 use pybroker_replica::Commit;
 
 use crate::error_codes::{Naming, of_partition};
+use crate::metrics::Moments;
 
 /// Appended, waiting for its commits.
 pub(crate) struct PendingCommit {
@@ -19,7 +20,9 @@ pub(crate) struct PendingCommit {
     pub(super) waits: Vec<Wait>,
     pub(super) naming: Naming,
     pub(super) deadline: Instant,
-    pub(super) received: Instant,
+    pub(super) moments: Moments,
+    /// Of the request.
+    pub(super) version: i16,
 }
 
 /// One partition of it.

@@ -5,16 +5,16 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Instant;
 
 use pybroker_model::TopicId;
 use pybroker_protocol::hot::produce_request::{ProduceRequest, is_by_id};
 use tokio::sync::oneshot;
 
-use super::append::{Done, Tally, append_all, name_of};
+use super::append::{Done, append_all, name_of};
 use super::verified::Verified;
 use crate::api::Call;
 use crate::close::CloseReason;
+use crate::metrics::{Moments, Tally};
 use crate::slow_appends::FlushWatch;
 
 /// The log directory whose thread has to do this, if one of the partitions would keep this one waiting.
@@ -47,7 +47,7 @@ pub(super) fn append_elsewhere(call: &Call<'_>, dir: usize, body: &[u8]) -> Pend
     let connection = call.connection.identity();
     let client_id = call.client_id.map(str::to_owned);
     let (api_key, version, header) = (call.api_key, call.version, call.reply);
-    let (received, now_ms) = (call.received, call.now_ms);
+    let (received, began, now_ms) = (call.received, call.began, call.now_ms);
     let throttle_time_ms = call.throttle_time_ms;
     call.shared.slow_appends.run(
         dir,
@@ -60,6 +60,7 @@ pub(super) fn append_elsewhere(call: &Call<'_>, dir: usize, body: &[u8]) -> Pend
                 reply: header,
                 client_id: client_id.as_deref(),
                 received,
+                began,
                 now_ms,
                 throttle_time_ms,
             };
@@ -85,7 +86,8 @@ pub(super) fn append_elsewhere(call: &Call<'_>, dir: usize, body: &[u8]) -> Pend
     PendingAppend {
         answer,
         bytes,
-        received,
+        moments: call.moments(),
+        version: call.version,
     }
 }
 
@@ -97,7 +99,9 @@ pub(crate) struct PendingAppend {
     answer: oneshot::Receiver<Appended>,
     /// Memory held.
     pub(super) bytes: usize,
-    pub(super) received: Instant,
+    pub(super) moments: Moments,
+    /// Of the request.
+    pub(super) version: i16,
 }
 
 impl PendingAppend {

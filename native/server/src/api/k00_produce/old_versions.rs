@@ -28,7 +28,7 @@ pub(super) fn run_unsupported<P>(
             error_code: ErrorCode::UNSUPPORTED_VERSION.0,
         });
     }
-    metrics.error(ErrorCode::UNSUPPORTED_VERSION.0);
+    metrics.error(call.api_key, ErrorCode::UNSUPPORTED_VERSION.0);
     frame.end(out);
     Ok(Answer::Written)
 }

@@ -8,7 +8,8 @@ use super::commit::PendingCommit;
 use super::hand_over::PendingAppend;
 use super::verify::PendingVerification;
 use crate::close::CloseReason;
-use crate::metrics::ThreadMetrics;
+use crate::metrics::Moments;
+use crate::shared::ThreadState;
 
 /// See the module.
 pub(crate) enum PendingProduce {
@@ -26,7 +27,7 @@ impl PendingProduce {
         &mut self,
         context: &mut Context<'_>,
         now: Instant,
-        metrics: &ThreadMetrics,
+        thread: &mut ThreadState,
     ) -> Poll<Result<Vec<u8>, CloseReason>> {
         let appended = match self {
             PendingProduce::Verifying(pending) => Some(pending.poll(context)),
@@ -34,12 +35,12 @@ impl PendingProduce {
             PendingProduce::Committing(_) => None,
         };
         if let Some(appended) = appended {
-            let (done, reply, tally) = match appended {
+            let (done, reply, mut tally) = match appended {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(None) => return Poll::Ready(Err(CloseReason::Draining)),
                 Poll::Ready(Some(appended)) => appended,
             };
-            tally.note(metrics);
+            thread.note(&mut tally);
             match done? {
                 Done::Written => return Poll::Ready(Ok(reply)),
                 Done::Silent => return Poll::Ready(Ok(Vec::new())),
@@ -69,12 +70,21 @@ impl PendingProduce {
         }
     }
 
-    /// When the request came.
-    pub(crate) fn received(&self) -> Instant {
+    /// When what has happened to it.
+    pub(crate) fn moments(&self) -> Moments {
         match self {
-            PendingProduce::Verifying(pending) => pending.received,
-            PendingProduce::Appending(pending) => pending.received,
-            PendingProduce::Committing(pending) => pending.received,
+            PendingProduce::Verifying(pending) => pending.moments,
+            PendingProduce::Appending(pending) => pending.moments,
+            PendingProduce::Committing(pending) => pending.moments,
+        }
+    }
+
+    /// Version of the request.
+    pub(crate) fn version(&self) -> i16 {
+        match self {
+            PendingProduce::Verifying(pending) => pending.version,
+            PendingProduce::Appending(pending) => pending.version,
+            PendingProduce::Committing(pending) => pending.version,
         }
     }
 

@@ -9,17 +9,17 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Instant;
 
 use pybroker_model::BatchHeader;
 use pybroker_protocol::hot::produce_request::{ProduceRequest, is_by_id};
 use tokio::sync::oneshot;
 
-use super::append::{Tally, append_all, name_of};
+use super::append::{append_all, name_of};
 use super::hand_over::Appended;
 use super::verified::{Asked, Verified};
 use crate::api::Call;
 use crate::control_plane::{CodesSender, TransactionQuestion};
+use crate::metrics::{Moments, Tally};
 use crate::resolve::ResolvedTopic;
 
 /// First version whose sender is told TRANSACTION_ABORTABLE.
@@ -80,7 +80,8 @@ pub(super) fn ask(
     Some(PendingVerification {
         codes,
         bytes: body.len(),
-        received: call.received,
+        moments: call.moments(),
+        version: call.version,
         append: Some(appending(call, body, asked)),
     })
 }
@@ -94,7 +95,7 @@ fn appending(call: &Call<'_>, body: &[u8], partitions: Vec<Asked>) -> Append {
     let connection = call.connection.identity();
     let client_id = call.client_id.map(str::to_owned);
     let (api_key, version, reply) = (call.api_key, call.version, call.reply);
-    let (received, now_ms) = (call.received, call.now_ms);
+    let (received, began, now_ms) = (call.received, call.began, call.now_ms);
     let adds = version >= ADDS;
     let throttle_time_ms = call.throttle_time_ms;
     Box::new(move |codes| {
@@ -106,6 +107,7 @@ fn appending(call: &Call<'_>, body: &[u8], partitions: Vec<Asked>) -> Append {
             reply,
             client_id: client_id.as_deref(),
             received,
+            began,
             now_ms,
             throttle_time_ms,
         };
@@ -132,7 +134,9 @@ pub(crate) struct PendingVerification {
     append: Option<Append>,
     /// Memory held.
     pub(super) bytes: usize,
-    pub(super) received: Instant,
+    pub(super) moments: Moments,
+    /// Of the request.
+    pub(super) version: i16,
 }
 
 impl PendingVerification {

@@ -15,6 +15,7 @@ use crate::cold_reads::{ColdRead, is_resident};
 use crate::connection_info::ConnectionInfo;
 use crate::fetch_sessions::FetchTarget;
 use crate::metadata_view::MetadataView;
+use crate::metrics::Moments;
 use crate::outgoing::Outgoing;
 use crate::shared::{Shared, ThreadState};
 
@@ -28,7 +29,7 @@ const HEAD_BYTES: usize = 64;
 pub(crate) struct PendingFetch {
     wanted: Wanted,
     source: Source,
-    pub(crate) received: Instant,
+    pub(crate) moments: Moments,
     state: State,
 }
 
@@ -42,11 +43,11 @@ enum State {
 }
 
 impl PendingFetch {
-    pub(super) fn new(wanted: Wanted, source: Source, received: Instant) -> Self {
+    pub(super) fn new(wanted: Wanted, source: Source, moments: Moments) -> Self {
         PendingFetch {
             wanted,
             source,
-            received,
+            moments,
             state: State::Read,
         }
     }
@@ -240,6 +241,11 @@ impl PendingFetch {
             !incremental || news || told || outcome.slice.is_some()
         });
         session.1.rotate(&gave_records);
+    }
+
+    /// Version of the request.
+    pub(crate) fn version(&self) -> i16 {
+        self.wanted.version.number
     }
 
     /// When the wait ends at the latest; a wait for the disk has no end of its own.

@@ -5,16 +5,16 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::Instant;
 
-use pybroker_protocol::ErrorCode;
+use pybroker_model::TopicId;
 use pybroker_protocol::hot::WireVersion;
 use pybroker_protocol::hot::fetch_response::FetchResponseWriter;
+use pybroker_protocol::{ApiKey, ErrorCode};
 use rustix::io::Errno;
 
 use super::read::Outcome;
 use super::wanted::{Source, Wanted};
 use crate::fetch_sessions::TopicKey;
 use crate::limits::{COPIED_BYTES_MAX, SENDFILE_BYTES_MIN, SENDFILE_PIECE_BYTES_MIN};
-use crate::metrics::ThreadMetrics;
 use crate::os;
 use crate::outgoing::{FileSlice, Outgoing};
 use crate::reply::{ReplyFrame, ReplyHeader};
@@ -66,7 +66,7 @@ pub(super) fn write(
         written
     };
     if let Written::Whole = written {
-        note(outcomes, &thread.metrics);
+        note(wanted, source, outcomes, thread);
         let throttled = outcomes.iter().filter(|outcome| outcome.throttled);
         let bytes = throttled.filter_map(|outcome| Some(outcome.slice.as_ref()?.bytes));
         wanted.throttle.record(bytes.sum(), Instant::now());
@@ -74,12 +74,30 @@ pub(super) fn write(
     Ok(written)
 }
 
-fn note(outcomes: &[Outcome], metrics: &ThreadMetrics) {
+fn note(wanted: &Wanted, source: &Source, outcomes: &[Outcome], thread: &mut ThreadState) {
+    let max = thread.settings.metrics.topics_max;
+    let metrics = &thread.metrics;
     for outcome in outcomes {
-        metrics.error(outcome.head.error_code);
-        metrics
-            .fetched_bytes
-            .add(outcome.slice.as_ref().map_or(0, |slice| slice.bytes as u64));
+        let error = outcome.head.error_code;
+        metrics.error(ApiKey::Fetch.code(), error);
+        let bytes = outcome.slice.as_ref().map_or(0, |slice| slice.bytes as u64);
+        metrics.fetched_bytes.add(bytes);
+        let target = source.target(outcome.place);
+        let id = match target.topic {
+            TopicKey::Id(id) => TopicId::new(id),
+            TopicKey::Name(_) => target.resolved,
+        };
+        let of_topic = id.and_then(|id| thread.topics.of(id, max));
+        for counters in of_topic.into_iter().chain([&metrics.topics]) {
+            counters.fetch_requests.add(1);
+            counters.failed_fetch_requests.add(u64::from(error != 0));
+            if wanted.follower.is_none() {
+                counters.bytes_out.add(bytes);
+            }
+        }
+        if wanted.follower.is_some() {
+            metrics.replication_bytes_out.add(bytes);
+        }
     }
 }
 

@@ -1,0 +1,52 @@
+//! What is counted, and said in the log (`slow.request.log.ms`), of requests whose replies have gone.
+
+use std::time::Instant;
+
+use pybroker_protocol::Api;
+
+use super::Connection;
+use crate::config::LogLevel;
+use crate::connection_info::ConnectionInfo;
+use crate::metrics::{Answered, STAGES, Split, micros_of};
+use crate::shared::{Shared, ThreadState};
+
+impl Connection {
+    /// Counts the times of what was answered: it has gone to the kernel.
+    pub(super) fn note_sent(&mut self, thread: &mut ThreadState) {
+        if self.unsent.is_empty() && thread.unsent.is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        let limit = thread.settings.slow_request.map_or(u64::MAX, micros_of);
+        let (metrics, shared, info) = (&thread.metrics, &self.shared, &self.info);
+        for unsent in [&mut self.unsent, &mut thread.unsent] {
+            unsent.sent(metrics, now, limit, |answered, split| {
+                metrics.slow_requests.add(1);
+                log_slow(shared, info, answered, split);
+            });
+        }
+    }
+}
+
+/// A line for a request that took long; bounded as all lines about connections are.
+fn log_slow(shared: &Shared, info: &ConnectionInfo, answered: &Answered, split: &Split) {
+    let name = Api::find(answered.api_key).map_or("Other", |api| api.name());
+    let millis = |micros: u64| micros as f64 / 1e3;
+    let mut line = format!(
+        "slow request: {name} v{} from {} took {:.3} ms (",
+        answered.version,
+        info.peer.address,
+        millis(split.total)
+    );
+    for ((.., stage), micros) in STAGES.iter().zip(split.stages) {
+        line.push_str(&format!("{stage} {:.3}, ", millis(micros)));
+    }
+    let client_id = info.client_id.borrow();
+    line.push_str(&format!(
+        "client id {:?}, {}, listener {})",
+        client_id.as_deref().unwrap_or(""),
+        info.principal,
+        info.peer.listener
+    ));
+    shared.log.line(LogLevel::Warning, &line);
+}

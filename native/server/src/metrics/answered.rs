@@ -1,0 +1,168 @@
+//! The way of one request in time, from its last byte to the last byte of its reply.
+
+use std::time::Instant;
+
+use super::{Stage, ThreadMetrics, micros_of};
+
+/// When what has happened to a request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Moments {
+    /// The frame was complete.
+    pub(crate) received: Instant,
+    /// Its turn came.
+    pub(crate) began: Instant,
+    /// It began to wait for something; `None`: it did not.
+    pub(crate) waits: Option<Instant>,
+    /// The reply was there; `None`: when it was written.
+    pub(crate) ready: Option<Instant>,
+}
+
+impl Moments {
+    pub(crate) fn new(received: Instant, began: Instant) -> Self {
+        Moments {
+            received,
+            began,
+            waits: None,
+            ready: None,
+        }
+    }
+}
+
+/// A request whose reply is in the output of its connection.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Answered {
+    pub(crate) api_key: i16,
+    pub(crate) version: i16,
+    pub(crate) moments: Moments,
+    /// The reply was written to the output.
+    pub(crate) written: Instant,
+}
+
+/// Microseconds of each stage, and of all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Split {
+    pub(crate) stages: [u64; 5],
+    pub(crate) total: u64,
+}
+
+impl Answered {
+    fn split(&self, sent: Instant) -> Split {
+        let Moments {
+            received,
+            began,
+            waits,
+            ready,
+        } = self.moments;
+        let ready = ready.unwrap_or(self.written);
+        let waits = waits.unwrap_or(ready);
+        let between = |from: Instant, to: Instant| micros_of(to.saturating_duration_since(from));
+        Split {
+            stages: [
+                between(received, began),
+                between(began, waits),
+                between(waits, ready),
+                between(ready, self.written),
+                between(self.written, sent),
+            ],
+            total: between(received, sent),
+        }
+    }
+}
+
+/// Requests whose replies have not gone to the kernel.
+#[derive(Debug, Default)]
+pub(crate) struct Unsent(Vec<Answered>);
+
+/// Of one connection; the times of more than these are counted as if they were sent.
+const UNSENT_MAX: usize = 256;
+
+impl Unsent {
+    #[inline]
+    pub(crate) fn push(&mut self, answered: Answered) {
+        self.0.push(answered);
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Takes those of `other` over.
+    pub(crate) fn append(&mut self, other: &mut Self) {
+        self.0.append(&mut other.0);
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.0.len() >= UNSENT_MAX
+    }
+
+    /// All of them have gone: counts their times and tells `slow` of those that took `slow_micros` or longer.
+    #[inline]
+    pub(crate) fn sent(
+        &mut self,
+        metrics: &ThreadMetrics,
+        now: Instant,
+        slow_micros: u64,
+        mut slow: impl FnMut(&Answered, &Split),
+    ) {
+        for answered in self.0.drain(..) {
+            let split = answered.split(now);
+            let of_key = metrics.of_key(answered.api_key);
+            of_key.total.record(split.total);
+            for (stage, micros) in STAGES_IN_ORDER.into_iter().zip(split.stages) {
+                of_key.stage(stage).record(micros);
+            }
+            if split.total >= slow_micros {
+                slow(&answered, &split);
+            }
+        }
+    }
+}
+
+const STAGES_IN_ORDER: [Stage; 5] = [
+    Stage::Queue,
+    Stage::Local,
+    Stage::Remote,
+    Stage::ResponseQueue,
+    Stage::ResponseSend,
+];
+
+impl ThreadMetrics {
+    /// Counts a request that is answered now (or, for acks=0, done).
+    #[inline]
+    pub(crate) fn count_answer(&self, answered: &Answered) {
+        self.of_key(answered.api_key).version(answered.version);
+        self.note_answer(answered.api_key, answered.written);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn the_stages_add_up_to_the_whole() {
+        let at = Instant::now();
+        let after = |ms| at + Duration::from_millis(ms);
+        let answered = Answered {
+            api_key: 0,
+            version: 9,
+            moments: Moments {
+                received: at,
+                began: after(1),
+                waits: Some(after(3)),
+                ready: Some(after(7)),
+            },
+            written: after(12),
+        };
+        let split = answered.split(after(22));
+        assert_eq!(split.stages, [1_000, 2_000, 4_000, 5_000, 10_000]);
+        assert_eq!(split.total, split.stages.iter().sum::<u64>());
+        let simple = Answered {
+            moments: Moments::new(at, at),
+            ..answered
+        };
+        assert_eq!(simple.split(after(12)).stages, [0, 12_000, 0, 0, 0]);
+    }
+}

@@ -1,0 +1,84 @@
+//! What is counted of the requests of one API key.
+
+use pybroker_storage::Distribution;
+
+use super::{Counter, ERRORS};
+
+/// Versions from 0 on have counters of their own; the few above share the last.
+pub(crate) const VERSIONS: usize = 24;
+
+/// A part of a request's time; together they are the whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// From its last byte to its turn.
+    Queue,
+    /// Until it is answered, or waits for something.
+    Local,
+    /// For what it waits for: replicas and disks, records to come, members of a group.
+    Remote,
+    /// From its answer until those before it are answered.
+    ResponseQueue,
+    /// Until the kernel has the last byte of the reply.
+    ResponseSend,
+}
+
+/// Kafka's name of the timer of each stage, and ours.
+pub(crate) const STAGES: [(Stage, &str, &str); 5] = [
+    (Stage::Queue, "requestqueuetimems", "queue"),
+    (Stage::Local, "localtimems", "local"),
+    (Stage::Remote, "remotetimems", "remote"),
+    (
+        Stage::ResponseQueue,
+        "responsequeuetimems",
+        "response_queue",
+    ),
+    (Stage::ResponseSend, "responsesendtimems", "response_send"),
+];
+
+/// See the module. Times are microseconds.
+#[derive(Debug)]
+pub(crate) struct RequestMetrics {
+    pub(crate) versions: [Counter; VERSIONS],
+    pub(crate) errors: [Counter; ERRORS],
+    /// Of requests.
+    pub(crate) bytes: Distribution,
+    pub(crate) total: Distribution,
+    stages: [Distribution; STAGES.len()],
+}
+
+impl Default for RequestMetrics {
+    fn default() -> Self {
+        Self {
+            versions: std::array::from_fn(|_| Counter::default()),
+            errors: std::array::from_fn(|_| Counter::default()),
+            bytes: Distribution::default(),
+            total: Distribution::default(),
+            stages: std::array::from_fn(|_| Distribution::default()),
+        }
+    }
+}
+
+impl RequestMetrics {
+    #[inline]
+    pub(crate) fn stage(&self, stage: Stage) -> &Distribution {
+        &self.stages[stage as usize]
+    }
+
+    #[inline]
+    pub(crate) fn version(&self, version: i16) {
+        let slot = usize::try_from(version).map_or(VERSIONS - 1, |slot| slot.min(VERSIONS - 1));
+        self.versions[slot].add(1);
+    }
+
+    #[inline]
+    pub(crate) fn error(&self, code: i16) {
+        let slot =
+            usize::try_from(i32::from(code) + 1).map_or(ERRORS - 1, |slot| slot.min(ERRORS - 1));
+        self.errors[slot].add(1);
+    }
+
+    /// Requests answered.
+    pub(crate) fn count(&self) -> u64 {
+        self.versions.iter().map(Counter::get).sum()
+    }
+}

@@ -1,0 +1,171 @@
+//! What is counted for each topic. A topic gets its counters, one set for each data thread, when it is first written to
+//! or read from, as long as there are fewer than `metrics.topics.max`; the others count in the sums only.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+use pybroker_model::{BuildIdHasher, TopicId};
+
+use super::Counter;
+
+/// What is counted of a topic. Each is Kafka's, of `BrokerTopicMetrics`.
+#[derive(Debug, Default)]
+pub(crate) struct TopicCounters {
+    pub(crate) messages_in: Counter,
+    pub(crate) bytes_in: Counter,
+    pub(crate) bytes_out: Counter,
+    pub(crate) bytes_rejected: Counter,
+    pub(crate) produce_requests: Counter,
+    pub(crate) fetch_requests: Counter,
+    pub(crate) failed_produce_requests: Counter,
+    pub(crate) failed_fetch_requests: Counter,
+}
+
+/// The counters of one topic: a set for each data thread, on cache lines of its own.
+#[derive(Debug)]
+pub(crate) struct TopicSlot(Box<[OfThread]>);
+
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct OfThread(TopicCounters);
+
+impl TopicSlot {
+    /// The sum of a counter over all threads.
+    pub(crate) fn sum(&self, read: fn(&TopicCounters) -> &Counter) -> u64 {
+        self.0.iter().map(|thread| read(&thread.0).get()).sum()
+    }
+}
+
+/// Which topics have counters. Locked when a thread meets a topic that it does not know, and by a scrape.
+#[derive(Debug)]
+pub(crate) struct TopicSlots {
+    threads: usize,
+    slots: Mutex<HashMap<TopicId, Arc<TopicSlot>, BuildIdHasher>>,
+    /// Changes when threads have to ask again.
+    generation: AtomicU64,
+}
+
+impl TopicSlots {
+    pub(crate) fn new(threads: usize) -> Self {
+        Self {
+            threads,
+            slots: Mutex::default(),
+            generation: AtomicU64::new(0),
+        }
+    }
+
+    fn of(&self, id: TopicId, max: usize) -> Option<Arc<TopicSlot>> {
+        let mut slots = self.slots.lock();
+        if let Some(slot) = slots.get(&id) {
+            return Some(Arc::clone(slot));
+        }
+        if slots.len() >= max {
+            return None;
+        }
+        let sets = (0..self.threads).map(|_| OfThread::default()).collect();
+        let slot = Arc::new(TopicSlot(sets));
+        slots.insert(id, Arc::clone(&slot));
+        Some(slot)
+    }
+
+    /// Those with counters. The ones for which `is_there` says no give their place up.
+    pub(crate) fn all(&self, is_there: impl Fn(TopicId) -> bool) -> Vec<(TopicId, Arc<TopicSlot>)> {
+        let mut slots = self.slots.lock();
+        let before = slots.len();
+        slots.retain(|id, _| is_there(*id));
+        if slots.len() < before {
+            self.generation.fetch_add(1, Ordering::Release);
+        }
+        slots
+            .iter()
+            .map(|(id, slot)| (*id, Arc::clone(slot)))
+            .collect()
+    }
+}
+
+/// What a data thread knows of it.
+#[derive(Debug)]
+pub(crate) struct TopicsOfThread {
+    all: Arc<TopicSlots>,
+    thread: usize,
+    generation: u64,
+    known: HashMap<TopicId, Option<Arc<TopicSlot>>, BuildIdHasher>,
+}
+
+/// Topics that a thread remembers to have no counters, beyond those that have some.
+const WITHOUT_MAX: usize = 10_000;
+
+impl TopicsOfThread {
+    /// `thread`: its number.
+    pub(crate) fn new(all: Arc<TopicSlots>, thread: usize) -> Self {
+        Self {
+            all,
+            thread,
+            generation: 0,
+            known: HashMap::default(),
+        }
+    }
+
+    /// The counters of a topic for this thread, if it has some. `max`: `metrics.topics.max`.
+    #[inline]
+    pub(crate) fn of(&mut self, id: TopicId, max: usize) -> Option<&TopicCounters> {
+        if self.generation != self.all.generation.load(Ordering::Acquire) {
+            self.forget();
+        }
+        if !self.known.contains_key(&id) {
+            self.ask(id, max);
+        }
+        let slot = self.known.get(&id)?.as_ref()?;
+        slot.0.get(self.thread).map(|set| &set.0)
+    }
+
+    #[cold]
+    fn forget(&mut self) {
+        self.generation = self.all.generation.load(Ordering::Acquire);
+        self.known.clear();
+    }
+
+    #[cold]
+    fn ask(&mut self, id: TopicId, max: usize) {
+        if self.known.len() >= max.saturating_add(WITHOUT_MAX) {
+            self.known.clear();
+        }
+        self.known.insert(id, self.all.of(id, max));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pybroker_model::Uuid;
+
+    fn id(number: u128) -> TopicId {
+        TopicId::new(Uuid::from_u128(number)).expect("not zero")
+    }
+
+    #[test]
+    fn threads_add_up_and_topics_beyond_the_limit_have_none_until_one_goes() {
+        let all = Arc::new(TopicSlots::new(2));
+        let mut threads = [0, 1].map(|number| TopicsOfThread::new(Arc::clone(&all), number));
+        for thread in &mut threads {
+            thread.of(id(1), 2).expect("the first").bytes_in.add(5);
+            thread.of(id(2), 2).expect("the second").bytes_in.add(1);
+            assert!(thread.of(id(3), 2).is_none());
+        }
+        let sums = |gone: TopicId| -> Vec<u64> {
+            let mut all = all.all(|id| id != gone);
+            all.sort_by_key(|(id, _)| *id);
+            all.iter()
+                .map(|(_, slot)| slot.sum(|set| &set.bytes_in))
+                .collect()
+        };
+        assert_eq!(sums(id(9)), [10, 2]);
+        assert_eq!(sums(id(1)), [2]);
+        for thread in &mut threads {
+            thread.of(id(3), 2).expect("there is room").bytes_in.add(7);
+        }
+        assert_eq!(sums(id(9)), [2, 14]);
+    }
+}

@@ -1,0 +1,276 @@
+//! Requests by API: how many, in which version, with which errors, how large, and where their time goes.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use pybroker_protocol::api_key::APIS;
+use pybroker_protocol::{Api, ErrorCode, Plane};
+use pybroker_storage::{Counts, Distribution};
+
+use super::Sources;
+use super::recent::{Key, Recent, Scrape};
+use crate::exposition::{Kind, Page};
+use crate::metrics::{ERRORS, KEYS, RequestMetrics, STAGES, Stage, ThreadMetrics, VERSIONS};
+
+/// As Kafka's JMX exporter shows them.
+const QUANTILES: [(f64, &str); 6] = [
+    (0.5, "0.50"),
+    (0.75, "0.75"),
+    (0.95, "0.95"),
+    (0.98, "0.98"),
+    (0.99, "0.99"),
+    (0.999, "0.999"),
+];
+
+/// Upper bounds of the buckets of histograms: 2^n microseconds, from 16 µs to 33 s.
+const BOUNDS: core::ops::RangeInclusive<u32> = 4..=25;
+/// Each second of them for the stages.
+const STAGE_BOUNDS_STEP: usize = 2;
+
+/// The counters of one API in all threads.
+struct OfApi<'a> {
+    slot: usize,
+    name: &'static str,
+    threads: Vec<&'a RequestMetrics>,
+}
+
+impl OfApi<'_> {
+    fn sum(&self, read: impl Fn(&RequestMetrics) -> u64) -> u64 {
+        self.threads.iter().map(|metrics| read(metrics)).sum()
+    }
+
+    fn counts(&self, read: impl Fn(&RequestMetrics) -> &Distribution) -> Counts {
+        let mut counts = Counts::default();
+        for metrics in &self.threads {
+            read(metrics).add_to(&mut counts);
+        }
+        counts
+    }
+}
+
+pub(super) fn write(sources: &Sources<'_>, page: &mut Page) {
+    let apis = used(sources.threads);
+    totals(&apis, page);
+    kafkas(&apis, page);
+    histograms(&apis, page);
+    let mut recent = sources.recent.lock();
+    times(
+        &apis,
+        &mut recent,
+        &sources.shared.replicas.flush_times(),
+        page,
+    );
+}
+
+/// APIs that were asked for at least once, and those that dashboards expect.
+fn used(threads: &[Arc<ThreadMetrics>]) -> Vec<OfApi<'_>> {
+    let native = |slot: usize| {
+        APIS.iter()
+            .any(|api| api.key.code() as usize == slot && api.plane == Plane::Native)
+    };
+    (0..KEYS)
+        .map(|slot| OfApi {
+            slot,
+            name: Api::find(slot as i16).map_or("Other", |api| api.name()),
+            threads: threads
+                .iter()
+                .filter_map(|thread| thread.in_slot(slot))
+                .collect(),
+        })
+        .filter(|api| native(api.slot) || !api.threads.is_empty())
+        .collect()
+}
+
+/// The names of older versions of pybroker.
+fn totals(apis: &[OfApi<'_>], page: &mut Page) {
+    let name = "pybroker_requests_total";
+    page.family(name, Kind::Counter, "Requests answered, by API.");
+    for api in apis {
+        page.series(name, &[("api", api.name)], api.sum(RequestMetrics::count));
+    }
+    let name = "pybroker_response_errors_total";
+    page.family(
+        name,
+        Kind::Counter,
+        "Error codes in responses of the data plane.",
+    );
+    for slot in 0..ERRORS {
+        let count: u64 = apis
+            .iter()
+            .map(|api| api.sum(|metrics| metrics.errors[slot].get()))
+            .sum();
+        if count > 0 {
+            page.series(name, &[("error", error_name(slot))], count);
+        }
+    }
+}
+
+fn kafkas(apis: &[OfApi<'_>], page: &mut Page) {
+    let name = "kafka_network_requestmetrics_requests_total";
+    page.family(
+        name,
+        Kind::Counter,
+        "Requests answered, by API and version (Kafka: RequestsPerSec).",
+    );
+    for api in apis {
+        for version in 0..VERSIONS {
+            let count = api.sum(|metrics| metrics.versions[version].get());
+            if count > 0 {
+                let version = version.to_string();
+                let labels = [("request", api.name), ("version", version.as_str())];
+                page.series(name, &labels, count);
+            }
+        }
+    }
+    let name = "kafka_network_requestmetrics_errors_total";
+    page.family(
+        name,
+        Kind::Counter,
+        "Error codes in responses of the data plane, by API (Kafka: ErrorsPerSec); NONE: requests without one.",
+    );
+    for api in apis {
+        let mut with_errors = 0;
+        for slot in 0..ERRORS {
+            let count = api.sum(|metrics| metrics.errors[slot].get());
+            if count > 0 {
+                with_errors += count;
+                let labels = [("request", api.name), ("error", error_name(slot))];
+                page.series(name, &labels, count);
+            }
+        }
+        let none = api.sum(RequestMetrics::count).saturating_sub(with_errors);
+        page.series(name, &[("request", api.name), ("error", "NONE")], none);
+    }
+}
+
+fn error_name(slot: usize) -> &'static str {
+    ErrorCode(slot as i16 - 1).name().unwrap_or("OTHER")
+}
+
+fn histograms(apis: &[OfApi<'_>], page: &mut Page) {
+    let name = "pybroker_request_seconds";
+    page.family(
+        name,
+        Kind::Histogram,
+        "Time from the whole request to the last byte of the reply, by API.",
+    );
+    for api in apis {
+        histogram(
+            page,
+            name,
+            &[("api", api.name)],
+            &api.counts(|one| &one.total),
+            1,
+        );
+    }
+    let name = "pybroker_request_stage_seconds";
+    page.family(
+        name,
+        Kind::Histogram,
+        "The parts of it: in a queue, in work here, waiting for others, waiting for replies before it, being sent.",
+    );
+    for api in apis.iter().filter(|api| !api.threads.is_empty()) {
+        for (stage, _, label) in STAGES {
+            let labels = [("api", api.name), ("stage", label)];
+            let counts = api.counts(|one| one.stage(stage));
+            histogram(page, name, &labels, &counts, STAGE_BOUNDS_STEP);
+        }
+    }
+}
+
+fn histogram(page: &mut Page, name: &str, labels: &[(&str, &str)], counts: &Counts, step: usize) {
+    let bucket = format!("{name}_bucket");
+    let mut below = |bound: &str, count| {
+        let with_bound: Vec<_> = labels.iter().copied().chain([("le", bound)]).collect();
+        page.series(&bucket, &with_bound, count);
+    };
+    for power in BOUNDS.step_by(step) {
+        let bound = ((1u64 << power) as f64 / 1e6).to_string();
+        below(&bound, counts.below(1 << power));
+    }
+    below("+Inf", counts.count());
+    page.series(&format!("{name}_sum"), labels, counts.sum as f64 / 1e6);
+    page.series(&format!("{name}_count"), labels, counts.count());
+}
+
+/// Kafka's timers and sizes: quantiles of the last minutes, count and sum since the start.
+fn times(apis: &[OfApi<'_>], recent: &mut Recent, flushes: &Counts, page: &mut Page) {
+    let mut scrape = recent.scrape(Instant::now());
+    let millis = 1e-3;
+    let mut of_apis = |name, help: &str, unit, read: &dyn Fn(&RequestMetrics) -> &Distribution| {
+        page.family(name, Kind::Summary, help);
+        for api in apis {
+            let labels = [("request", api.name)];
+            let counts = api.counts(read);
+            summary(page, &mut scrape, (name, api.slot), &labels, &counts, unit);
+        }
+    };
+    of_apis(
+        "kafka_network_requestmetrics_totaltimems",
+        "Milliseconds from the whole request to the last byte of the reply (Kafka: TotalTimeMs).",
+        millis,
+        &|one| &one.total,
+    );
+    for (name, help, stage) in [
+        (
+            "kafka_network_requestmetrics_requestqueuetimems",
+            "Milliseconds until the request's turn came (Kafka: RequestQueueTimeMs).",
+            Stage::Queue,
+        ),
+        (
+            "kafka_network_requestmetrics_localtimems",
+            "Milliseconds of work on it (Kafka: LocalTimeMs).",
+            Stage::Local,
+        ),
+        (
+            "kafka_network_requestmetrics_remotetimems",
+            "Milliseconds that it waited for disks, replicas, records or members (Kafka: RemoteTimeMs).",
+            Stage::Remote,
+        ),
+        (
+            "kafka_network_requestmetrics_responsequeuetimems",
+            "Milliseconds until the replies before it were there (Kafka: ResponseQueueTimeMs).",
+            Stage::ResponseQueue,
+        ),
+        (
+            "kafka_network_requestmetrics_responsesendtimems",
+            "Milliseconds until the kernel had the reply (Kafka: ResponseSendTimeMs).",
+            Stage::ResponseSend,
+        ),
+    ] {
+        of_apis(name, help, millis, &|one| one.stage(stage));
+    }
+    of_apis(
+        "kafka_network_requestmetrics_requestbytes",
+        "Bytes of requests (Kafka: RequestBytes).",
+        1.0,
+        &|one| &one.bytes,
+    );
+    let name = "kafka_log_logflushstats_logflushrateandtimems";
+    page.family(
+        name,
+        Kind::Summary,
+        "Milliseconds of flushes of logs and journals (Kafka: LogFlushRateAndTimeMs).",
+    );
+    summary(page, &mut scrape, (name, 0), &[], flushes, millis);
+    scrape.end();
+}
+
+fn summary(
+    page: &mut Page,
+    scrape: &mut Scrape<'_>,
+    key: Key,
+    labels: &[(&str, &str)],
+    counts: &Counts,
+    unit: f64,
+) {
+    let (name, _) = key;
+    let recent = scrape.since(key, counts);
+    for (share, shown) in QUANTILES {
+        let mut with_share = labels.to_vec();
+        with_share.push(("quantile", shown));
+        page.series(name, &with_share, recent.quantile(share) * unit);
+    }
+    page.series(&format!("{name}_sum"), labels, counts.sum as f64 * unit);
+    page.series(&format!("{name}_count"), labels, counts.count());
+}

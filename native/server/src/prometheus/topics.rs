@@ -1,0 +1,85 @@
+//! Kafka's BrokerTopicMetrics: of each topic, and without a label of all of them together.
+
+use super::Sources;
+use crate::exposition::{Kind, Page};
+use crate::metrics::{Counter, TopicCounters};
+
+/// Name, what is counted, and where it is.
+type Row = (&'static str, &'static str, fn(&TopicCounters) -> &Counter);
+
+const ROWS: [Row; 8] = [
+    (
+        "messagesin",
+        "Records appended by producers (Kafka: MessagesInPerSec).",
+        |of| &of.messages_in,
+    ),
+    (
+        "bytesin",
+        "Bytes of record batches appended by producers (Kafka: BytesInPerSec).",
+        |of| &of.bytes_in,
+    ),
+    (
+        "bytesout",
+        "Bytes of record batches sent to consumers (Kafka: BytesOutPerSec).",
+        |of| &of.bytes_out,
+    ),
+    (
+        "bytesrejected",
+        "Bytes of batches refused as too large (Kafka: BytesRejectedPerSec).",
+        |of| &of.bytes_rejected,
+    ),
+    (
+        "totalproducerequests",
+        "Partitions that were to be appended to, each time (Kafka: TotalProduceRequestsPerSec).",
+        |of| &of.produce_requests,
+    ),
+    (
+        "totalfetchrequests",
+        "Partitions that were answered for in a Fetch, each time (Kafka: TotalFetchRequestsPerSec).",
+        |of| &of.fetch_requests,
+    ),
+    (
+        "failedproducerequests",
+        "Those to which the append failed (Kafka: FailedProduceRequestsPerSec).",
+        |of| &of.failed_produce_requests,
+    ),
+    (
+        "failedfetchrequests",
+        "Those for which the answer was an error (Kafka: FailedFetchRequestsPerSec).",
+        |of| &of.failed_fetch_requests,
+    ),
+];
+
+/// How many topics are hosted here and have no series although there may be something to show.
+pub(super) fn write(sources: &Sources<'_>, page: &mut Page) -> usize {
+    let view = sources.shared.metadata.load();
+    let slots = sources
+        .shared
+        .topics
+        .all(|id| view.topic_by_id(id).is_some());
+    let mut topics: Vec<_> = slots
+        .iter()
+        .filter_map(|(id, slot)| Some((view.topic_by_id(*id)?, slot)))
+        .collect();
+    topics.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));
+    for (kafkas, help, read) in ROWS {
+        let name = format!("kafka_server_brokertopicmetrics_{kafkas}_total");
+        page.family(&name, Kind::Counter, help);
+        page.series(&name, &[], sources.sum(|thread| read(&thread.topics)));
+        for (topic, slot) in &topics {
+            page.series(&name, &[("topic", &topic.name)], slot.sum(read));
+        }
+    }
+    page.single(
+        "kafka_server_brokertopicmetrics_replicationbytesout_total",
+        Kind::Counter,
+        "Bytes of record batches sent to other replicas (Kafka: ReplicationBytesOutPerSec).",
+        sources.sum(|thread| &thread.replication_bytes_out),
+    );
+    let max = sources.shared.settings.load().metrics.topics_max;
+    if topics.len() < max {
+        return 0;
+    }
+    let map = sources.shared.replicas.snapshot();
+    map.topics().len().saturating_sub(topics.len())
+}
