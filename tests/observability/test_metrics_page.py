@@ -15,6 +15,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from prometheus_client.parser import text_string_to_metric_families as families
 
+from pybroker.console.facts.metrics import counters
 from pybroker.testing.ports import free_port
 from tests.support.brokers import PybrokerProcess
 from tests.support.cluster import until
@@ -100,6 +101,19 @@ def test_strict_readers_can_read_it(broker: PybrokerProcess) -> None:
     done = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, text=True, check=False)
     said = (done.stdout + done.stderr).splitlines()
     assert [line for line in said if line.strip() and not any(known in line for known in LINTED)] == []
+
+
+def test_the_console_charts_each_request_once(broker: PybrokerProcess) -> None:
+    text = scrape(broker)
+    shown, charted = series(text), counters(text)
+    for request in ("Produce", "Fetch"):
+        name = "kafka_network_requestmetrics_requests_total"
+        of_all_versions = sum(
+            count for (each, labels), count in shown.items() if each == name and ("request", request) in labels
+        )
+        assert charted[f"{request} requests"] == of_all_versions > 0
+    assert charted["Bytes in"] == shown["kafka_server_brokertopicmetrics_bytesin_total", ()]
+    assert charted["Bytes out"] == shown["kafka_server_brokertopicmetrics_bytesout_total", ()]
 
 
 def test_topics_requests_and_logs(broker: PybrokerProcess) -> None:

@@ -13,6 +13,11 @@ TIMEOUT_S = 5.0
 _LINE = re.compile(r"^(?P<name>[a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(?P<labels>.*)\})? (?P<value>\S+)")
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
+_BYTES = {
+    "kafka_server_brokertopicmetrics_bytesin_total": "Bytes in",
+    "kafka_server_brokertopicmetrics_bytesout_total": "Bytes out",
+}
+
 Sample = Mapping[str, float]
 """Title of a chart → a counter that only grows."""
 
@@ -55,16 +60,12 @@ def counters(text: str) -> Sample:
 
 
 def _title(name: str, labels: Mapping[str, str]) -> str | None:
-    request = labels.get("request") or labels.get("api") or labels.get("api_key") or labels.get("key")
-    if "topic" in labels or not name.endswith(("_total", "_count")):
+    """Kafka's JMX exporter and pybroker have the same names; what has a topic is in another line's sum as well."""
+    if "topic" in labels:
         return None
-    if "errors" in name:
-        code = labels.get("error") or labels.get("code")
-        return None if code in ("NONE", "0") else f"Errors {code or request or ''}".strip()
-    if "requests" in name or "requestmetrics_totaltime" in name:
-        return f"{request} requests" if request else "Requests"
-    if "bytesin" in name or "bytes_in" in name:
-        return "Bytes in"
-    if "bytesout" in name or "bytes_out" in name:
-        return "Bytes out"
-    return None
+    if name == "kafka_network_requestmetrics_requests_total":
+        return f"{labels['request']} requests" if labels.get("request") else "Requests"
+    if name == "kafka_network_requestmetrics_errors_total":
+        code = labels.get("error", "")
+        return None if code == "NONE" else f"Errors {code or labels.get('request', '')}".strip()
+    return _BYTES.get(name)
