@@ -129,7 +129,6 @@ impl NativeSettings {
             Some("topic-id") => Layout::TopicId,
             Some(other) => return Err(bad("log.dir.layout", other, "topic-name or topic-id")),
         };
-        let every = &self.intervals;
         Ok(Self {
             threads: given.number("num.network.threads", self.threads)?.max(1),
             layout,
@@ -147,26 +146,7 @@ impl NativeSettings {
                     self.log.producer_id_expiration_ms,
                 )?,
             },
-            intervals: Intervals {
-                initial_delay_ms: given
-                    .number("log.initial.task.delay.ms", every.initial_delay_ms)?,
-                retention_ms: given
-                    .number("log.retention.check.interval.ms", every.retention_ms)?,
-                recovery_points_ms: given.number(
-                    "log.flush.offset.checkpoint.interval.ms",
-                    every.recovery_points_ms,
-                )?,
-                log_starts_ms: given.number(
-                    "log.flush.start.offset.checkpoint.interval.ms",
-                    every.log_starts_ms,
-                )?,
-                high_watermarks_ms: given.number(
-                    "replica.high.watermark.checkpoint.interval.ms",
-                    every.high_watermarks_ms,
-                )?,
-                flush_check_ms: given
-                    .number("log.flush.scheduler.interval.ms", every.flush_check_ms)?,
-            },
+            intervals: intervals(&given, &self.intervals)?,
             cleaner: CleanerSettings {
                 enabled: given.flag("log.cleaner.enable", self.cleaner.enabled)?,
                 threads: given.number("log.cleaner.threads", self.cleaner.threads)?,
@@ -214,14 +194,7 @@ impl NativeSettings {
                 rack_aware: given.flag("replicas.by.rack", self.server.rack_aware)?,
                 limits: limits(&given, &self.server.limits)?,
                 slow_request: slow_request(&given, self.server.slow_request)?,
-                metrics: MetricsLimits {
-                    topics_max: given
-                        .number("metrics.topics.max", self.server.metrics.topics_max)?,
-                    partitions_max: given
-                        .number("metrics.partitions.max", self.server.metrics.partitions_max)?,
-                    clients_max: given
-                        .number("metrics.clients.max", self.server.metrics.clients_max)?,
-                },
+                metrics: metrics(&given, &self.server.metrics)?,
             },
         })
     }
@@ -244,6 +217,34 @@ fn windows(
     Ok(Windows {
         count: given.number(count, now.count)?.max(1),
         length_ms: seconds.max(1).saturating_mul(1_000),
+    })
+}
+
+fn intervals(given: &Settings<'_, '_>, every: &Intervals) -> PyResult<Intervals> {
+    Ok(Intervals {
+        initial_delay_ms: given.number("log.initial.task.delay.ms", every.initial_delay_ms)?,
+        retention_ms: given.number("log.retention.check.interval.ms", every.retention_ms)?,
+        recovery_points_ms: given.number(
+            "log.flush.offset.checkpoint.interval.ms",
+            every.recovery_points_ms,
+        )?,
+        log_starts_ms: given.number(
+            "log.flush.start.offset.checkpoint.interval.ms",
+            every.log_starts_ms,
+        )?,
+        high_watermarks_ms: given.number(
+            "replica.high.watermark.checkpoint.interval.ms",
+            every.high_watermarks_ms,
+        )?,
+        flush_check_ms: given.number("log.flush.scheduler.interval.ms", every.flush_check_ms)?,
+    })
+}
+
+fn metrics(given: &Settings<'_, '_>, now: &MetricsLimits) -> PyResult<MetricsLimits> {
+    Ok(MetricsLimits {
+        topics_max: given.number("metrics.topics.max", now.topics_max)?,
+        partitions_max: given.number("metrics.partitions.max", now.partitions_max)?,
+        clients_max: given.number("metrics.clients.max", now.clients_max)?,
     })
 }
 
