@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from pybroker.dispatch import STOPPING, Dispatcher, Handler, Tables, routes
 from pybroker.errors import FatalError, KafkaError, StartError
 from pybroker.metadata import znodes
 from pybroker.metadata.load import LocalIds, LoweredError, broker_configs
-from pybroker.metadata.store import MetadataStore, RefusedError, StoreError
+from pybroker.metadata.store import MetadataStore, Node, RefusedError, StoreError
 from pybroker.metadata.znodes import DamagedNodeError, Endpoint
 from pybroker.native import ListenerConfig, ListenerError, LocalPartition, LogDirError, NativeBroker, Uuid
 from pybroker.observability.reporters import Reporters
@@ -277,6 +277,12 @@ class Broker:
         from pybroker.observability.broker_metrics import scrape
 
         return await scrape(self.services)
+
+    async def metadata(self) -> Mapping[str, Node]:
+        """What the metadata store holds, for a report; nothing before it is open. Raises StoreError."""
+        from pybroker.diagnosis.nodes import read
+
+        return await read(self._store) if self._store is not None else {}
 
     def _fail(self, problem: FatalError) -> None:
         if not self.failed.done():

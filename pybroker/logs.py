@@ -13,6 +13,7 @@ import logging
 import re
 import sys
 import time
+from collections import deque
 from typing import TextIO
 
 TRACE = 5
@@ -88,15 +89,51 @@ def event_of(record: logging.LogRecord, message: str) -> str:
     return name or "log"
 
 
+class Tail(logging.Handler):
+    """Keeps the last lines in memory, for a report about a broker whose log goes who knows where."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lines: deque[str] = deque()
+        self._characters = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        line = self.format(record)[:TAIL_LINE_CHARACTERS_MAX]
+        self._lines.append(line)
+        self._characters += len(line)
+        while self._characters > TAIL_CHARACTERS_MAX:
+            self._characters -= len(self._lines.popleft())
+
+    def lines(self) -> list[str]:
+        """The oldest first."""
+        self.acquire()
+        try:
+            return list(self._lines)
+        finally:
+            self.release()
+
+
+TAIL_CHARACTERS_MAX = 512 * 1024
+TAIL_LINE_CHARACTERS_MAX = 16 * 1024
+"""A traceback."""
+
+
+def last_lines() -> list[str]:
+    """What has been logged lately, the oldest first; nothing before `configure_logging`."""
+    return next((each.lines() for each in logging.getLogger().handlers if isinstance(each, Tail)), [])
+
+
 def configure_logging(level: str, stream: TextIO | None = None, *, json_lines: bool = False) -> None:
     """Sends all loggers to standard error (or `stream`) from `level` up; replaces what an earlier call set up."""
     logging.addLevelName(TRACE, "TRACE")
     logging.addLevelName(logging.WARNING, "WARN")
     logging.addLevelName(logging.CRITICAL, "FATAL")
     handler = logging.StreamHandler(stream or sys.stderr)
-    handler.setFormatter(JsonFormatter() if json_lines else KafkaFormatter())
+    tail = Tail()
+    for each in (handler, tail):
+        each.setFormatter(JsonFormatter() if json_lines else KafkaFormatter())
     root = logging.getLogger()
-    root.handlers[:] = [handler]
+    root.handlers[:] = [handler, tail]
     root.setLevel(LEVELS[level])
     # asyncio tells of its selector at DEBUG, once a loop, which is of no use to an operator.
     logging.getLogger("asyncio").setLevel(max(LEVELS[level], logging.INFO))

@@ -27,6 +27,7 @@ LAZY_COMMANDS: dict[str, str] = {
     "configs": "pybroker.cli.configs:configs",
     "console": "pybroker.cli.console:console",
     "consume": "pybroker.cli.records.consume:consume",
+    "diagnose": "pybroker.cli.diagnose.command:diagnose",
     "doctor": "pybroker.cli.doctor.command:doctor",
     "groups": "pybroker.cli.groups:groups",
     "ingest": "pybroker.cli.ingest:ingest",

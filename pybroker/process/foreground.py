@@ -16,15 +16,18 @@ import resource
 import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pybroker.config import BrokerConfig, ConfigError, load_config
+from pybroker.diagnosis.socket import DiagnosisSocket
 from pybroker.errors import FatalError, StartError
 from pybroker.logs import configure_logging
 from pybroker.startup.exposure import exposed
 
 if TYPE_CHECKING:
     from pybroker.app import Broker
+    from pybroker.diagnosis.report import Subject
     from pybroker.observability.http import MetricsServer
 
 log = logging.getLogger(__name__)
@@ -113,6 +116,15 @@ class Foreground:
         from pybroker.app import Broker
 
         broker = Broker(self._config)
+        diagnosis = DiagnosisSocket(Path(self._config.log_dirs[0]), lambda: self._subject(broker))
+        # Before the start, which may be what takes long; with a new data directory there is a place for it after only.
+        diagnosis.start()
+        try:
+            return await self._run(broker, diagnosis)
+        finally:
+            diagnosis.stop()
+
+    async def _run(self, broker: Broker, diagnosis: DiagnosisSocket) -> int:
         try:
             await self._start_http(broker)
             starting = asyncio.ensure_future(broker.start())
@@ -128,9 +140,15 @@ class Foreground:
         except Exception as problem:
             return _complain(self._explain(problem), EXIT_CANNOT_START)
         self._serving = True
+        diagnosis.start()
         self._announce(broker)
         await asyncio.wait((self._signal, broker.failed), return_when=asyncio.FIRST_COMPLETED)
         return await self._stop(broker)
+
+    def _subject(self, broker: Broker) -> Subject:
+        from pybroker.diagnosis.report import Subject
+
+        return Subject(self._config, self._loop, broker.scrape, broker.metadata)
 
     def _on_signal(self, number: int, _frame: object) -> None:
         """Python's own handler, not the loop's: taking that one back restores the kernel's default for a moment, and

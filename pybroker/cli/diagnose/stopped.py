@@ -1,0 +1,61 @@
+"""What the metadata store of a broker holds that does not run. Nothing is changed: the embedded store is read from a
+copy, ZooKeeper is asked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pybroker.config import BrokerConfig, ConfigSource
+from pybroker.diagnosis import nodes
+from pybroker.errors import FatalError
+from pybroker.metadata.embedded import FILE_NAME
+from pybroker.metadata.node_table import NodeTable
+from pybroker.metadata.store import Node
+
+ANSWER_MS_MAX = 10_000
+
+
+async def metadata(config: BrokerConfig) -> dict[str, Any]:
+    """For JSON. Raises StartError, StoreError, OSError, sqlite3.Error: it cannot be read."""
+    found = await _of_zookeeper(config) if config.in_cluster else _of_file(Path(config.log_dirs[0]))
+    return nodes.document(found)
+
+
+def _of_file(directory: Path) -> Mapping[str, Node]:
+    path = directory / FILE_NAME
+    with tempfile.TemporaryDirectory(prefix="pybroker-diagnose-") as place:
+        copy = Path(place) / FILE_NAME
+        shutil.copyfile(path, copy)
+        # What a crash has left there belongs to it.
+        with contextlib.suppress(FileNotFoundError):
+            shutil.copyfile(f"{path}-wal", f"{copy}-wal")
+        with contextlib.closing(sqlite3.connect(copy)) as connection:
+            table = NodeTable(connection, create=False)
+            found: dict[str, Node] = {}
+            for root in nodes.ROOTS:
+                node = table.get(root)
+                if node is not None:
+                    found |= {root: node, **table.subtree(root)}
+            return found
+
+
+async def _of_zookeeper(config: BrokerConfig) -> Mapping[str, Node]:
+    from pybroker.startup.store import open_store
+
+    def on_fatal(problem: FatalError) -> None:
+        """The next call to the store raises it."""
+
+    static = {**config.layer(ConfigSource.STATIC_BROKER_CONFIG)}
+    static["zookeeper.connection.timeout.ms"] = str(ANSWER_MS_MAX)
+    store = await open_store(BrokerConfig(static, config.listener_settings), on_fatal)
+    try:
+        return await nodes.read(store)
+    finally:
+        await store.close()

@@ -1,0 +1,63 @@
+"""What the threads of this process and the tasks of its loop do just now. Asked from any thread: it needs no answer
+from the loop, which may be what hangs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import os
+import sys
+import threading
+import traceback
+from pathlib import Path
+
+TASKS_MAX = 2_000
+FRAMES_MAX = 30
+TURNS_MAX = 5
+"""The loop's set of tasks may change while it is copied."""
+
+
+def python_threads() -> str:
+    """Each thread that has run Python code, with its stack, the innermost call last."""
+    names = {each.ident: f"{each.name} (kernel's id {each.native_id})" for each in threading.enumerate()}
+    parts = []
+    for ident, frame in sys._current_frames().items():
+        stack = "".join(traceback.format_stack(frame, FRAMES_MAX))
+        parts.append(f"Thread {names.get(ident, f'{ident}, not made by Python')}\n{stack}")
+    return "\n".join(parts)
+
+
+def tasks(loop: asyncio.AbstractEventLoop) -> str:
+    """Each task with the place where it waits."""
+    all_tasks: list[asyncio.Task[object]] = []
+    for _ in range(TURNS_MAX):
+        with contextlib.suppress(RuntimeError):
+            all_tasks = sorted(asyncio.all_tasks(loop), key=lambda each: each.get_name())
+            break
+    out = io.StringIO()
+    print(f"{len(all_tasks)} tasks", file=out)
+    for task in all_tasks[:TASKS_MAX]:
+        print(file=out)
+        task.print_stack(limit=FRAMES_MAX, file=out)
+    return out.getvalue()
+
+
+def kernel_threads(process: int | str = "self", proc: Path = Path("/proc")) -> str:
+    """Each thread as Linux has it, those of native code too: name, state, seconds of CPU, and where it waits in the
+    kernel. Empty elsewhere."""
+    lines = []
+    ticks = os.sysconf("SC_CLK_TCK")
+    try:
+        threads = sorted((proc / str(process) / "task").iterdir(), key=lambda each: int(each.name))
+    except OSError:
+        return ""
+    for thread in threads:
+        with contextlib.suppress(OSError, IndexError):  # it has ended since
+            before, _, after = (thread / "stat").read_text().rpartition(")")
+            fields = after.split()
+            seconds = (int(fields[11]) + int(fields[12])) / ticks
+            waits = (thread / "wchan").read_text() or "-"
+            lines.append(f"{thread.name:>8} {fields[0]} {seconds:10.2f} s  {before.partition('(')[2]:<16} {waits}")
+    return "\n".join(lines) + "\n"
