@@ -572,8 +572,8 @@ class ListenerConfig:
 @final
 class TlsStore:
     """A keystore or truststore that is not read yet. `prefix`: its settings' names up to `type`, `location` and
-    `password`; `place`: how errors call it; `kind`: PEM, JKS or PKCS12. What it holds is given as PEM, the key not
-    encrypted. Raises ValueError, one line that names the setting."""
+    `password`; `place`: how errors call it; `kind`: PEM, JKS or PKCS12, or empty: what it looks like. What it holds is
+    given as PEM, the key not encrypted. Raises ValueError, one line that names the setting."""
 
     def __new__(cls, prefix: str, place: str, kind: str, content: bytes, password: str | None) -> TlsStore: ...
     def identity(self, key_password: str | None) -> bytes:

@@ -10,6 +10,7 @@ from typing import Any
 
 from pybroker.client.errors import ClientConfigError
 from pybroker.config.definition import ConfigDef, nearest_name
+from pybroker.config.stores import check_type
 from pybroker.config.values import (
     ConfigKey,
     ConfigType,
@@ -57,6 +58,15 @@ COMMON: tuple[ConfigKey, ...] = (
     ConfigKey("ssl.certificate.location", _STRING, None, "This client's certificate, PEM."),
     ConfigKey("ssl.key.location", _STRING, None, "This client's key, PEM."),
     ConfigKey("ssl.key.password", _PASSWORD, None, "Password of the key."),
+    ConfigKey("ssl.keystore.location", _STRING, None, "This client's key and certificate in one file."),
+    ConfigKey("ssl.keystore.type", _STRING, None, "PEM, JKS or PKCS12; without it, what the file is.", check_type),
+    ConfigKey("ssl.keystore.password", _PASSWORD, None, "Password of a keystore that is not PEM."),
+    ConfigKey("ssl.keystore.key", _PASSWORD, None, "This client's key as PEM text."),
+    ConfigKey("ssl.keystore.certificate.chain", _PASSWORD, None, "Its certificate as PEM text."),
+    ConfigKey("ssl.truststore.location", _STRING, None, "Trusted certificates in a file; no others are trusted then."),
+    ConfigKey("ssl.truststore.type", _STRING, None, "PEM, JKS or PKCS12; without it, what the file is.", check_type),
+    ConfigKey("ssl.truststore.password", _PASSWORD, None, "Password of a truststore that is not PEM."),
+    ConfigKey("ssl.truststore.certificates", _PASSWORD, None, "Trusted certificates as PEM text."),
     ConfigKey(
         "ssl.endpoint.identification.algorithm",
         _STRING,

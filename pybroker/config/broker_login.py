@@ -1,5 +1,6 @@
-"""How this broker logs in to others, under Kafka's names: `sasl.mechanism.inter.broker.protocol`, and user and password
-in `listener.name.<listener>.<mechanism>.sasl.jaas.config`, where Kafka's brokers have them."""
+"""How this broker reaches others, under Kafka's names: `sasl.mechanism.inter.broker.protocol`, user and password in
+`listener.name.<listener>.<mechanism>.sasl.jaas.config`, and the listener's `ssl.*` settings, where Kafka's brokers have
+them."""
 
 from __future__ import annotations
 
@@ -8,7 +9,9 @@ from typing import NamedTuple
 
 from pybroker.config.broker_config import BrokerConfig
 from pybroker.config.broker_security import MECHANISMS
+from pybroker.config.broker_tls import TlsSettings
 from pybroker.config.listener_settings import JAAS, PREFIX, listener_setting, login_of
+from pybroker.config.listeners import Listener
 from pybroker.config.values import InvalidValue
 
 MECHANISM = "sasl.mechanism.inter.broker.protocol"
@@ -21,6 +24,7 @@ class BrokerLogin(NamedTuple):
     mechanism: str = ""
     user: str = ""
     password: str = ""
+    tls: TlsSettings | None = None
 
     def __repr__(self) -> str:
         return f"BrokerLogin({self.protocol}, {self.mechanism}, {self.user})"
@@ -30,23 +34,29 @@ class BrokerLogin(NamedTuple):
         """Of brokers that log in as this one does; None without login."""
         return f"User:{self.user}" if self.mechanism else None
 
+    @property
+    def certified(self) -> bool:
+        """Whether brokers are known by the certificates that they show."""
+        return not self.mechanism and self.tls is not None and self.tls.client_auth == "required"
+
     def client_settings(self) -> Mapping[str, str]:
         """For the asking side of connections."""
-        if not self.mechanism:
-            return {"security.protocol": self.protocol}
-        return {
-            "security.protocol": self.protocol,
-            "sasl.mechanism": self.mechanism,
-            "sasl.username": self.user,
-            "sasl.password": self.password,
-        }
+        settings = {"security.protocol": self.protocol}
+        if self.mechanism:
+            settings |= {
+                "sasl.mechanism": self.mechanism,
+                "sasl.username": self.user,
+                "sasl.password": self.password,
+            }
+        return settings | (self.tls.client_settings() if self.tls else {})
 
 
 def broker_login(config: BrokerConfig) -> BrokerLogin:
     """Of a broker in a cluster. Raises InvalidValue, never with a password in it."""
     listener = next(one for one in config.listeners if one.name == config.between_brokers)
+    tls = _tls(config, listener) if listener.protocol.endswith("SSL") else None
     if not listener.protocol.startswith("SASL_"):
-        return BrokerLogin(listener.protocol)
+        return BrokerLogin(listener.protocol, tls=tls)
     mechanism = config.get_str(MECHANISM)
     served = config.listener_security(listener.name).mechanisms
     if mechanism not in MECHANISMS:
@@ -59,5 +69,16 @@ def broker_login(config: BrokerConfig) -> BrokerLogin:
         if setting is not None and setting[:] == (listener.name, mechanism, JAAS):
             user, password = login_of(text)
             if user and password:
-                return BrokerLogin(listener.protocol, mechanism, user, password)
+                return BrokerLogin(listener.protocol, mechanism, user, password, tls)
     raise InvalidValue(f'brokers log in by {mechanism}: {name} needs username="<name>" password="<password>"')
+
+
+def _tls(config: BrokerConfig, listener: Listener) -> TlsSettings:
+    """Of a listener for brokers, which asks with what it shows itself."""
+    tls = config.listener_tls(listener.name)
+    if tls.truststore is None:
+        raise InvalidValue(
+            f"{listener} speaks {listener.protocol}, and brokers check whom they reach: set ssl.truststore.location or "
+            "ssl.truststore.certificates"
+        )
+    return tls

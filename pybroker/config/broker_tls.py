@@ -140,6 +140,13 @@ class TlsSettings(NamedTuple):
         """What is read again when it changes."""
         return tuple(store for store in (self.keystore, self.truststore) if isinstance(store, StoreFile))
 
+    def client_settings(self) -> dict[str, str]:
+        """Of a client that shows and trusts the same."""
+        settings: dict[str, str] = {}
+        for store in (self.keystore, self.chain, self.truststore):
+            settings |= store.client_settings() if store else {}
+        return settings if self.key_password is None else {**settings, "ssl.key.password": self.key_password}
+
 
 def tls_settings(values: Mapping[str, Value]) -> TlsSettings:
     """From the values in force for one listener, by name. Raises InvalidValue, which names the settings, never with a

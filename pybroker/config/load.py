@@ -15,11 +15,13 @@ from pybroker.config.broker_defs import BROKER_SETTINGS
 from pybroker.config.broker_login import MECHANISM, broker_login
 from pybroker.config.broker_without_effect import WITHOUT_EFFECT
 from pybroker.config.definition import nearest_name
-from pybroker.config.listener_settings import check_listener_setting, listener_setting
+from pybroker.config.listener_settings import PREFIX, check_listener_setting, listener_setting
 from pybroker.config.listeners import parse_listeners, protocol_map
 from pybroker.config.properties import PropertiesError, read_properties
 from pybroker.config.topic_defs import check_resolved, resolve_topic_configs
 from pybroker.config.values import ConfigError, InvalidValue, render_value
+
+CHECKED_NAME = "ssl.endpoint.identification.algorithm"
 
 PROPERTIES_BYTES_MAX = 1 << 20
 """Longer than any settings file: something else was named by mistake (a log, a device)."""
@@ -173,23 +175,23 @@ def _check_store(
             "inter.broker.listener.name=REPLICATION",
         )
     between = next(one for one in config.listeners if one.name == config.between_brokers)
-    if between.protocol.endswith("SSL"):
-        raise fail(
-            "inter.broker.listener.name",
-            f"{between} speaks {between.protocol}; brokers talk to each other in PLAINTEXT or SASL_PLAINTEXT",
-        )
+    for name in (CHECKED_NAME, f"{PREFIX}{between.name.lower()}.{CHECKED_NAME}"):
+        if between.protocol.endswith("SSL") and name in given and given[name].text.lower() != "https":
+            told = "brokers check each other's certificates against their names; remove the line"
+            raise ConfigError(f"{name}={given[name].text} ({given[name].where}): {told}")
     try:
         login = broker_login(config)
     except InvalidValue as problem:
         raise fail("inter.broker.listener.name", problem) from None
-    if login.mechanism or advice.is_loopback(between.host):
+    if login.mechanism or login.certified or advice.is_loopback(between.host):
         return
     guarded = "there is an authorizer" if config.get_str("authorizer.class.name") else "clients have to log in"
     if config.get_str("authorizer.class.name") or any(one.protocol.startswith("SASL_") for one in config.listeners):
         raise fail(
             "inter.broker.listener.name",
-            f"whoever reaches {between} acts as a broker, while {guarded}; map it to SASL_PLAINTEXT and set "
-            f"{MECHANISM}, or give it a loopback address",
+            f"whoever reaches {between} acts as a broker, while {guarded}; map it to SSL and set "
+            f"ssl.client.auth=required, map it to SASL_SSL or SASL_PLAINTEXT and set {MECHANISM}, or give it "
+            "a loopback address",
         )
 
 

@@ -62,6 +62,11 @@ class StoreFile(NamedTuple):
             return None
         return found.st_mtime_ns, found.st_size, found.st_ino
 
+    def client_settings(self) -> dict[str, str]:
+        """What names the same store to a client."""
+        named = {f"{self.prefix}type": self.kind.upper(), f"{self.prefix}location": self.location}
+        return named if self.password is None else {**named, f"{self.prefix}password": self.password}
+
     def _read(self) -> TlsStore:
         try:
             with open(self.location, "rb") as stream:
@@ -90,14 +95,21 @@ class StoreText(NamedTuple):
         """See `StoreFile`."""
         return _trusted(self._read())
 
-    def _read(self) -> TlsStore:
-        # What a settings file has brought into one line has its ends on lines of their own again.
-        content = "".join(
+    def client_settings(self) -> dict[str, str]:
+        """See `StoreFile`."""
+        return {self.setting: self.lines}
+
+    @property
+    def lines(self) -> str:
+        """What a settings file has brought into one line has its ends on lines of their own again."""
+        return "".join(
             f"-----BEGIN {kind}-----\n{''.join(body.split())}\n-----END {kind}-----\n"
             for kind, body in _BLOCK.findall(self.text)
         )
-        prefix = self.setting.removesuffix("key").removesuffix("certificates")
-        return TlsStore(prefix, self.setting, PEM, content.encode(), None)
+
+    def _read(self) -> TlsStore:
+        prefix = self.setting.removesuffix("key").removesuffix("certificates").removesuffix("certificate.chain")
+        return TlsStore(prefix, self.setting, PEM, self.lines.encode(), None)
 
 
 def _identity(store: TlsStore, key_password: str | None) -> bytes:

@@ -7,6 +7,8 @@ nothing here knows a single API.
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from pybroker.native import message_class, message_schema
@@ -75,18 +77,27 @@ def _shape(name: _Name) -> _Shape:
     return _shapes(name._replace(text=name.text.partition("_")[0])).get(name.text) or _Shape(frozenset(), ())
 
 
-def _mirror(source: Any, source_class: _Name, target_class: _Name, code: int, message: str | None) -> object:
+def _mirror(
+    source: Any,
+    source_class: _Name,
+    target_class: _Name,
+    code: int,
+    message: str | None,
+    *,
+    more: Mapping[str, Any] = MappingProxyType({}),
+) -> object:
     target = message_class(target_class.text, interbroker=target_class.between_brokers)
     assert target is not None, target_class
-    result: Any = target()
+    # Classes of brokers' answers have fields without a default.
+    values: dict[str, Any] = dict(more)
     shape, given = _shape(target_class), _shape(source_class)
     for field in shape.scalars:
         if field in ERROR_CODES:
-            setattr(result, field, code)
+            values[field] = code
         elif field == "error_message":
-            result.error_message = message
+            values[field] = message
         elif field in given.scalars:
-            setattr(result, field, getattr(source, field))
+            values[field] = getattr(source, field)
     for array in shape.arrays:
         if not _holds_errors(array.item):
             continue
@@ -96,11 +107,10 @@ def _mirror(source: Any, source_class: _Name, target_class: _Name, code: int, me
             origin = given.arrays[0]
         if origin is not None:
             items = getattr(source, origin.field) or []
-            mirrored = [_mirror(item, origin.item, array.item, code, message) for item in items]
-            setattr(result, array.field, mirrored)
+            values[array.field] = [_mirror(item, origin.item, array.item, code, message) for item in items]
         elif INDEX in _shape(array.item).scalars:
-            setattr(result, array.field, [_indexed(one, array.item, code, message) for one in _indexes(source, given)])
-    return result
+            values[array.field] = [_indexed(one, array.item, code, message) for one in _indexes(source, given)]
+    return target(**values)
 
 
 def _indexes(source: Any, given: _Shape) -> list[int]:
@@ -109,9 +119,7 @@ def _indexes(source: Any, given: _Shape) -> list[int]:
 
 
 def _indexed(index: int, item_class: _Name, code: int, message: str | None) -> object:
-    item: Any = _mirror(None, _Name("", item_class.between_brokers), item_class, code, message)
-    setattr(item, INDEX, index)
-    return item
+    return _mirror(None, _Name("", item_class.between_brokers), item_class, code, message, more={INDEX: index})
 
 
 @functools.cache

@@ -16,6 +16,7 @@ log = logging.getLogger(__name__)
 LOOK_S = 2.0
 """How often the files of keystores are looked at."""
 
+
 def listener_tls(settings: TlsSettings) -> ListenerTls:
     """Raises InvalidValue, which names the setting and the file, never with a key in it."""
     key = settings.keystore.identity(settings.key_password)

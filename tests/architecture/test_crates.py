@@ -20,7 +20,7 @@ USES = {
     "replica": {"model", "storage"},
     "server": {"model", "protocol", "storage", "replica"},
     "keystore": set(),
-    "client": {"model", "protocol"},
+    "client": {"keystore", "model", "protocol"},
     "fetcher": {"model", "protocol", "storage", "replica", "client"},
     "spark": {"model", "protocol", "client"},
     "bindings": set(CRATES) - {"bindings"},

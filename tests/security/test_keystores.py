@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,8 +10,11 @@ from pathlib import Path
 import pytest
 
 from pybroker import Broker
+from pybroker.client import blocking
+from pybroker.client.errors import ClientConfigError
 from pybroker.config.stores import StoreFile
 from pybroker.config.values import InvalidValue
+from pybroker.native import BlockingClient, NativeError
 from pybroker.protocol import messages as m
 from pybroker.testing.broker import BrokerProcessError
 from tests.security.kit import call, port_of, through_tls, until
@@ -201,3 +205,43 @@ def test_listeners_with_each_kind(stores: Mapping[str, Path], authority: Authori
         assert PASSWORD not in log()
     with pytest.raises(BrokerProcessError, match=r"listener SSL: ssl\.keystore\.password: it is not the password of"):
         Broker({**settings, "ssl.keystore.password": "another"}).start()
+
+
+def test_clients_have_the_same_stores(stores: Mapping[str, Path], authority: Authority, tmp_path: Path) -> None:
+    """pybroker.client, the command line's settings, and native clients (`format("pybroker")`)."""
+    settings = {
+        "listeners": "SSL://127.0.0.1:0",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(authority.identity("broker-of-clients")),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(authority.certificate),
+        "ssl.client.auth": "required",
+    }
+    trusted = {"ssl.truststore.location": str(stores["trusted jks"]), "ssl.truststore.password": PASSWORD}
+    shown = {
+        "ssl.keystore.location": str(stores["jks"]),
+        "ssl.keystore.password": PASSWORD,
+        "ssl.key.password": KEY_PASSWORD,
+    }
+    with Broker(settings) as broker:
+        common = {"bootstrap.servers": broker.bootstrap, "security.protocol": "SSL"}
+        for more in (
+            {**trusted, **shown},
+            {**trusted, **shown, "ssl.keystore.type": "JKS", "ssl.truststore.type": "JKS"},
+            {
+                **trusted,
+                "ssl.truststore.location": str(stores["trusted p12"]),
+                "ssl.keystore.location": str(stores["encrypted"]),
+                "ssl.key.password": KEY_PASSWORD,
+            },
+        ):
+            with blocking.AdminClient({**common, **more}) as admin:
+                assert admin.describe_cluster().nodes
+            assert BlockingClient({**common, **more}).cluster_id()
+        line = f"ssl.keystore.password: it is not the password of ssl.keystore.location={stores['jks']}"
+        wrong = {**common, **trusted, **shown, "ssl.keystore.password": "another"}
+        with pytest.raises(ClientConfigError, match=re.escape(line)), blocking.AdminClient(wrong) as admin:
+            admin.describe_cluster()
+        line = line.replace("ssl.", "kafka.ssl.")
+        with pytest.raises(NativeError, match=re.escape(line)):
+            BlockingClient(wrong).cluster_id()

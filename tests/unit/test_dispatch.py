@@ -186,6 +186,11 @@ def test_a_failure_among_brokers_has_their_layout() -> None:
     assert isinstance(answer, interbroker.EnvelopeResponse)
     assert answer.error_code == 41
     encode(answer, 0)
+    # Its class has fields without a default.
+    stop = interbroker.StopReplicaRequest(controller_id=1, controller_epoch=1)
+    stopped: Any = failure_response(stop, 31, None)
+    assert stopped.error_code == 31
+    encode(stopped, 4)
 
 
 async def test_appends_meet_their_completions() -> None:

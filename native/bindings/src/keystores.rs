@@ -1,6 +1,6 @@
 //! Keystores and truststores as Python has read them from a file or from a setting.
 
-use pybroker_keystore::{Kind, Store, identity, trusted};
+use pybroker_keystore::{Kind, Store, identity, kind_of, trusted};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -23,10 +23,14 @@ pub(crate) struct TlsStore {
 
 impl TlsStore {
     fn store(&self) -> PyResult<Store<'_>> {
-        let kind = Kind::of(&self.kind).ok_or_else(|| {
-            let told = "must be one of PEM, JKS, PKCS12";
-            PyValueError::new_err(format!("{}type={}: {told}", self.prefix, self.kind))
-        })?;
+        let kind = if self.kind.is_empty() {
+            kind_of(&self.content)
+        } else {
+            Kind::of(&self.kind).ok_or_else(|| {
+                let told = "must be one of PEM, JKS, PKCS12";
+                PyValueError::new_err(format!("{}type={}: {told}", self.prefix, self.kind))
+            })?
+        };
         Ok(Store {
             prefix: &self.prefix,
             place: &self.place,

@@ -20,6 +20,6 @@ pub use connection::{Closer, Connection, InFlight};
 pub use error::{Error, Result};
 pub use pybroker_protocol::codec::Registry;
 pub use settings::{
-    Allowed, Answered, ClientSettings, ConnectionSettings, INT_MAX, PemFile, Sasl,
-    SecurityProtocol, Setting, Software, Tls, Values,
+    Allowed, Answered, ClientSettings, ConnectionSettings, INT_MAX, KeyText, Sasl,
+    SecurityProtocol, Setting, Software, StoreFile, Tls, Values,
 };

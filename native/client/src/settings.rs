@@ -2,15 +2,15 @@
 
 mod client;
 mod jaas;
+mod stores;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
 
-pub use client::{
-    Answered, ClientSettings, ConnectionSettings, PemFile, Sasl, SecurityProtocol, Software, Tls,
-};
+pub use client::{Answered, ClientSettings, ConnectionSettings, Sasl, SecurityProtocol, Software};
+pub use stores::{KeyText, StoreFile, Tls};
 
 /// What a Java `int` holds: most of Kafka's settings are one.
 pub const INT_MAX: i64 = i32::MAX as i64;

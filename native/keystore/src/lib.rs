@@ -8,6 +8,16 @@ mod store;
 
 pub use store::{Kind, Store, StoreError};
 
+/// What a file is of which nobody has said it.
+#[must_use]
+pub fn kind_of(content: &[u8]) -> Kind {
+    if !pem::looks_like_it(content) && (jks::is_one(content) || pkcs12::is_one(content)) {
+        Kind::Java
+    } else {
+        Kind::Pem
+    }
+}
+
 /// The private key and the certificates that belong to it, as PEM. `key_password`: `ssl.key.password`; a store that
 /// is not PEM takes its own for it if there is none.
 ///

@@ -48,8 +48,10 @@ impl<'a> Access<'a> {
     ) -> Option<ErrorCode> {
         let rules = self.rules.as_ref()?;
         if self.connection.peer.registry == Registry::InterBroker {
-            // Brokers act for the cluster, whatever the topic. Where they do not log in only this machine reaches them.
-            return (self.connection.sasl && !self.permits_on_cluster(Operation::CLUSTER_ACTION))
+            // Brokers act for the cluster, whatever the topic. Where they neither log in nor show a certificate only
+            // this machine reaches them.
+            let known = self.connection.sasl || self.connection.certified;
+            return (known && !self.permits_on_cluster(Operation::CLUSTER_ACTION))
                 .then_some(ErrorCode::CLUSTER_AUTHORIZATION_FAILED);
         }
         let name = given.or_else(|| topic.name(view))?;

@@ -230,7 +230,10 @@ impl Connection {
             return Ok(());
         }
         match tls.principal() {
-            Some(Ok(name)) => self.info.principal = name.into(),
+            Some(Ok(name)) => {
+                self.info.principal = name.into();
+                self.info.certified = true;
+            }
             Some(Err(subject)) => return Err(CloseReason::Nameless { subject }),
             None => {}
         }

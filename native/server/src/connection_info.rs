@@ -22,6 +22,8 @@ pub(crate) struct ConnectionInfo {
     pub(crate) by_token: bool,
     /// The listener authenticates by SASL.
     pub(crate) sasl: bool,
+    /// The principal is who the client's certificate says.
+    pub(crate) certified: bool,
     /// How the listener secures its connections.
     pub(crate) security: SecurityProtocol,
     /// When it was accepted.
@@ -53,6 +55,7 @@ impl ConnectionInfo {
             authenticated,
             by_token: false,
             sasl: !authenticated,
+            certified: false,
             security,
             opened: Instant::now(),
             raw_tokens: false,

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import os
 import ssl
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from pybroker.client.config import ClientConfig
 from pybroker.client.errors import ClientConfigError
+from pybroker.config.stores import StoreFile, StoreText
+from pybroker.config.values import InvalidValue
 
 
 def tls_context(config: ClientConfig) -> ssl.SSLContext:
@@ -15,15 +20,80 @@ def tls_context(config: ClientConfig) -> ssl.SSLContext:
     if isinstance(given, ssl.SSLContext):
         return given
     authority, certificate = config["ssl.ca.location"], config["ssl.certificate.location"]
-    context = ssl.create_default_context()
+    keystore = _keystore(config)
     try:
+        context = _trusting(config)
         if authority is not None:
             where = {"capath": authority} if os.path.isdir(authority) else {"cafile": authority}
             context.load_verify_locations(**where)
-        if certificate is not None:
+        if keystore is not None:
+            _show(context, keystore)
+        elif certificate is not None:
             context.load_cert_chain(certificate, config["ssl.key.location"], config["ssl.key.password"])
+    except InvalidValue as problem:
+        raise ClientConfigError(str(problem)) from None
     except (OSError, ssl.SSLError) as error:
         raise ClientConfigError(f"the files of ssl.*.location cannot be used: {error}") from error
     if not config["ssl.endpoint.identification.algorithm"]:
         context.check_hostname = False
     return context
+
+
+def _trusting(config: ClientConfig) -> ssl.SSLContext:
+    """Whom the truststore names and nobody else; without one, whom the system trusts."""
+    text, location = config["ssl.truststore.certificates"], config["ssl.truststore.location"]
+    if text is not None:
+        pem, setting = StoreText("ssl.truststore.certificates", text).trusted(), "ssl.truststore.certificates"
+    elif location is not None:
+        store = StoreFile(
+            "ssl.truststore.", config["ssl.truststore.type"] or "", location, config["ssl.truststore.password"]
+        )
+        pem, setting = store.trusted(), store.place
+    else:
+        return ssl.create_default_context()
+    if b"-----BEGIN CERTIFICATE-----" not in pem:
+        raise ClientConfigError(f"{setting}: there is no certificate in it (PEM)")
+    return ssl.create_default_context(cadata=pem.decode())
+
+
+def _keystore(config: ClientConfig) -> bytes | None:
+    """Key and certificates, PEM. Raises ClientConfigError."""
+    key, chain, location = (
+        config["ssl.keystore.key"],
+        config["ssl.keystore.certificate.chain"],
+        config["ssl.keystore.location"],
+    )
+    password = config["ssl.key.password"]
+    try:
+        if key is not None and chain is not None:
+            shown = StoreText("ssl.keystore.key", key).identity(password)
+            return shown + StoreText("ssl.keystore.certificate.chain", chain).trusted()
+        if location is None:
+            return None
+        kind = config["ssl.keystore.type"] or ""
+        return StoreFile("ssl.keystore.", kind, location, config["ssl.keystore.password"]).identity(password)
+    except InvalidValue as problem:
+        raise ClientConfigError(str(problem)) from None
+
+
+def _show(context: ssl.SSLContext, pem: bytes) -> None:
+    with _as_file(pem) as path:
+        context.load_cert_chain(path)
+
+
+@contextmanager
+def _as_file(content: bytes) -> Iterator[str]:
+    """Python reads keys from files only: one in memory where there is such, else one that only we may read."""
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("keystore", os.MFD_CLOEXEC)
+        try:
+            with open(descriptor, "wb", closefd=False) as stream:
+                stream.write(content)
+            yield f"/proc/self/fd/{descriptor}"
+        finally:
+            os.close(descriptor)
+        return
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(content)
+        file.flush()
+        yield file.name

@@ -200,15 +200,15 @@ MISTAKES = [
         "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,REPLICATION:PLAINTEXT\n"
         "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "inter.broker.listener.name=REPLICATION ({file} line 5): whoever reaches REPLICATION://:9093 acts as a broker, "
-        "while there is an authorizer; map it to SASL_PLAINTEXT and set sasl.mechanism.inter.broker.protocol, or give it "
-        "a loopback address",
+        "while there is an authorizer; map it to SSL and set ssl.client.auth=required, map it to "
+        "SASL_SSL or SASL_PLAINTEXT and set sasl.mechanism.inter.broker.protocol, or give it a loopback address",
     ),
     (
         CLUSTER + "\nlisteners=SASL_PLAINTEXT://:9092,REPLICATION://:9093\ninter.broker.listener.name=REPLICATION\n"
         "listener.security.protocol.map=SASL_PLAINTEXT:SASL_PLAINTEXT,REPLICATION:PLAINTEXT",
         "inter.broker.listener.name=REPLICATION ({file} line 5): whoever reaches REPLICATION://:9093 acts as a broker, "
-        "while clients have to log in; map it to SASL_PLAINTEXT and set sasl.mechanism.inter.broker.protocol, or give it "
-        "a loopback address",
+        "while clients have to log in; map it to SSL and set ssl.client.auth=required, map it to "
+        "SASL_SSL or SASL_PLAINTEXT and set sasl.mechanism.inter.broker.protocol, or give it a loopback address",
     ),
     (
         "process.roles=controller",

@@ -4,12 +4,13 @@ use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 
+use pybroker_keystore::{Kind, Store, identity};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use crate::error::{Error, Result};
-use crate::settings::{ConnectionSettings, PemFile, Tls};
+use crate::settings::{ConnectionSettings, KeyText, StoreFile, Tls};
 
 pub(super) enum Stream {
     Plain(TcpStream),
@@ -75,17 +76,61 @@ fn tls_config(settings: &ConnectionSettings) -> Result<ClientConfig> {
             .with_safe_default_protocol_versions()
             .map_err(|problem| Error::Setting(format!("TLS: {problem}")))?
             .with_root_certificates(roots);
-    match (&tls.certificate, &tls.key) {
-        (Some(certificate), Some(key)) => {
-            let chain = certificates_of(certificate)?;
-            let key = PrivateKeyDer::from_pem_file(&key.path)
-                .map_err(|problem| key.unusable(&problem))?;
-            builder
-                .with_client_auth_cert(chain, key)
-                .map_err(|problem| certificate.unusable(&problem))
-        }
-        _ => Ok(builder.with_no_client_auth()),
+    match shown(tls, settings.prefix)? {
+        Some(Shown { chain, key, place }) => builder
+            .with_client_auth_cert(chain, key)
+            .map_err(|problem| Error::Setting(format!("{place}: {problem}"))),
+        None => Ok(builder.with_no_client_auth()),
     }
+}
+
+/// What a client shows of itself, and where it is from.
+struct Shown {
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+    place: String,
+}
+
+fn shown(tls: &Tls, prefix: &str) -> Result<Option<Shown>> {
+    let password = tls.key_password.as_deref();
+    let (chain, key, place) = match tls {
+        Tls {
+            text: Some(KeyText { key, chain }),
+            ..
+        } => {
+            let place = format!("{prefix}ssl.keystore.key");
+            let store = Store {
+                prefix: &format!("{prefix}ssl.keystore."),
+                place: &place,
+                kind: Kind::Pem,
+                content: key.as_bytes(),
+                password: None,
+            };
+            let key = identity(&store, password)
+                .map_err(|problem| Error::Setting(problem.to_string()))?;
+            (chain.clone().into_bytes(), key, place)
+        }
+        Tls {
+            certificate: Some(certificate),
+            key: Some(key),
+            ..
+        } => {
+            let place = format!("{}={}", certificate.setting, certificate.path);
+            let shown = key.identity(password)?;
+            let chain = if certificate == key {
+                shown.clone()
+            } else {
+                certificate.trusted()?
+            };
+            (chain, shown, place)
+        }
+        _ => return Ok(None),
+    };
+    let unusable = |problem: &dyn core::fmt::Display| Error::Setting(format!("{place}: {problem}"));
+    let chain = certificates(CertificateDer::pem_slice_iter(&chain).collect())
+        .map_err(|problem| unusable(&problem))?;
+    let key = PrivateKeyDer::from_pem_slice(&key).map_err(|problem| unusable(&problem))?;
+    Ok(Some(Shown { chain, key, place }))
 }
 
 /// The certificates that a broker's own must lead to.
@@ -116,9 +161,10 @@ fn certificates(
     }
 }
 
-fn certificates_of(file: &PemFile) -> Result<Vec<CertificateDer<'static>>> {
-    let found = CertificateDer::pem_file_iter(&file.path).and_then(Iterator::collect);
-    certificates(found).map_err(|problem| file.unusable(&problem))
+fn certificates_of(file: &StoreFile) -> Result<Vec<CertificateDer<'static>>> {
+    let pem = file.trusted()?;
+    certificates(CertificateDer::pem_slice_iter(&pem).collect())
+        .map_err(|problem| file.unusable(&problem))
 }
 
 impl Read for Stream {
@@ -164,9 +210,12 @@ mod tests {
             assert_eq!(problem, told);
         }
         let tls = Tls {
-            ca_file: Some(PemFile {
+            ca_file: Some(StoreFile {
                 setting: "x.ssl.truststore.location".into(),
                 path: "/dev/null".into(),
+                store: "x.ssl.truststore.".into(),
+                kind: None,
+                password: None,
             }),
             ..Tls::default()
         };

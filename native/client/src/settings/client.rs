@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use pybroker_protocol::codec::Registry;
 
+use super::stores::{KINDS, Tls, tls};
 use super::{Allowed, INT_MAX, Setting, Values, jaas};
 use crate::error::{Error, Result};
 
@@ -38,22 +39,6 @@ pub struct Software {
     pub version: &'static str,
 }
 
-/// A file, and the setting that names it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PemFile {
-    /// With the prefix that the user writes before it.
-    pub setting: String,
-    /// Where it is.
-    pub path: String,
-}
-
-impl PemFile {
-    /// What is wrong with it.
-    pub(crate) fn unusable(&self, problem: &dyn std::fmt::Display) -> Error {
-        Error::Setting(format!("{}={}: {problem}", self.setting, self.path))
-    }
-}
-
 /// How a client logs in.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Sasl {
@@ -69,19 +54,6 @@ impl std::fmt::Debug for Sasl {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Sasl({} as {})", self.mechanism, self.username)
     }
-}
-
-/// Whom a client trusts, and what it shows.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tls {
-    /// Certificates of the trusted CAs, as text; before `ca_file`. Without both: those that the system trusts.
-    pub ca: Option<String>,
-    /// The same in a file.
-    pub ca_file: Option<PemFile>,
-    /// The client's own certificate and what it is signed by.
-    pub certificate: Option<PemFile>,
-    /// Its key.
-    pub key: Option<PemFile>,
 }
 
 /// How brokers are spoken to.
@@ -168,11 +140,16 @@ impl ClientSettings {
         Setting::new("ssl.certificate.location", Allowed::Text),
         Setting::new("ssl.endpoint.identification.algorithm", Allowed::Text).or("https"),
         Setting::new("ssl.key.location", Allowed::Text),
+        Setting::new("ssl.key.password", Allowed::Text),
+        Setting::new("ssl.keystore.certificate.chain", Allowed::Text),
+        Setting::new("ssl.keystore.key", Allowed::Text),
         Setting::new("ssl.keystore.location", Allowed::Text),
-        Setting::new("ssl.keystore.type", Allowed::OneOf(&["PEM"])),
+        Setting::new("ssl.keystore.password", Allowed::Text),
+        Setting::new("ssl.keystore.type", Allowed::OneOf(KINDS)),
         Setting::new("ssl.truststore.certificates", Allowed::Text),
         Setting::new("ssl.truststore.location", Allowed::Text),
-        Setting::new("ssl.truststore.type", Allowed::OneOf(&["PEM"])),
+        Setting::new("ssl.truststore.password", Allowed::Text),
+        Setting::new("ssl.truststore.type", Allowed::OneOf(KINDS)),
     ];
 
     /// Reads settings.
@@ -233,9 +210,6 @@ impl ConnectionSettings {
             tls: protocol.0,
             sasl: protocol.1,
         };
-        // Kafka has other kinds, and whoever names one means it.
-        values.text("ssl.truststore.type")?;
-        values.text("ssl.keystore.type")?;
         Ok(Self {
             prefix: values.prefix(),
             registry,
@@ -282,37 +256,6 @@ fn sasl(values: &Values<'_>, protocol: SecurityProtocol) -> Result<Sasl> {
         mechanism: mechanism.to_owned(),
         username,
         password: credential("sasl.password", "password")?,
-    })
-}
-
-fn tls(values: &Values<'_>, protocol: SecurityProtocol) -> Result<Tls> {
-    let algorithm = values.text("ssl.endpoint.identification.algorithm")?;
-    if protocol.tls && matches!(algorithm, Some("" | "none")) {
-        return Err(Error::Setting(format!(
-            "{}ssl.endpoint.identification.algorithm must stay https: the broker's certificate is always checked \
-             against its name",
-            values.prefix()
-        )));
-    }
-    // Kafka's name and librdkafka's.
-    let file = |names: [&str; 2]| -> Result<Option<PemFile>> {
-        for name in names {
-            if let Some(path) = values.text(name)? {
-                return Ok(Some(PemFile {
-                    setting: format!("{}{name}", values.prefix()),
-                    path: path.to_owned(),
-                }));
-            }
-        }
-        Ok(None)
-    };
-    Ok(Tls {
-        ca: values
-            .text("ssl.truststore.certificates")?
-            .map(str::to_owned),
-        ca_file: file(["ssl.truststore.location", "ssl.ca.location"])?,
-        certificate: file(["ssl.certificate.location", "ssl.keystore.location"])?,
-        key: file(["ssl.key.location", "ssl.keystore.location"])?,
     })
 }
 
@@ -421,8 +364,8 @@ mod tests {
                 "0.5",
                 "a whole number from 0 to 2147483647",
             ),
-            ("ssl.truststore.type", "JKS", "PEM"),
-            ("ssl.keystore.type", "PKCS12", "PEM"),
+            ("ssl.truststore.type", "BKS", "PEM, JKS or PKCS12"),
+            ("ssl.keystore.type", "jks", "PEM, JKS or PKCS12"),
         ] {
             let text = settings(&[(name, value)]).expect_err(name).to_string();
             assert_eq!(text, format!("x.{name}={value}: expected {expected}"));

@@ -1,0 +1,186 @@
+"""A cluster with all traffic of brokers and clients under TLS: certificates say who is a broker, and are replaced one
+broker at a time while it runs."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pybroker.client import NewTopic, blocking
+from pybroker.native import Uuid
+from pybroker.protocol import interbroker as wire
+from pybroker.protocol.error_codes import ErrorCode
+from tests.security import kit
+from tests.support.brokers import BrokerProcess
+from tests.support.certificates import Authority
+from tests.support.cluster import BrokerCluster, ClusterBroker, described, until
+from tests.support.keystores import PASSWORD, converted, pkcs12, truststore
+from tests.support.wire import free_port
+from tests.support.zookeeper import zookeeper
+from tests.wire.client import WireClient
+
+AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+BROKERS = (1, 2, 3)
+TOPIC = "under-tls"
+
+
+class Stores:
+    """Of each broker: one has PKCS12, one JKS, one PEM."""
+
+    def __init__(self, folder: Path, authority: Authority) -> None:
+        self.folder = folder
+        self.authority = authority
+
+    def show(self, number: int, authority: Authority) -> None:
+        """Puts a new identity into the broker's keystore."""
+        identity = authority.identity(f"broker-{number}")
+        fresh = self.folder / f"{number}.fresh"
+        if number == 3:
+            fresh.write_bytes(identity.read_bytes())
+        else:
+            pkcs12(fresh, identity)
+            if number == 2:
+                fresh = converted(self.folder / f"{authority.certificate.stem}.jks", fresh, "JKS")
+        fresh.rename(self.folder / f"{number}.keystore")
+
+    def trust(self, *authorities: Authority) -> None:
+        """Puts these into everybody's truststore."""
+        fresh = self.folder / "trusted.fresh"
+        fresh.write_text("".join(one.certificate.read_text() for one in authorities))
+        fresh.rename(self.folder / "trusted.pem")
+
+    def settings(self, broker: ClusterBroker, port: int) -> Mapping[str, str]:
+        """CLIENTS and BETWEEN under TLS; PLAINTEXT is where the test sees that the broker is up."""
+        kind = {1: "PKCS12", 2: "JKS", 3: "PEM"}[broker.broker_id]
+        return {
+            "listeners": f"{broker.settings['listeners']},CLIENTS://127.0.0.1:{port}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,BETWEEN:SSL,CLIENTS:SSL",
+            "ssl.keystore.type": kind,
+            "ssl.keystore.location": str(self.folder / f"{broker.broker_id}.keystore"),
+            **({} if kind == "PEM" else {"ssl.keystore.password": PASSWORD}),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(self.folder / "trusted.pem"),
+            "listener.name.between.ssl.client.auth": "required",
+            "authorizer.class.name": AUTHORIZER,
+            "super.users": "".join(f"User:CN=broker-{one};" for one in BROKERS) + "User:CN=root;User:ANONYMOUS",
+        }
+
+
+@pytest.fixture
+def stores(tmp_path: Path) -> Stores:
+    authority = Authority(tmp_path / "authority", "first")
+    made = Stores(tmp_path, authority)
+    for number in BROKERS:
+        made.show(number, authority)
+    made.trust(authority)
+    return made
+
+
+@pytest.fixture
+def cluster(stores: Stores, tmp_path: Path) -> Iterator[BrokerCluster]:
+    with zookeeper(tmp_path / "zookeeper") as server:
+        made = BrokerCluster(tmp_path / "cluster", 3, server, {"offsets.topic.num.partitions": "1"})
+        for broker in made.brokers.values():
+            broker.advertised_port = free_port()
+            broker.settings |= stores.settings(broker, broker.advertised_port)
+        try:
+            made.start()
+            yield made
+        finally:
+            made.kill()
+
+
+def client(cluster: BrokerCluster, stores: Stores) -> dict[str, Any]:
+    """As Java's settings, with a truststore of keytool's."""
+    place = stores.folder / "client.p12"
+    if not place.exists():
+        truststore(place, stores.authority.certificate, "PKCS12")
+    return {
+        "bootstrap.servers": cluster.bootstrap,
+        "security.protocol": "SSL",
+        "ssl.truststore.location": str(place),
+        "ssl.truststore.password": PASSWORD,
+    }
+
+
+def test_a_leader_dies_and_certificates_are_replaced(cluster: BrokerCluster, stores: Stores) -> None:
+    other = Authority(stores.folder / "other", "second")
+    settings = client(cluster, stores)
+    with blocking.AdminClient(settings) as admin, blocking.Producer({**settings, "acks": "all"}) as producer:
+        admin.create_topics([NewTopic(TOPIC, 1, 3, config={"min.insync.replicas": "2"})])
+        for number in range(50):
+            producer.send(TOPIC, str(number).encode())
+        leader = described(admin, TOPIC).partitions[0].leader
+        assert leader is not None
+        first = leader.id
+        cluster.brokers[first].kill()
+        for number in range(50, 100):
+            producer.send(TOPIC, str(number).encode())
+        cluster.brokers[first].start()
+        until(lambda: in_sync(admin) == set(BROKERS))
+
+        # Everybody trusts both; then one after the other shows a certificate of the new authority.
+        stores.trust(stores.authority, other)
+        for broker in cluster.brokers.values():
+            until(lambda broker=broker: "listener BETWEEN has read its keystore" in broker.console.read_text())
+        for number in BROKERS:
+            stores.show(number, other)
+            shown = ssl.create_default_context(cafile=str(other.certificate))
+            until(lambda number=number, shown=shown: is_shown(cluster.brokers[number], shown))
+        # Who is to connect anew shows the new one, and is let in.
+        stores.trust(other)
+        for broker in cluster.brokers.values():
+            until(lambda broker=broker: broker.console.read_text().count("listener BETWEEN has read its keystore") > 1)
+        renewed = {**settings, "ssl.truststore.location": str(other.certificate)}
+        del renewed["ssl.truststore.password"]
+        cluster.brokers[first].kill()
+        cluster.brokers[first].start()
+        with blocking.AdminClient(renewed) as again, blocking.Producer({**renewed, "acks": "all"}) as writer:
+            until(lambda: in_sync(again) == set(BROKERS))
+            for number in range(100, 150):
+                writer.send(TOPIC, str(number).encode())
+    with blocking.Consumer({**renewed, "group.id": "g", "auto.offset.reset": "earliest"}) as consumer:
+        consumer.subscribe([TOPIC])
+        values: list[int] = []
+        until(lambda: values.extend(int(one.value) for one in consumer.poll(1)) or len(values) >= 150)
+    assert values == list(range(150))
+
+
+def in_sync(admin: blocking.AdminClient) -> set[int]:
+    return {node.id for node in described(admin, TOPIC).partitions[0].isr}
+
+
+def is_shown(broker: BrokerProcess, context: ssl.SSLContext) -> bool:
+    try:
+        kit.through_tls(int(broker.bootstrap.rpartition(":")[2]), context).close()
+        return True
+    except ssl.SSLError:
+        return False
+
+
+@pytest.mark.checklist("R37")
+def test_who_shows_a_client_s_certificate_is_no_broker(cluster: BrokerCluster, stores: Stores) -> None:
+    """Neither in the control plane nor in the data plane; who shows none is not even served."""
+
+    def between(identity: Path | None) -> WireClient:
+        context = ssl.create_default_context(cafile=str(stores.authority.certificate))
+        if identity is not None:
+            context.load_cert_chain(str(identity))
+        wrap = lambda plain: context.wrap_socket(plain, server_hostname="localhost")  # noqa: E731
+        return WireClient(cluster.brokers[1].between_port, interbroker=True, wrap=wrap)
+
+    stop = wire.StopReplicaRequest(controller_id=2, controller_epoch=1_000)
+    partition = wire.FetchRequest_FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1)
+    topic = wire.FetchRequest_FetchTopic(topic_id=Uuid.random(), partitions=[partition])
+    with between(stores.authority.identity("etl")) as stranger:
+        fetch = wire.FetchRequest(replica_id=2, max_wait_ms=0, min_bytes=1, topics=[topic])
+        answer = stranger.call(fetch, 13)
+        told = {answer.error_code, *(one.error_code for row in answer.responses for one in row.partitions)}
+        assert told - {0} == {ErrorCode.CLUSTER_AUTHORIZATION_FAILED}
+        assert stranger.call(stop, 4).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    with pytest.raises((ssl.SSLError, ConnectionError)), between(None) as nobody:
+        nobody.call(stop, 4)
