@@ -27,6 +27,7 @@ from pybroker.observability.reporters import Reporters
 from pybroker.replicas.dynamic_configs import with_stored
 from pybroker.replicas.store_guard import StoreGuard
 from pybroker.security.keystores import Keystores
+from pybroker.security.oauth.listeners import OAuthListeners
 from pybroker.security.stored import obey_stored
 from pybroker.services import Services
 from pybroker.startup.last_stop import unclean
@@ -121,7 +122,7 @@ class Broker:
             await _both(self._take_office(parts, scan), scan)
         parts.replicas.found_on_disk(_found(scan))
         services = parts.services
-        self._open_listeners(native)
+        self._open_listeners(native, services.sasl.oauth)
         tables = Tables(routes(services), _broker_routes(parts) if config.in_cluster else {})
         self._dispatcher = Dispatcher(
             native,
@@ -186,7 +187,7 @@ class Broker:
         except LoweredError as problem:
             raise _lowered(problem) from None
 
-    def _open_listeners(self, native: NativeBroker) -> None:
+    def _open_listeners(self, native: NativeBroker, oauth: OAuthListeners | None) -> None:
         config = self._config
         between = config.between_brokers
         wanted = [
@@ -195,6 +196,8 @@ class Broker:
         try:
             self._keystores = Keystores(native.listeners, config, self._loop)
             self._keystores.start()
+            if oauth is not None:
+                oauth.start()
             bound = native.listeners.open(wanted)
         except ListenerError as problem:
             raise StartError(problem.message) from None
@@ -303,6 +306,8 @@ class Broker:
             parts.membership.stop_staying()
         if self._keystores is not None:
             self._keystores.stop()
+        if parts is not None and parts.services.sasl.oauth is not None:
+            parts.services.sasl.oauth.stop()
         if native is not None:
             native.listeners.stop_accepting()
         if parts is not None and dispatcher is not None:

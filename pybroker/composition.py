@@ -90,6 +90,7 @@ from pybroker.security.authorizer import Authorizer
 from pybroker.security.broker_gate import BrokerGate
 from pybroker.security.credentials import Credentials
 from pybroker.security.decided import DecidedRights
+from pybroker.security.oauth.listeners import OAuthListeners
 from pybroker.security.sasl import SaslServer
 from pybroker.security.security import Security
 from pybroker.security.tokens import secret_of
@@ -500,7 +501,9 @@ def _services(
         producer_ids=followers.producer_ids,
         transactions=followers.transactions,
         authorizer=local.authorizer,
-        sasl=SaslServer(config, local.credentials, ground.clock, gate),
+        sasl=SaslServer(
+            config, local.credentials, ground.clock, gate, OAuthListeners(config, ground.clock, ground.loop)
+        ),
         gate=gate,
         acls=AclAdmin(view, port, enabled=local.authorizer.enabled),
         users=UserAdmin(view, port),

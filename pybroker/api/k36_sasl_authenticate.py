@@ -15,10 +15,15 @@ from pybroker.security.sasl import SaslServer
 
 API_KEY = 36
 
+KEYS_WAIT_S = 5.0
+"""For an identity provider's keys, before a token is refused for want of them."""
+
+Answer = SaslAuthenticateResponse | Authenticated | LastResponse
+
 
 def handle(
     sasl: SaslServer, context: RequestContext, request: SaslAuthenticateRequest
-) -> SaslAuthenticateResponse | Authenticated | LastResponse | Coroutine[Any, Any, LastResponse]:
+) -> Answer | Coroutine[Any, Any, Answer]:
     """A failure is told late, and ends the connection."""
     try:
         outcome = sasl.answer(context, request.auth_bytes)
@@ -29,13 +34,23 @@ def handle(
         # On a listener without SASL, and after authentication, the connection is none the worse for it.
         harmless = context.sasl_authenticated or not sasl.mechanisms(context.listener)
         return response if harmless else LastResponse(response)
+    if outcome.wait is not None:
+        return _again(outcome.wait, sasl, context, request)
     if outcome.principal is None:
         return SaslAuthenticateResponse(auth_bytes=outcome.token)
     # Clients before version 1 cannot authenticate again, and Kafka lets them be (KIP-368).
-    # Nobody outlives a delegation token.
-    lifetime = outcome.session_lifetime_ms if context.api_version >= 1 or outcome.by_token else None
+    lifetime = outcome.session_lifetime_ms if context.api_version >= 1 or outcome.must_end else None
     response = SaslAuthenticateResponse(auth_bytes=outcome.token, session_lifetime_ms=lifetime or 0)
     return Authenticated(response, outcome.principal, outcome.by_token, lifetime)
+
+
+async def _again(
+    wait: asyncio.Future[None], sasl: SaslServer, context: RequestContext, request: SaslAuthenticateRequest
+) -> Answer:
+    """A conversation waits once: keys that are not here then do not exist."""
+    await asyncio.wait([wait], timeout=KEYS_WAIT_S)
+    answer = handle(sasl, context, request)
+    return await answer if isinstance(answer, Coroutine) else answer
 
 
 async def _refuse(delay_s: float, message: str) -> LastResponse:

@@ -4,7 +4,7 @@ suggests the nearest known one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
@@ -48,12 +48,37 @@ COMMON: tuple[ConfigKey, ...] = (
         "sasl.mechanism",
         _STRING,
         None,
-        "PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.",
-        one_of("PLAIN", *BY_NAME),
+        "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER.",
+        one_of("PLAIN", *BY_NAME, "OAUTHBEARER"),
     ),
     ConfigKey("sasl.username", _STRING, None, "User for SASL."),
     ConfigKey("sasl.password", _PASSWORD, None, "Password for SASL."),
     ConfigKey("sasl.jaas.config", _PASSWORD, None, "User and password as Java clients write them."),
+    ConfigKey(
+        "oauth_cb",
+        _CLASS,
+        None,
+        "OAUTHBEARER: a function, or one that is awaited, of sasl.oauthbearer.config, which gives a token or (token, "
+        "seconds since 1970 at which it expires), as librdkafka's.",
+    ),
+    ConfigKey("sasl.oauthbearer.config", _STRING, None, "What oauth_cb is called with."),
+    ConfigKey(
+        "sasl.oauthbearer.token.endpoint.url",
+        _STRING,
+        None,
+        "OAUTHBEARER: where tokens are from: https://… is asked with the client's name and secret, file:///… is read "
+        "at each login.",
+    ),
+    ConfigKey("sasl.oauthbearer.client.credentials.client.id", _STRING, None, "The client's name there."),
+    ConfigKey("sasl.oauthbearer.client.credentials.client.secret", _PASSWORD, None, "Its secret."),
+    ConfigKey("sasl.oauthbearer.scope", _STRING, None, "The scope to ask for."),
+    ConfigKey(
+        "sasl.oauthbearer.header.urlencode", _BOOLEAN, False, "Encode name and secret as RFC 6749 says, 2.3.1."
+    ),
+    ConfigKey("sasl.login.read.timeout.ms", _INT, 10_000, "Longest wait for a token.", at_least(1)),
+    ConfigKey("sasl.login.retry.backoff.ms", _LONG, 100, "First pause before a token is asked for again.", at_least(1)),
+    ConfigKey("sasl.login.retry.backoff.max.ms", _LONG, 10_000, "How long that is tried.", at_least(0)),
+    ConfigKey("https.ca.location", _STRING, None, "Whom the https:// of a token's URL must lead to, PEM."),
     ConfigKey("ssl.ca.location", _STRING, None, "File or directory of trusted certificates, PEM."),
     ConfigKey("ssl.certificate.location", _STRING, None, "This client's certificate, PEM."),
     ConfigKey("ssl.key.location", _STRING, None, "This client's key, PEM."),
@@ -279,6 +304,7 @@ class ClientConfig:
         self._table = table
         self._given = dict(settings)
         self._values: dict[str, Any] = {}
+        self._made: dict[str, Any] = {}
         for name, value in settings.items():
             if name in NOT_SERVED and name not in table:
                 raise ClientConfigError(f"{name}: {NOT_SERVED[name]}")
@@ -297,6 +323,12 @@ class ClientConfig:
         """The value: what was given, else the default."""
         value = self._values.get(name)
         return self._table[name].default if value is None else value
+
+    def once(self, what: str, make: Callable[[], Any]) -> Any:
+        """What all that goes by these settings shares; made when it is asked for first."""
+        if what not in self._made:
+            self._made[what] = make()
+        return self._made[what]
 
     def seconds(self, name: str) -> float:
         """A setting in milliseconds, as seconds."""

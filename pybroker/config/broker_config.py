@@ -10,11 +10,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
 from typing import Any
 
-from pybroker.config import broker_tls, one_node
+from pybroker.config import broker_oauth, broker_tls, one_node
 from pybroker.config.broker_cluster import METADATA_STORE, RACK_AWARE, ZOOKEEPER
 from pybroker.config.broker_defs import BROKER_SETTINGS, SYNONYMS
+from pybroker.config.broker_oauth import OAuthSettings
 from pybroker.config.broker_tls import TlsSettings
-from pybroker.config.listener_settings import ListenerSecurity, connection_rates, listener_security, listener_setting
+from pybroker.config.listener_settings import (
+    JAAS,
+    ListenerSecurity,
+    connection_rates,
+    listener_security,
+    listener_setting,
+    oauth_options,
+)
 from pybroker.config.listeners import Listener, parse_listeners, protocol_map
 from pybroker.config.protocol_version import PROTOCOL_VERSION, has_topic_ids
 from pybroker.config.values import ConfigError, InvalidValue, Value, render_value
@@ -150,6 +158,24 @@ class BrokerConfig(Mapping[str, Any]):
             if setting is not None and setting.listener == listener and setting.name in values:
                 values[setting.name] = broker_tls.BY_NAME[setting.name].parse(text)
         return broker_tls.tls_settings(values)
+
+    def listener_oauth(self, listener: str) -> OAuthSettings | None:
+        """How tokens are checked on a listener with SASL; None where OAUTHBEARER is not enabled. Raises
+        InvalidValue."""
+        if broker_oauth.OAUTHBEARER not in self.listener_security(listener).mechanisms:
+            return None
+        values = {name: self[name] for name in broker_oauth.BY_NAME}
+        options: Mapping[str, str] = {}
+        found = [(listener_setting(given), text) for given, text in self.listener_settings.items()]
+        # What is set for the mechanism counts more than what is set for the listener.
+        for setting, text in sorted(found, key=lambda one: one[0] is not None and one[0].mechanism is not None):
+            if setting is None or setting.listener != listener:
+                continue
+            if setting.name in values:
+                values[setting.name] = broker_oauth.BY_NAME[setting.name].parse(text)
+            elif setting.name == JAAS and setting.mechanism == broker_oauth.OAUTHBEARER:
+                options = oauth_options(text)
+        return broker_oauth.oauth_settings(values, options)
 
     def advertised_listeners(self, bound: Iterable[tuple[str, str, int]]) -> tuple[Listener, ...]:
         """What clients are told, given the addresses that were bound, as (name, host, port)."""

@@ -13,6 +13,7 @@ from pybroker.config import (
     broker_ingest,
     broker_log,
     broker_network,
+    broker_oauth,
     broker_quotas,
     broker_security,
     broker_tls,
@@ -27,6 +28,7 @@ BROKER_SETTINGS = ConfigDef(
     + broker_network.SOCKETS
     + broker_network.OPERATION
     + broker_security.SASL
+    + broker_oauth.OAUTH
     + broker_security.AUTHORIZATION
     + broker_security.DELEGATION_TOKENS
     + broker_tls.TLS

@@ -3,6 +3,7 @@
 # ruff: noqa: E501  (one row of a table, one sentence a setting)
 from __future__ import annotations
 
+from pybroker.config.broker_oauth import OAUTHBEARER
 from pybroker.config.values import ConfigKey, ConfigType, InvalidValue, Scope, Value, at_least
 from pybroker.protocol.scram import BY_NAME
 
@@ -16,7 +17,10 @@ BOOLEAN, STRING, INT, LONG, LIST = (
 PASSWORD = ConfigType.PASSWORD
 
 MECHANISMS = ("PLAIN", *BY_NAME)
-"""SASL mechanisms that are served."""
+"""SASL mechanisms by which users log in with a password: those that are served unless others are named."""
+
+SERVED = (*MECHANISMS, OAUTHBEARER)
+"""SASL mechanisms that can be served."""
 
 AUTHORIZERS = (
     "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -28,8 +32,8 @@ AUTHORIZERS = (
 def check_mechanisms(value: Value) -> None:
     """Raises InvalidValue for a mechanism that is not served: silence would leave clients outside."""
     for mechanism in value if isinstance(value, tuple) else ():
-        if mechanism not in MECHANISMS:
-            raise InvalidValue(f"mechanism {mechanism!r} is not served; this broker serves {', '.join(MECHANISMS)}")
+        if mechanism not in SERVED:
+            raise InvalidValue(f"mechanism {mechanism!r} is not served; this broker serves {', '.join(SERVED)}")
 
 
 def super_users(text: str) -> tuple[str, ...]:
@@ -87,7 +91,7 @@ SASL = (
         "sasl.enabled.mechanisms",
         LIST,
         MECHANISMS,
-        "SASL mechanisms of listeners with SASL_PLAINTEXT or SASL_SSL, for one listener: listener.name.<listener>.sasl.enabled.mechanisms. Kafka's default is GSSAPI, which is not served here.",
+        "SASL mechanisms of listeners with SASL_PLAINTEXT or SASL_SSL, for one listener: listener.name.<listener>.sasl.enabled.mechanisms. PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER; Kafka's default is GSSAPI, which is not served here.",
         check_mechanisms,
     ),
     ConfigKey(

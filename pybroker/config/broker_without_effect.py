@@ -29,7 +29,7 @@ _STREAMS = "streams groups are not served"
 _TIERED = "there is no tiered storage"
 _TRANSACTIONS = "the first records of a transaction in a partition are always verified"
 _KERBEROS = "SASL's mechanism GSSAPI is not served"
-_OAUTH = "SASL's mechanism OAUTHBEARER is not served"
+_OAUTH = "brokers do not log in to each other by OAUTHBEARER"
 
 
 def _key(

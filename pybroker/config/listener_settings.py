@@ -8,7 +8,9 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from pybroker.config.broker_security import MECHANISMS, check_mechanisms
+from pybroker.config.broker_oauth import BY_NAME as OAUTH
+from pybroker.config.broker_oauth import OAUTHBEARER, TRUSTSTORE
+from pybroker.config.broker_security import SERVED, check_mechanisms
 from pybroker.config.broker_tls import BY_NAME as TLS
 from pybroker.config.values import ConfigType, InvalidValue, at_least, parse_value
 
@@ -20,6 +22,14 @@ CREATION_RATE = "max.connection.creation.rate"
 
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
+OAUTH_MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+
+HANDLER = "sasl.server.callback.handler.class"
+_VALIDATORS = tuple(
+    f"org.apache.kafka.common.security.oauthbearer.{place}OAuthBearerValidatorCallbackHandler"
+    for place in ("", "secured.")
+)
+"""Kafka's names of what checks tokens by the provider's keys, which this broker does by itself."""
 
 
 class ListenerSetting(NamedTuple):
@@ -40,10 +50,11 @@ def listener_setting(name: str) -> ListenerSetting | None:
     if not name.startswith(PREFIX):
         return None
     listener, _, rest = name.removeprefix(PREFIX).partition(".")
-    if rest in (ENABLED, REAUTH, CREATION_RATE) or rest in TLS:
+    if rest in (ENABLED, REAUTH, CREATION_RATE) or rest in TLS or rest in OAUTH:
         return ListenerSetting(listener.upper(), None, rest)
     mechanism, _, rest = rest.partition(".")
-    if mechanism.upper() in MECHANISMS and rest in (JAAS, REAUTH):
+    of_mechanism = rest in (JAAS, REAUTH) or (mechanism.upper() == OAUTHBEARER and (rest == HANDLER or rest in OAUTH))
+    if mechanism.upper() in SERVED and of_mechanism:
         return ListenerSetting(listener.upper(), mechanism.upper(), rest)
     return None
 
@@ -69,13 +80,15 @@ def listener_security(
     of_mechanism: dict[str, int] = {}
     for name, text in settings.items():
         setting = listener_setting(name)
-        if setting is None or setting.listener != listener or setting.name in TLS or setting.name == CREATION_RATE:
+        if setting is None or setting.listener != listener:
             continue
         if setting.name == ENABLED:
             mechanisms = enabled_mechanisms(text)
         elif setting.name == JAAS:
             if setting.mechanism == "PLAIN":
                 users = plain_users(text)
+        elif setting.name != REAUTH:
+            continue
         elif setting.mechanism is None:
             reauth_ms = _reauth_ms(text)
         else:
@@ -89,6 +102,11 @@ def check_listener_setting(setting: ListenerSetting, text: str) -> None:
     """Raises InvalidValue, without the text where it may hold a password."""
     if setting.name in TLS:
         TLS[setting.name].parse(text)
+    elif setting.name in OAUTH:
+        OAUTH[setting.name].parse(text)
+    elif setting.name == HANDLER:
+        if text not in _VALIDATORS:
+            raise InvalidValue(f"tokens are checked by this broker itself; set {_VALIDATORS[0]} or remove the line")
     elif setting.name == ENABLED:
         enabled_mechanisms(text)
     elif setting.name == REAUTH:
@@ -97,6 +115,8 @@ def check_listener_setting(setting: ListenerSetting, text: str) -> None:
         _creation_rate(text)
     elif setting.mechanism == "PLAIN":
         plain_users(text)
+    elif setting.mechanism == OAUTHBEARER:
+        oauth_options(text)
 
 
 def enabled_mechanisms(text: str) -> tuple[str, ...]:
@@ -155,6 +175,18 @@ def login_of(jaas: str) -> tuple[str, str]:
     module = SCRAM_MODULE if jaas.split(None, 1)[:1] == [SCRAM_MODULE] else PLAIN_MODULE
     options = dict(_options(jaas, module, 'username="<name>" password="<password>"'))
     return options.get("username", ""), options.get("password", "")
+
+
+def oauth_options(jaas: str) -> dict[str, str]:
+    """Options of a JAAS entry of OAUTHBEARER: `ssl.truststore.…`, whom the URL of the keys must lead to. Raises
+    InvalidValue, never with the text in it."""
+    options = dict(_options(jaas, OAUTH_MODULE, f'{TRUSTSTORE}location="<file>" …'))
+    for name in options:
+        if name.startswith("unsecured"):
+            raise InvalidValue(f"{name}: tokens that nobody has signed are not taken; remove it")
+        if name.removeprefix(TRUSTSTORE) not in ("location", "type", "password", "certificates"):
+            raise InvalidValue(f"{name} has no meaning here; remove it")
+    return options
 
 
 def _options(jaas: str, wanted: str, example: str) -> list[tuple[str, str]]:

@@ -212,11 +212,13 @@ def _check_together(config: BrokerConfig, given: Mapping[str, Setting]) -> None:
     except InvalidValue as problem:
         raise fail("listeners", problem) from None
     for listener in listeners:
-        if listener.protocol.endswith("SSL"):
-            try:
+        try:
+            if listener.protocol.endswith("SSL"):
                 config.listener_tls(listener.name)
-            except InvalidValue as problem:
-                raise fail("listeners", f"listener {listener.name} speaks {listener.protocol}: {problem}") from None
+            if listener.protocol.startswith("SASL_"):
+                config.listener_oauth(listener.name)
+        except InvalidValue as problem:
+            raise fail("listeners", f"listener {listener.name} speaks {listener.protocol}: {problem}") from None
     names = {listener.name for listener in listeners}
     try:
         advertised = parse_listeners(config.get_list("advertised.listeners"), protocols)

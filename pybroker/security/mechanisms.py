@@ -1,4 +1,5 @@
 """The server's side of SASL's mechanisms, PLAIN (RFC 4616) and SCRAM: pure conversations, no connection, no clock.
+OAUTHBEARER's is `oauth.conversation`.
 
 A conversation is fed the client's tokens; it gives the server's, or raises AuthenticationError. What the client is told
 never says whether the user exists.
@@ -6,6 +7,7 @@ never says whether the user exists.
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import hashlib
 import hmac
@@ -21,10 +23,12 @@ class AuthenticationError(Exception):
     """The client is not who it says, or does not speak the mechanism. `message` may be told to it; `reason` is for our
     log."""
 
-    def __init__(self, message: str, reason: str) -> None:
+    def __init__(self, message: str, reason: str, *, told: bool = False) -> None:
+        """`told`: the step before has said why it fails."""
         super().__init__(reason)
         self.message = message
         self.reason = reason
+        self.told = told
 
 
 class Step(NamedTuple):
@@ -34,6 +38,12 @@ class Step(NamedTuple):
     user: str | None = None
     token_of: DelegationToken | None = None
     """By which the user, its owner, has logged in."""
+    left_ms: int | None = None
+    """For how long what the user has shown is valid yet; None: no end is known."""
+    refused: str | None = None
+    """Why the client fails, for our log, once it has acknowledged what it is told."""
+    wait: asyncio.Future[None] | None = None
+    """Nothing is said yet: the same token is to be given again when this is done."""
 
 
 class Conversation(Protocol):

@@ -6,11 +6,13 @@ code closes a connection that has not authenticated in time.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import NamedTuple
 
 from pybroker.clock import Clock
 from pybroker.config import BrokerConfig
+from pybroker.config.broker_oauth import OAUTHBEARER
 from pybroker.config.listener_settings import ListenerSecurity
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
@@ -19,6 +21,7 @@ from pybroker.requests.context import RequestContext
 from pybroker.security.broker_gate import BrokerGate
 from pybroker.security.credentials import Credentials
 from pybroker.security.mechanisms import AuthenticationError, Conversation, PlainConversation, ScramConversation
+from pybroker.security.oauth.listeners import OAuthListeners
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +43,10 @@ class Outcome(NamedTuple):
     """Within which it must authenticate again; None: never."""
     by_token: bool = False
     """It has authenticated by a delegation token."""
+    must_end: bool = False
+    """Nobody outlives what has been shown, whatever its client knows of sessions."""
+    wait: asyncio.Future[None] | None = None
+    """Nothing is known yet: the same token is to be given again when this is done."""
 
 
 class _Open(NamedTuple):
@@ -52,9 +59,15 @@ class SaslServer:
     """See the module. Runs on the loop's thread."""
 
     def __init__(
-        self, config: BrokerConfig, credentials: Credentials, clock: Clock, gate: BrokerGate | None = None
+        self,
+        config: BrokerConfig,
+        credentials: Credentials,
+        clock: Clock,
+        gate: BrokerGate | None = None,
+        oauth: OAuthListeners | None = None,
     ) -> None:
-        """`gate`: who may log in where brokers talk, in a cluster."""
+        """`gate`: who may log in where brokers talk, in a cluster; `oauth`: who is known by tokens."""
+        self.oauth = oauth
         self._gate = gate
         self._config = config
         self._credentials = credentials
@@ -87,12 +100,12 @@ class SaslServer:
         if mechanism not in listener.mechanisms:
             raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, f"{mechanism!r} is not enabled on this listener.")
         # Who came by a token must come again before the token expires, whatever the listener says.
-        may_again = context.by_token or listener.reauth_ms[mechanism]
+        may_again = context.by_token or mechanism == OAUTHBEARER or listener.reauth_ms[mechanism]
         if context.sasl_authenticated and (context.api_version == 0 or not may_again):
             raise KafkaError(ErrorCode.ILLEGAL_SASL_STATE, "The client has authenticated before.")
         self._forget_old()
         self._open[context.connection_id] = _Open(
-            mechanism, self._conversation(listener, mechanism), self._clock.monotonic_ms()
+            mechanism, self._conversation(listener, context.listener, mechanism), self._clock.monotonic_ms()
         )
 
     def answer(self, context: RequestContext, token: bytes) -> Outcome:
@@ -105,8 +118,10 @@ class SaslServer:
             raise KafkaError(ErrorCode.ILLEGAL_SASL_STATE, f"SaslAuthenticate request received {state}.")
         try:
             step = current.conversation.answer(token)
+            if step.refused is not None:
+                self._fail(context, current.mechanism, step.refused)
             if step.user is None:
-                return Outcome(step.token, None, None)
+                return Outcome(step.token, None, None, wait=step.wait)
             principal = f"{PRINCIPAL_TYPE}:{step.user}"
             if context.sasl_authenticated and principal != context.principal:
                 text = f"Cannot change principals during re-authentication from {context.principal}: {principal}"
@@ -119,21 +134,23 @@ class SaslServer:
                 )
         except AuthenticationError as problem:
             del self._open[context.connection_id]
-            self.failed += 1
-            self._log_failure(context, current.mechanism, problem.reason)
+            if not problem.told:
+                self._fail(context, current.mechanism, problem.reason)
             raise
         del self._open[context.connection_id]
         self.succeeded += 1
         log.debug("%r has authenticated from %s by %s", principal, context.client_host, current.mechanism)
         lifetime_ms = listener.reauth_ms[current.mechanism] or None
-        by = step.token_of
+        by, left_ms = step.token_of, step.left_ms
         if by is not None:
             left_ms = max(1, by.expires_ms - self._clock.wall_ms())
+        if left_ms is not None:
             lifetime_ms = left_ms if lifetime_ms is None else min(lifetime_ms, left_ms)
-        return Outcome(step.token, principal, lifetime_ms, by is not None)
+        return Outcome(step.token, principal, lifetime_ms, by is not None, left_ms is not None)
 
-    def _log_failure(self, context: RequestContext, mechanism: str, reason: str) -> None:
+    def _fail(self, context: RequestContext, mechanism: str, reason: str) -> None:
         """At most so many lines a second: strangers must not fill the log."""
+        self.failed += 1
         second = self._clock.monotonic_ms() // 1000
         if second != self._log_second:
             if self._unlogged:
@@ -157,9 +174,12 @@ class SaslServer:
             raise KafkaError(ErrorCode.ILLEGAL_SASL_STATE, "This listener does not authenticate by SASL.")
         return found
 
-    def _conversation(self, listener: ListenerSecurity, mechanism: str) -> Conversation:
+    def _conversation(self, listener: ListenerSecurity, listener_name: str, mechanism: str) -> Conversation:
         if mechanism in BY_NAME:
             return ScramConversation(BY_NAME[mechanism], self._credentials)
+        if mechanism == OAUTHBEARER:
+            assert self.oauth is not None, "a broker that serves it has it"
+            return self.oauth.conversation(listener_name)
         return PlainConversation(listener.plain_users)
 
     def _forget_old(self) -> None:

@@ -29,7 +29,7 @@ LAYERS: list[set[str]] = [
     {"config"},
     {"protocol"},
     {"native"},
-    {"clock", "collector", "files", "version", "cluster_resource", "logs"},
+    {"clock", "collector", "files", "version", "cluster_resource", "logs", "web_request"},
     {"errors"},
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}

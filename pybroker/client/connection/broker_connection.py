@@ -463,14 +463,14 @@ class BrokerConnection(asyncio.Protocol):
                 f"it offers {', '.join(handshake.mechanisms) or 'none'}",
                 handshake.error_code,
             )
-        exchange = credentials.exchange()
+        exchange = await credentials.exchange()
         ours = next(exchange)
         while True:
             request = SaslAuthenticateRequest(auth_bytes=ours)
             answer = await self.request(request, None if _SASL_AUTHENTICATE in self.versions else 0)
             if answer.error_code:
                 text = answer.error_message or error_name(answer.error_code)
-                raise AuthenticationError(f"{self.address}, user {credentials.username}: {text}", answer.error_code)
+                raise AuthenticationError(f"{self.address}, {credentials.who}: {text}", answer.error_code)
             try:
                 ours = exchange.send(answer.auth_bytes)
             except StopIteration:

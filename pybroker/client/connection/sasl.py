@@ -1,28 +1,39 @@
-"""The client's side of SASL: who logs in, and by which mechanism: PLAIN (RFC 4616) or SCRAM."""
+"""The client's side of SASL: who logs in, and by which mechanism: PLAIN (RFC 4616), SCRAM or OAUTHBEARER (RFC
+7628)."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Generator
+from typing import TYPE_CHECKING
 
 from pybroker.client.config import ClientConfig
 from pybroker.client.errors import AuthenticationError, ClientConfigError
 from pybroker.protocol.scram import BY_NAME, ScramError, ScramMechanism, client_conversation
+
+if TYPE_CHECKING:
+    from pybroker.client.connection.oauth import TokenSource
 
 Exchange = Generator[bytes, bytes, None]
 """Gives what we say, is sent what the broker says; ends when we believe the broker."""
 
 
 class Credentials:
-    """Mechanism, user and password of a client. Never shows the password."""
+    """As whom a client logs in: by mechanism, user and password, or by tokens. Never shows a secret."""
 
-    def __init__(self, mechanism: str, username: str, password: str) -> None:
+    def __init__(self, mechanism: str, username: str, password: str, tokens: TokenSource | None = None) -> None:
         self.mechanism = mechanism
         self.username = username
         self._password = password
+        self._tokens = tokens
 
     def __repr__(self) -> str:
         return f"Credentials({self.mechanism}, {self.username})"
+
+    @property
+    def who(self) -> str:
+        """For errors."""
+        return f"user {self.username}" if self._tokens is None else "by a token"
 
     @classmethod
     def of(cls, config: ClientConfig) -> Credentials | None:
@@ -30,25 +41,39 @@ class Credentials:
         if not config["security.protocol"].startswith("SASL_"):
             return None
         mechanism, user, password = config["sasl.mechanism"], config["sasl.username"], config["sasl.password"]
-        if config["sasl.jaas.config"] is not None:
-            user, password = _of_jaas(config["sasl.jaas.config"])
+        line = config["sasl.jaas.config"]
+        jaas = {} if line is None else _of_jaas(line)
+        if mechanism == "OAUTHBEARER":
+            # What speaks HTTP is imported where it is needed.
+            from pybroker.client.connection.oauth import TokenSource
+
+            return cls(mechanism, "", "", config.once("tokens", lambda: TokenSource(config, jaas)))
+        if line is not None:
+            user, password = jaas.get("username"), jaas.get("password")
         for name, value in (("mechanism", mechanism), ("username", user), ("password", password)):
             if value is None:
                 raise ClientConfigError(f"security.protocol={config['security.protocol']} needs sasl.{name}")
         return cls(mechanism, user, password)
 
-    def exchange(self) -> Exchange:
-        """One conversation."""
+    async def exchange(self) -> Exchange:
+        """One conversation. Raises AuthenticationError and BrokerConnectionError where there is no token."""
+        if self._tokens is not None:
+            return _bearer((await self._tokens.get()).message())
         if self.mechanism == "PLAIN":
             return _plain(self.username, self._password)
         return _scram(BY_NAME[self.mechanism], self.username, self._password)
 
 
-def _of_jaas(text: str) -> tuple[str | None, str | None]:
+def _of_jaas(text: str) -> dict[str, str]:
     """`… required username="alice" password="secret";` as Java clients have it."""
-    found = dict(re.findall(r"(username|password)\s*=\s*\"((?:[^\"\\]|\\.)*)\"", text))
-    plain = {name: re.sub(r"\\(.)", r"\1", value) for name, value in found.items()}
-    return plain.get("username"), plain.get("password")
+    found = re.findall(r"(\w+)\s*=\s*\"((?:[^\"\\]|\\.)*)\"", text)
+    return {name: re.sub(r"\\(.)", r"\1", value) for name, value in found}
+
+
+def _bearer(message: bytes) -> Exchange:
+    # A refusal comes as JSON; the broker fails the login when it has been acknowledged (RFC 7628, 3.2.3).
+    if (yield message):
+        yield b"\x01"
 
 
 def _plain(username: str, password: str) -> Exchange:

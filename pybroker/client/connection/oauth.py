@@ -1,0 +1,183 @@
+"""The tokens that a client logs in with by OAUTHBEARER (KIP-255, KIP-768, RFC 7628): from a callback, a file, or an
+identity provider that is asked with the client's name and secret (RFC 6749, 4.4). One source for all connections of a
+client; a token is used again for four fifths of its life."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import inspect
+import json
+import ssl
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+from urllib.parse import quote, quote_plus, unquote, urlencode, urlsplit
+
+from pybroker.client.config import ClientConfig
+from pybroker.client.errors import AuthenticationError, BrokerConnectionError, ClientConfigError
+from pybroker.web_request import WebError, ask
+
+ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
+CLIENT = "sasl.oauthbearer.client.credentials.client.id"
+SECRET = "sasl.oauthbearer.client.credentials.client.secret"
+
+REFRESH_FACTOR = 0.8
+"""Kafka's `sasl.login.refresh.window.factor`."""
+
+TOKEN_BYTES_MAX = 1 << 20
+_CLIENT_ERRORS = range(400, 500)
+_TOO_MANY_REQUESTS = 429
+
+
+class Token(NamedTuple):
+    """What is shown to a broker."""
+
+    text: str
+    renew_at: float = 0.0
+    """Seconds since 1970: from then on another one is fetched; 0: it is not kept."""
+    extensions: Mapping[str, str] = {}
+
+    def message(self) -> bytes:
+        """RFC 7628's first message."""
+        pairs = {"auth": f"Bearer {self.text}", **self.extensions}
+        return ("n,,\x01" + "".join(f"{name}={value}\x01" for name, value in pairs.items()) + "\x01").encode()
+
+
+class TokenSource:
+    """See the module. `get` gives a token that is valid."""
+
+    def __init__(self, config: ClientConfig, jaas: Mapping[str, str]) -> None:
+        """Raises ClientConfigError for what is missing."""
+        self._config = config
+        self._extensions = {
+            name.removeprefix("extension_"): value for name, value in jaas.items() if name.startswith("extension_")
+        }
+        self._callback = config["oauth_cb"]
+        self._url = config[ENDPOINT]
+        self._client = config[CLIENT] or jaas.get("clientId")
+        self._secret = config[SECRET] or jaas.get("clientSecret")
+        self._scope = config["sasl.oauthbearer.scope"] or jaas.get("scope")
+        if self._callback is not None:
+            if not callable(self._callback):
+                raise ClientConfigError("oauth_cb must be a function that gives a token")
+        elif self._url is None:
+            raise ClientConfigError(f"sasl.mechanism=OAUTHBEARER needs {ENDPOINT} or oauth_cb: where tokens are from")
+        elif self.file is None:
+            if urlsplit(self._url).scheme not in ("https", "http"):
+                raise ClientConfigError(f"{ENDPOINT}={self._url}: expected https://host/path or file:///path")
+            for name, value in ((CLIENT, self._client), (SECRET, self._secret)):
+                if not value:
+                    raise ClientConfigError(f"{ENDPOINT}={self._url} needs {name}")
+        self._lock = asyncio.Lock()
+        self._token: Token | None = None
+
+    @property
+    def file(self) -> str | None:
+        """The path, if the token is in a file."""
+        parts = urlsplit(self._url or "")
+        return unquote(parts.path) if parts.scheme == "file" else None
+
+    async def get(self) -> Token:
+        """A token. Raises AuthenticationError, BrokerConnectionError (it may be there later)."""
+        async with self._lock:
+            if self._token is None or time.time() >= self._token.renew_at:
+                self._token = await self._fetch()
+            return self._token._replace(extensions={**self._extensions, **self._token.extensions})
+
+    async def _fetch(self) -> Token:
+        if self._callback is not None:
+            return await _called(self._callback, self._config["sasl.oauthbearer.config"] or "")
+        if self.file is not None:
+            return _read(self.file)
+        return await self._ask()
+
+    async def _ask(self) -> Token:
+        """Tries again for `sasl.login.retry.backoff.max.ms` where that may help."""
+        pause, left = self._config.seconds("sasl.login.retry.backoff.ms"), None
+        most = self._config.seconds("sasl.login.retry.backoff.max.ms")
+        while True:
+            try:
+                return _answered(await asyncio.to_thread(self._post), self._url)
+            except WebError as problem:
+                told = f"{ENDPOINT}={self._url}: {problem}{_reason(problem.body)}"
+                if problem.status in _CLIENT_ERRORS and problem.status != _TOO_MANY_REQUESTS:
+                    raise AuthenticationError(told) from None
+                left = most if left is None else left
+                if left <= 0:
+                    raise BrokerConnectionError(told) from None
+            await asyncio.sleep(min(pause, left))
+            left -= pause
+            pause *= 2
+
+    def _post(self) -> bytes:
+        client, secret = self._client or "", self._secret or ""
+        if self._config["sasl.oauthbearer.header.urlencode"]:
+            client, secret = quote_plus(client), quote_plus(secret)
+        form = {"grant_type": "client_credentials"} | ({"scope": self._scope} if self._scope else {})
+        authority = self._config["https.ca.location"]
+        return ask(
+            self._url,
+            {
+                "Authorization": f"Basic {base64.b64encode(f'{client}:{secret}'.encode()).decode()}",
+                "Accept": "application/json",
+                "Content-Type": "application/x-www-form-urlencoded",
+            },
+            body=urlencode(form, quote_via=quote).encode(),
+            seconds=self._config.seconds("sasl.login.read.timeout.ms"),
+            tls=None if authority is None else ssl.create_default_context(cafile=authority),
+        )
+
+
+async def _called(callback: Callable[[str], Any], config: str) -> Token:
+    """confluent-kafka's form: (token, expires in seconds since 1970[, principal[, extensions]]), or the token alone."""
+    given = callback(config)
+    if inspect.isawaitable(given):
+        given = await given
+    if isinstance(given, str):
+        return Token(_checked(given, "oauth_cb"))
+    if not isinstance(given, tuple) or len(given) < 2 or not isinstance(given[1], int | float):
+        raise ClientConfigError("oauth_cb must give a token, or (token, seconds since 1970 at which it expires)")
+    extensions = given[3] if len(given) > 3 and given[3] else {}
+    return Token(_checked(given[0], "oauth_cb"), _renewal(float(given[1])), dict(extensions))
+
+
+def _read(path: str) -> Token:
+    """At each login: whoever writes the file keeps it fresh."""
+    try:
+        with open(path, "rb") as stream:
+            content = stream.read(TOKEN_BYTES_MAX)
+    except OSError as problem:
+        raise AuthenticationError(f"{ENDPOINT}={path}: {problem.strerror}") from None
+    return Token(_checked(content.decode("ascii", "replace").strip(), path))
+
+
+def _answered(body: bytes, url: str) -> Token:
+    try:
+        answer = json.loads(body)
+        text = answer["access_token"]
+        lifetime_s = float(answer.get("expires_in") or 0)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        raise AuthenticationError(f"{ENDPOINT}={url}: its answer has no access_token") from None
+    return Token(_checked(text, url), _renewal(time.time() + lifetime_s) if lifetime_s > 0 else 0.0)
+
+
+def _renewal(expires_s: float) -> float:
+    now = time.time()
+    return now + (expires_s - now) * REFRESH_FACTOR
+
+
+def _checked(text: object, place: str) -> str:
+    """Raises AuthenticationError, without the token in it."""
+    if not isinstance(text, str) or not text or not text.isascii() or not text.isprintable() or " " in text:
+        raise AuthenticationError(f"{place} gives no token")
+    return text
+
+
+def _reason(body: bytes) -> str:
+    """RFC 6749's error code in the answer of an identity provider."""
+    try:
+        code = json.loads(body)["error"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return ""
+    return f" ({code[:80]!r})" if isinstance(code, str) else ""

@@ -1,0 +1,95 @@
+"""A key set of an identity provider (JWKS, RFC 7517): the keys in it by which tokens may be signed."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+from joserfc.errors import JoseError, SecurityWarning
+from joserfc.jwk import ECKey, JWKRegistry, OKPKey, RSAKey
+
+Key = RSAKey | ECKey | OKPKey
+
+KEYS_MAX = 1_000
+
+RSA_BITS_MIN = 2048
+"""Of an RSA key (RFC 7518, 3.3)."""
+
+ALGORITHMS: Mapping[str, str] = {
+    **{f"{family}{bits}": "RSA" for family in ("RS", "PS") for bits in (256, 384, 512)},
+    **{f"ES{bits}": "EC" for bits in (256, 384, 512)},
+    "EdDSA": "OKP",
+    "Ed25519": "OKP",
+}
+"""What a signature may be made with, and the type of its key. Those with a secret that both sides have (HS256 …) are
+not among them: who can check could sign; and `none` is no signature."""
+
+
+class JwksError(Exception):
+    """What was read is no key set that can be used."""
+
+
+class KeySet:
+    """Keys by their names. Never changes."""
+
+    def __init__(self, keys: Iterable[Key] = (), left_out: Iterable[str] = ()) -> None:
+        self._keys = tuple(keys)
+        self.left_out = tuple(left_out)
+        """Why others are not among them."""
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def named(self, kid: str | None) -> list[Key]:
+        """The keys of that name; without a name, all."""
+        return [key for key in self._keys if kid is None or key.kid == kid]
+
+    @classmethod
+    def parse(cls, document: bytes) -> KeySet:
+        """Raises JwksError. Keys of other kinds or for other uses are left out."""
+        try:
+            found = msgspec.json.decode(document)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+            raise JwksError("it is not JSON") from None
+        rows = found.get("keys") if isinstance(found, dict) else None
+        if not isinstance(rows, list):
+            raise JwksError('it has no list "keys"')
+        if len(rows) > KEYS_MAX:
+            raise JwksError(f"it has {len(rows)} keys, more than {KEYS_MAX}")
+        keys, left_out = [], []
+        for row in rows:
+            try:
+                keys.append(_key(row))
+            except JwksError as problem:
+                name = row.get("kid") if isinstance(row, dict) else None
+                left_out.append(f"{str(name)[:80]!r}: {problem}")
+        if not keys:
+            raise JwksError("it has no key that could check a signature" + "".join(f"; {one}" for one in left_out[:3]))
+        return cls(keys, left_out)
+
+
+def _key(row: Any) -> Key:
+    """Raises JwksError."""
+    if not isinstance(row, dict):
+        raise JwksError("not an object")
+    if row.get("kty") not in set(ALGORITHMS.values()):
+        raise JwksError(f"keys of type {str(row.get('kty'))[:20]!r} are not used")
+    if row.get("use", "sig") != "sig":
+        raise JwksError("it is not for signatures")
+    if isinstance(row.get("key_ops"), list) and "verify" not in row["key_ops"]:
+        raise JwksError("it is not for checking signatures")
+    try:
+        with warnings.catch_warnings():
+            # Of keys that are too short: they are left out below.
+            warnings.simplefilter("ignore", SecurityWarning)
+            key = JWKRegistry.import_key(row)
+        public = key.public_key  # Made when it is asked for: now, so that nonsense shows now.
+    except (JoseError, ValueError, TypeError, KeyError, OverflowError) as problem:
+        raise JwksError(f"it cannot be read ({type(problem).__name__})") from None
+    assert isinstance(key, RSAKey | ECKey | OKPKey)
+    bits = getattr(public, "key_size", RSA_BITS_MIN) if isinstance(key, RSAKey) else RSA_BITS_MIN
+    if bits < RSA_BITS_MIN:
+        raise JwksError(f"its {bits} bits are less than {RSA_BITS_MIN}")
+    return key

@@ -1,0 +1,102 @@
+"""An identity provider for a test: keys, tokens that it signs, and the two URLs that brokers and clients ask."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+import time
+import urllib.parse
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from joserfc import jws
+from joserfc.jwk import ECKey, RSAKey
+
+ISSUER = "https://issuer.example"
+AUDIENCE = "kafka"
+CLIENT, SECRET = "etl", "etl's secret"
+
+Key = RSAKey | ECKey
+
+
+def signed(key: Key | None, header: Mapping[str, Any], claims: Any) -> str:
+    """A token with exactly this in it; without a key it has no signature."""
+    payload = claims if isinstance(claims, bytes) else json.dumps(claims).encode()
+    signing = b".".join(_base64(part) for part in (json.dumps(header).encode(), payload))
+    signature = b"" if key is None else jws.JWSRegistry.algorithms[header["alg"]].sign(signing, key)
+    return (signing + b"." + _base64(signature)).decode()
+
+
+def _base64(part: bytes) -> bytes:
+    return base64.urlsafe_b64encode(part).rstrip(b"=")
+
+
+class IdentityProvider:
+    """`keys` are those that it shows, by name; the first one signs."""
+
+    def __init__(self) -> None:
+        self.keys: dict[str, Key] = {"first": RSAKey.generate_key(2048, {"kid": "first"})}
+        self.status = 200
+        """What it answers with."""
+        self.asked: list[str] = []
+        """Paths that it was asked for."""
+        self.forms: list[dict[str, str]] = []
+        """What clients asked for a token with."""
+        self.lifetime_s = 3600
+        self.url = ""
+
+    def jwks(self) -> bytes:
+        """Its public keys."""
+        return json.dumps({"keys": [key.as_dict(private=False) for key in self.keys.values()]}).encode()
+
+    def token(self, user: str, **claims: Any) -> str:
+        """A good token but for what is said; a claim that is None is left out."""
+        now = int(time.time())
+        said = {"sub": user, "iss": ISSUER, "aud": AUDIENCE, "iat": now, "exp": now + self.lifetime_s, "scope": "a b"}
+        kid, key = next(iter(self.keys.items()))
+        algorithm = "ES256" if isinstance(key, ECKey) else "RS256"
+        said = {name: value for name, value in (said | claims).items() if value is not None}
+        return signed(key, {"alg": algorithm, "kid": kid, "typ": "JWT"}, said)
+
+    @contextmanager
+    def serving(self) -> Iterator[IdentityProvider]:
+        """At `url`: /jwks, and /token for clients with `CLIENT` and `SECRET`."""
+        provider = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                provider.asked.append(self.path)
+                self.answer(provider.status, provider.jwks())
+
+            def do_POST(self) -> None:
+                provider.asked.append(self.path)
+                form = self.rfile.read(int(self.headers["Content-Length"])).decode()
+                provider.forms.append(dict(urllib.parse.parse_qsl(form)))
+                wanted = base64.b64encode(f"{CLIENT}:{SECRET}".encode()).decode()
+                if self.headers["Authorization"] != f"Basic {wanted}":
+                    self.answer(401, b'{"error":"invalid_client"}')
+                    return
+                body = {"access_token": provider.token(CLIENT), "token_type": "Bearer", "expires_in": 60}
+                self.answer(provider.status, json.dumps(body).encode())
+
+            def answer(self, status: int, body: bytes) -> None:
+                self.send_response(status)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: object) -> None:
+                pass
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        self.url = f"http://127.0.0.1:{server.server_port}"
+        try:
+            yield self
+        finally:
+            server.shutdown()
+            server.server_close()
