@@ -494,7 +494,7 @@ def _services(
         reassignments=ReassignmentAdmin(view, port),
         records=RecordAdmin(native, local.cache, local.replicas),
         configs=ConfigAdmin(ground.broker_id, config, view, port),
-        log_dirs=LogDirAdmin(native.log_dirs, local.cache.topic_id),
+        log_dirs=LogDirAdmin(native.log_dirs),
         groups=followers.groups,
         ingests=followers.ingests,
         group_topics=followers.group_topics,

@@ -76,11 +76,13 @@ from pybroker.api import (
     k32145_describe_topic_history,
     k32146_describe_deletions,
     k32147_describe_cluster_state,
+    k32148_delete_offsets,
     k32150_ingest_begin,
     k32152_ingest_commit,
     k32153_ingest_abort,
     k32154_list_ingests,
 )
+from pybroker.api.topic_ids import ImageNames
 from pybroker.coordinators.shards.appends import NativeAppends
 from pybroker.coordinators.transaction.membership import Membership
 from pybroker.errors import FatalError, KafkaError
@@ -135,6 +137,8 @@ class Tables(NamedTuple):
 def routes(services: Services) -> dict[int, Handler]:
     """THE table of clients' requests. Each line binds one file of `pybroker/api` to the service it needs."""
     groups, authorizer = services.groups, services.authorizer
+    # Names of topics as the controller's decisions see them, and as what is done on this broker does.
+    names, living = ImageNames(services.view), services.group_topics
     ingests = services.ingests
     ingest_access = IngestAccess(services.cache, authorizer, services.topics.unknown)
     return {
@@ -159,27 +163,29 @@ def routes(services: Services) -> dict[int, Handler]:
         k20_delete_topics.API_KEY: partial(
             k20_delete_topics.handle, services.topics, services.cluster, authorizer, quotas=services.native.quotas
         ),
-        k21_delete_records.API_KEY: partial(k21_delete_records.handle, services.records, authorizer),
+        k21_delete_records.API_KEY: partial(k21_delete_records.handle, services.records, living, authorizer),
         k22_init_producer_id.API_KEY: partial(
             k22_init_producer_id.handle, services.producer_ids, services.transactions.coordinator, authorizer
         ),
-        k32_describe_configs.API_KEY: partial(k32_describe_configs.handle, services.configs, authorizer),
-        k33_alter_configs.API_KEY: partial(k33_alter_configs.handle, services.configs, authorizer),
-        k34_alter_replica_log_dirs.API_KEY: partial(k34_alter_replica_log_dirs.handle, services.log_dirs, authorizer),
-        k35_describe_log_dirs.API_KEY: partial(k35_describe_log_dirs.handle, services.log_dirs, authorizer),
+        k32_describe_configs.API_KEY: partial(k32_describe_configs.handle, services.configs, names, authorizer),
+        k33_alter_configs.API_KEY: partial(k33_alter_configs.handle, services.configs, names, authorizer),
+        k34_alter_replica_log_dirs.API_KEY: partial(
+            k34_alter_replica_log_dirs.handle, services.log_dirs, living, authorizer
+        ),
+        k35_describe_log_dirs.API_KEY: partial(k35_describe_log_dirs.handle, services.log_dirs, living, authorizer),
         k37_create_partitions.API_KEY: partial(
-            k37_create_partitions.handle, services.topics, services.cluster, authorizer, quotas=services.native.quotas
+            k37_create_partitions.handle, services.topics, services.view, authorizer, quotas=services.native.quotas
         ),
         k42_delete_groups.API_KEY: partial(k42_delete_groups.handle, groups, authorizer),
-        k43_elect_leaders.API_KEY: partial(k43_elect_leaders.handle, services.elections, authorizer),
+        k43_elect_leaders.API_KEY: partial(k43_elect_leaders.handle, services.elections, names, authorizer),
         k44_incremental_alter_configs.API_KEY: partial(
-            k44_incremental_alter_configs.handle, services.configs, authorizer
+            k44_incremental_alter_configs.handle, services.configs, names, authorizer
         ),
         k45_alter_partition_reassignments.API_KEY: partial(
-            k45_alter_partition_reassignments.handle, services.reassignments, authorizer
+            k45_alter_partition_reassignments.handle, services.reassignments, names, authorizer
         ),
         k46_list_partition_reassignments.API_KEY: partial(
-            k46_list_partition_reassignments.handle, services.reassignments, authorizer
+            k46_list_partition_reassignments.handle, services.reassignments, names, authorizer
         ),
         k47_offset_delete.API_KEY: partial(k47_offset_delete.handle, groups, authorizer),
         **_of_transactions(services),
@@ -238,6 +244,7 @@ def routes(services: Services) -> dict[int, Handler]:
         k32147_describe_cluster_state.API_KEY: partial(
             k32147_describe_cluster_state.handle, services.cluster_state, authorizer
         ),
+        k32148_delete_offsets.API_KEY: partial(k32148_delete_offsets.handle, groups, living, authorizer),
     }
 
 

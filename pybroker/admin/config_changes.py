@@ -37,6 +37,7 @@ from pybroker.config.topic_defs import broker_default
 from pybroker.errors import KafkaError
 from pybroker.metadata.store import VALUE_BYTES_MAX
 from pybroker.metadata.znodes import encode_config
+from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 
@@ -74,6 +75,8 @@ class ResourceOps(NamedTuple):
     resource_name: str
     ops: tuple[ConfigOp, ...]
     replace: bool = False
+    topic_id: Uuid | None = None
+    """Of the topic that is meant; None: the one that has the name."""
 
 
 def check_request(resources: Sequence[ResourceOps]) -> list[KafkaError | None]:

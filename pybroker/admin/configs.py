@@ -162,10 +162,11 @@ class ConfigAdmin:
         name = resource.resource_name
         if resource.resource_type == ResourceType.TOPIC:
             topic = self._topic(name)
+            if resource.topic_id not in (None, topic.topic_id):
+                # It was another one when the request came.
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"No topic has the id {resource.topic_id}.")
             changes = topic_changes(resource, topic.config, self._config)
-            return ConfigChange(
-                "topic", name, changes, resource.replace, topic.topic_id, version=topic.config_version
-            )
+            return ConfigChange("topic", name, changes, resource.replace, topic.topic_id, version=topic.config_version)
         if resource.resource_type == ResourceType.GROUP:
             check_group_name(name)
             of_group = self._view.image.group_configs.get(name)

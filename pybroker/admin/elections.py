@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from pybroker.cluster.events import ElectionOutcome, ElectLeaders
+from pybroker.cluster.events import ElectedPartition, ElectionOutcome, ElectLeaders
 from pybroker.cluster.port import ControllerPort
 from pybroker.protocol.caller import Caller
 from pybroker.protocol.error_codes import ErrorCode
@@ -19,7 +19,7 @@ class ElectionAdmin:
         self._port = port
 
     async def elect(
-        self, partitions: Sequence[tuple[str, int]] | None, timeout_ms: int, *, unclean: bool, caller: Caller
+        self, partitions: Sequence[ElectedPartition] | None, timeout_ms: int, *, unclean: bool, caller: Caller
     ) -> list[ElectionOutcome]:
         """One result for each partition, in order; of all (None) those that needed an election. Success means: this
         broker shows the new leader. KafkaError: nobody decides now."""

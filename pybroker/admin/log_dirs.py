@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Protocol
 
 from pybroker.native import LogDirInfo, Uuid
@@ -25,32 +25,35 @@ class LogDirs(Protocol):
 class LogDirAdmin:
     """Describes log directories, and moves partitions between them, without stopping the loop."""
 
-    def __init__(self, native: LogDirs, topic_id: Callable[[str], Uuid | None] = lambda name: None) -> None:
+    def __init__(self, native: LogDirs) -> None:
         self._native = native
-        self._topic_id = topic_id
 
-    async def move(self, topic: str, partition: int, log_dir: str) -> int:
-        """Orders a move to the directory with that absolute path; the error code."""
-        topic_id = self._topic_id(topic)
+    async def move(self, topic_id: Uuid | None, partition: int, log_dir: str) -> int:
+        """Orders a move to the directory with that absolute path; the error code. None: there is no such topic."""
         if topic_id is None or partition < 0:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(None, self._native.move_partition, topic_id, partition, log_dir)
 
     async def describe(
-        self, wanted: Mapping[str, set[int]] | None
-    ) -> list[tuple[LogDirInfo, dict[str, list[tuple[int, int, int, bool]]]]]:
-        """Each directory with topic → [(partition, bytes, offset lag, still a copy)], of all partitions or of the
-        wanted ones; sorted.
+        self, wanted: Mapping[str | Uuid, set[int]] | None
+    ) -> list[tuple[LogDirInfo, dict[tuple[str, Uuid], list[tuple[int, int, int, bool]]]]]:
+        """Each directory with (topic, its id) → [(partition, bytes, offset lag, still a copy)], of all partitions or of
+        those wanted by the name or the id of their topic; sorted.
         """
         directories = await asyncio.get_running_loop().run_in_executor(None, self._native.describe)
         shown = []
         for directory in directories:
-            topics: dict[str, list[tuple[int, int, int, bool]]] = {}
+            topics: dict[tuple[str, Uuid], list[tuple[int, int, int, bool]]] = {}
             for one in directory.partitions:
-                if wanted is None or one.partition in wanted.get(one.topic, ()):
-                    topics.setdefault(one.topic, []).append(
+                if (
+                    wanted is None
+                    or one.partition in wanted.get(one.topic, ())
+                    or one.partition in wanted.get(one.topic_id, ())
+                ):
+                    topics.setdefault((one.topic, one.topic_id), []).append(
                         (one.partition, one.size_bytes, one.offset_lag, one.is_future)
                     )
-            shown.append((directory, {name: sorted(topics[name]) for name in sorted(topics)}))
+            by_name = sorted(topics, key=lambda topic: topic[0])
+            shown.append((directory, {topic: sorted(topics[topic]) for topic in by_name}))
         return shown

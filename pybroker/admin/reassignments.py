@@ -30,7 +30,9 @@ class ReassignmentAdmin:
         topics = self._view.image.topics
         # By id from here on: who creates the name again meanwhile made another topic.
         known = tuple(
-            msgspec.structs.replace(one, topic_id=topics[one.topic].topic_id) if one.topic in topics else one
+            one
+            if one.topic_id is not None or one.topic not in topics
+            else msgspec.structs.replace(one, topic_id=topics[one.topic].topic_id)
             for one in partitions
         )
         answer = await self._port.submit(ReassignPartitions(known, factor_may_change), timeout_ms, caller=caller)

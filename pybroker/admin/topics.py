@@ -65,6 +65,8 @@ class GrowSpec(msgspec.Struct, frozen=True):
     name: str
     total: int
     assignments: tuple[tuple[int, ...], ...] | None
+    topic_id: Uuid | None = None
+    """Of the incarnation that is meant; None: the one that has the name."""
 
 
 class TopicAdmin:
@@ -243,10 +245,11 @@ class TopicAdmin:
             if error is not None:
                 raise error
 
-    async def _know(self, names: Sequence[str], timeout_ms: int) -> int:
-        """Before a name is called unknown: another broker may have been asked for it a moment ago. Gives what is left
-        of the time."""
-        if all(name in self._view.image.topics for name in names):
+    async def know(self, which: Sequence[str | Uuid], timeout_ms: int) -> int:
+        """Before a name or an id is called unknown: another broker may have been asked for it a moment ago. Gives what
+        is left of the time."""
+        image = self._view.image
+        if all(one in (image.topics if isinstance(one, str) else image.names) for one in which):
             return timeout_ms
         loop = asyncio.get_running_loop()
         began = loop.time()
@@ -263,7 +266,7 @@ class TopicAdmin:
         if not self._config["delete.topic.enable"]:
             disabled = KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false on this broker.")
             return [disabled] * len(which)
-        timeout_ms = await self._know([one for one in which if isinstance(one, str)], timeout_ms)
+        timeout_ms = await self.know([one for one in which if isinstance(one, str)], timeout_ms)
         image = self._view.image
         # By id from here on: whoever creates the name again meanwhile made another topic, which stays.
         found = {one: topic.topic_id for one in which if isinstance(one, str) and (topic := image.topics.get(one))}
@@ -348,13 +351,15 @@ class TopicAdmin:
                 continue
             results.append(None)
             slots.append(index)
-            changes.append(NewPartitions(spec.name, spec.total, spec.assignments))
+            changes.append(NewPartitions(spec.name, spec.total, spec.assignments, spec.topic_id))
         if not changes:
             return results
-        timeout_ms = await self._know([one.name for one in changes], timeout_ms)
+        timeout_ms = await self.know([one.name for one in changes], timeout_ms)
         topics = self._view.image.topics
         changes = [
-            one if (topic := topics.get(one.name)) is None else msgspec.structs.replace(one, topic_id=topic.topic_id)
+            one
+            if one.topic_id is not None or (topic := topics.get(one.name)) is None
+            else msgspec.structs.replace(one, topic_id=topic.topic_id)
             for one in changes
         ]
         answer = await self._port.submit(

@@ -3,12 +3,15 @@
 Refused per partition, as in Kafka: UNKNOWN_TOPIC_OR_PARTITION; INVALID_TOPIC_EXCEPTION for an internal topic;
 POLICY_VIOLATION for a topic whose cleanup.policy is without "delete"; OFFSET_OUT_OF_RANGE above the high watermark
 (the native side knows, and waits for a flush that is under way, so that what was acknowledged with acks=1 can go).
+From v2 on by id as well (`topic_ids`).
 """
 
 from __future__ import annotations
 
+from functools import partial
+
 from pybroker.admin.records import DeletedRecords, RecordAdmin
-from pybroker.protocol.error_codes import ErrorCode
+from pybroker.api.topic_ids import Names, meant
 from pybroker.protocol.messages import (
     DeleteRecordsRequest,
     DeleteRecordsResponse,
@@ -21,33 +24,34 @@ from pybroker.security.authorizer import Authorizer
 
 API_KEY = 21
 
-_DENIED = DeletedRecords(low_watermark=-1, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-
 
 async def handle(
-    records: RecordAdmin, authorizer: Authorizer, context: RequestContext, request: DeleteRecordsRequest
+    records: RecordAdmin, names: Names, authorizer: Authorizer, context: RequestContext, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse:
     """Answers when the new log starts are in force."""
-    denied = {
-        topic.name for topic in request.topics if not authorizer.permits_topic(context, AclOperation.DELETE, topic.name)
-    }
+    require = partial(authorizer.require_topic, context, AclOperation.DELETE)
+    topics = [(meant(names, topic.name, topic.topic_id, require), topic.partitions) for topic in request.topics]
     wanted = [
         (topic.name, partition.partition_index, partition.offset)
-        for topic in request.topics
-        if topic.name not in denied
-        for partition in topic.partitions
+        for topic, partitions in topics
+        if topic.refused is None
+        for partition in partitions
     ]
     outcomes = iter(await records.delete(wanted, request.timeout_ms / 1000))
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsResponse_DeleteRecordsTopicResult(
-                name=topic.name,
+                name=topic.asked,
+                topic_id=topic.told_id,
                 partitions=[
-                    _answer(partition.partition_index, _DENIED if topic.name in denied else next(outcomes))
-                    for partition in topic.partitions
+                    _answer(
+                        partition.partition_index,
+                        next(outcomes) if topic.refused is None else DeletedRecords(topic.refused.code, -1),
+                    )
+                    for partition in partitions
                 ],
             )
-            for topic in request.topics
+            for topic, partitions in topics
         ]
     )
 

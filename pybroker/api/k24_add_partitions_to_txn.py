@@ -2,13 +2,14 @@
 
 To v3 a producer asks for itself, and either all partitions are added or none (OPERATION_NOT_ATTEMPTED). v2 knows
 PRODUCER_FENCED. v4 is for brokers (KIP-890), for several transactions at once, and may only ask whether partitions are
-part of one; v5 is told TRANSACTION_ABORTABLE where they are not.
+part of one; v5 is told TRANSACTION_ABORTABLE where they are not. From v3 on by id as well (`topic_ids`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from pybroker.api.topic_ids import Meant, meant
 from pybroker.api.transactional import part_of, require_transactional_id, told
 from pybroker.coordinators.shards.ports import Topics
 from pybroker.coordinators.transaction.coordinator import TransactionCoordinator
@@ -35,7 +36,9 @@ KNOWS_FENCED = 2
 FOR_BROKERS = 4
 KNOWS_ABORTABLE = 5
 
-Codes = dict[tuple[str, int], ErrorCode]
+Asked = Sequence[AddPartitionsToTxnRequest_AddPartitionsToTxnTopic]
+Found = list[tuple[Meant, dict[int, Part | ErrorCode]]]
+"""For each topic of a request, in order, what its partitions are, or the code that each is told."""
 
 
 async def handle(
@@ -48,16 +51,22 @@ async def handle(
     """Answers when it is stored."""
     if context.api_version < FOR_BROKERS:
         who = Producer(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
-        asked = request.v3_and_below_topics
         transactional_id = request.v3_and_below_transactional_id
-        codes = await _add(transactions, topics, authorizer, context, (transactional_id, who, asked))
-        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(asked, codes))
+
+        def require(name: str) -> None:
+            if name in INTERNAL_TOPICS:
+                raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
+            authorizer.require_topic(context, AclOperation.WRITE, name)
+
+        found = _found(topics, request.v3_and_below_topics, require)
+        code = await _add(transactions, authorizer, context, (transactional_id, who, found))
+        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(found, code))
     authorizer.require_cluster(context, AclOperation.CLUSTER_ACTION)
     return AddPartitionsToTxnResponse(
         results_by_transaction=[
             AddPartitionsToTxnResponse_AddPartitionsToTxnResult(
                 transactional_id=one.transactional_id,
-                topic_results=_results(one.topics, await _of_broker(transactions, topics, context.api_version, one)),
+                topic_results=await _of_broker(transactions, topics, context.api_version, one),
             )
             for one in request.transactions
         ]
@@ -66,34 +75,24 @@ async def handle(
 
 async def _add(
     transactions: TransactionCoordinator,
-    topics: Topics,
     authorizer: Authorizer,
     context: RequestContext,
-    asked: tuple[str, Producer, Sequence[AddPartitionsToTxnRequest_AddPartitionsToTxnTopic]],
-) -> Codes:
-    transactional_id, who, wanted = asked
+    asked: tuple[str, Producer, Found],
+) -> ErrorCode:
+    """Of all partitions: NONE, or why none of them is added. Those that cannot be keep the code that they have."""
+    transactional_id, who, found = asked
     try:
         require_transactional_id(authorizer, context, AclOperation.WRITE, transactional_id)
     except KafkaError as error:
-        return _all(wanted, ErrorCode(error.code))
-    permitted = {
-        topic.name
-        for topic in wanted
-        if topic.name not in INTERNAL_TOPICS and authorizer.permits_topic(context, AclOperation.WRITE, topic.name)
-    }
-    parts, codes = _parts(topics, wanted)
-    for key in codes:
-        if key[0] not in permitted:
-            codes[key] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    if any(code is not ErrorCode.NONE for code in codes.values()):
-        return {
-            key: ErrorCode.OPERATION_NOT_ATTEMPTED if code is ErrorCode.NONE else code for key, code in codes.items()
-        }
+        return _refuse_all(found, ErrorCode(error.code))
+    parts = _parts(found)
+    if len(parts) < sum(len(partitions) for _, partitions in found):
+        return ErrorCode.OPERATION_NOT_ATTEMPTED
     try:
         await transactions.add(transactional_id, who, parts)
     except KafkaError as error:
-        return _all(wanted, told(error.code, context.api_version, KNOWS_FENCED))
-    return codes
+        return told(error.code, context.api_version, KNOWS_FENCED)
+    return ErrorCode.NONE
 
 
 async def _of_broker(
@@ -101,54 +100,54 @@ async def _of_broker(
     topics: Topics,
     version: int,
     asked: AddPartitionsToTxnRequest_AddPartitionsToTxnTransaction,
-) -> Codes:
+) -> list[AddPartitionsToTxnResponse_AddPartitionsToTxnTopicResult]:
     who = Producer(asked.producer_id, asked.producer_epoch)
-    parts, codes = _parts(topics, asked.topics)
+    found = _found(topics, asked.topics)
+    parts = _parts(found)
     try:
         if not asked.verify_only:
             await transactions.add(asked.transactional_id, who, parts, VERSION_2)
-            return codes
+            return _results(found, ErrorCode.NONE)
         held = transactions.holds(asked.transactional_id, who, parts)
     except KafkaError as error:
-        return _all(asked.topics, ErrorCode(error.code))
+        return _results(found, _refuse_all(found, ErrorCode(error.code)))
     refusal = ErrorCode.TRANSACTION_ABORTABLE if version >= KNOWS_ABORTABLE else ErrorCode.INVALID_TXN_STATE
-    for part, is_held in zip(parts, held, strict=True):
-        if not is_held:
-            codes[part.topic, part.partition] = refusal
-    return codes
+    missing = {part for part, is_held in zip(parts, held, strict=True) if not is_held}
+    for _, partitions in found:
+        partitions.update({index: refusal for index, one in partitions.items() if one in missing})
+    return _results(found, ErrorCode.NONE)
 
 
-def _parts(
-    topics: Topics, asked: Sequence[AddPartitionsToTxnRequest_AddPartitionsToTxnTopic]
-) -> tuple[list[Part], Codes]:
-    """What exists, and a code for each that was asked for."""
-    parts: list[Part] = []
-    codes: Codes = {}
-    for topic in asked:
-        for partition in topic.partitions:
-            part = part_of(topics, topic.name, partition)
-            codes[topic.name, partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if part is None else ErrorCode.NONE
-            if part is not None:
-                parts.append(part)
-    return parts, codes
+def _found(topics: Topics, asked: Asked, authorize: Callable[[str], None] | None = None) -> Found:
+    wanted = [(meant(topics, topic.name, topic.topic_id, authorize), topic.partitions) for topic in asked]
+    return [(topic, {index: part_of(topics, topic, index) for index in indexes}) for topic, indexes in wanted]
 
 
-def _all(asked: Sequence[AddPartitionsToTxnRequest_AddPartitionsToTxnTopic], code: ErrorCode) -> Codes:
-    return {(topic.name, partition): code for topic in asked for partition in topic.partitions}
+def _parts(found: Found) -> list[Part]:
+    """Those that exist, each once."""
+    ours = (one for _, partitions in found for one in partitions.values())
+    return list(dict.fromkeys(one for one in ours if isinstance(one, Part)))
 
 
-def _results(
-    asked: Sequence[AddPartitionsToTxnRequest_AddPartitionsToTxnTopic], codes: Codes
-) -> list[AddPartitionsToTxnResponse_AddPartitionsToTxnTopicResult]:
+def _refuse_all(found: Found, code: ErrorCode) -> ErrorCode:
+    """Whatever is known of the partitions, they are told this."""
+    for _, partitions in found:
+        partitions.update(dict.fromkeys(partitions, code))
+    return code
+
+
+def _results(found: Found, code: ErrorCode) -> list[AddPartitionsToTxnResponse_AddPartitionsToTxnTopicResult]:
+    """`code`: of the partitions that exist."""
     return [
         AddPartitionsToTxnResponse_AddPartitionsToTxnTopicResult(
-            name=topic.name,
+            name=topic.asked,
+            topic_id=topic.told_id,
             results_by_partition=[
                 AddPartitionsToTxnResponse_AddPartitionsToTxnPartitionResult(
-                    partition_index=partition, partition_error_code=codes[topic.name, partition]
+                    partition_index=index, partition_error_code=code if isinstance(one, Part) else one
                 )
-                for partition in topic.partitions
+                for index, one in partitions.items()
             ],
         )
-        for topic in asked
+        for topic, partitions in found
     ]

@@ -2,17 +2,20 @@
 
 For brokers, and for administrators that end a hanging transaction by hand (KIP-664), who need CLUSTER_ACTION or ALTER
 on the cluster. v2 says by which version of the protocol the transaction ran. A marker of an older epoch than the
-partition knows is refused with INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED.
+partition knows is refused with INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED. From v1 on by id as well
+(`topic_ids`).
 """
 
 from __future__ import annotations
 
 import asyncio
 
+from pybroker.api.topic_ids import meant
 from pybroker.api.transactional import part_of
 from pybroker.coordinators.shards.ports import Topics
 from pybroker.coordinators.transaction.markers import LocalMarkers
 from pybroker.coordinators.transaction.ports import Marker
+from pybroker.coordinators.transaction.transaction import Part
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (
@@ -55,12 +58,9 @@ async def _write(
         asked.coordinator_epoch,
         asked.transaction_version,
     )
-    found = {
-        (topic.name, partition): part_of(topics, topic.name, partition)
-        for topic in asked.topics
-        for partition in topic.partition_indexes
-    }
-    parts = [part for part in found.values() if part is not None]
+    wanted = [(meant(topics, topic.name, topic.topic_id), topic.partition_indexes) for topic in asked.topics]
+    found = [(topic, [(index, part_of(topics, topic, index)) for index in indexes]) for topic, indexes in wanted]
+    parts = list(dict.fromkeys(part for _, row in found for _, part in row if isinstance(part, Part)))
     try:
         codes = dict(zip(parts, await markers.write(marker, parts), strict=True))
     except KafkaError as error:
@@ -69,17 +69,15 @@ async def _write(
         producer_id=asked.producer_id,
         topics=[
             WriteTxnMarkersResponse_WritableTxnMarkerTopicResult(
-                name=topic.name,
+                name=topic.asked,
+                topic_id=topic.told_id,
                 partitions=[
                     WriteTxnMarkersResponse_WritableTxnMarkerPartitionResult(
-                        partition_index=partition,
-                        error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                        if (part := found[topic.name, partition]) is None
-                        else codes[part],
+                        partition_index=index, error_code=codes[part] if isinstance(part, Part) else part
                     )
-                    for partition in topic.partition_indexes
+                    for index, part in row
                 ],
             )
-            for topic in asked.topics
+            for topic, row in found
         ],
     )

@@ -1,7 +1,8 @@
 """DescribeConfigs, versions 0 to 4: settings of topics, of groups, of client metrics, of this broker, of all
 brokers (broker with an empty name), and logger levels.
 
-v1 brought sources and synonyms, v3 types and documentation, v4 flexible encoding. Asked of another broker's settings:
+v1 brought sources and synonyms, v3 types and documentation, v4 flexible encoding, and
+topics by id (`topic_ids`). Asked of another broker's settings:
 INVALID_REQUEST, as Kafka answers. Differs from Kafka in showing every synonym that decides a value (see
 `admin.config_views`), and in answering a resource that is asked for again in the same words only
 once: a name of a few bytes would otherwise buy some 20 KB of answer each time.
@@ -10,11 +11,12 @@ once: a name of a few bytes would otherwise buy some 20 KB of answer each time.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from functools import partial
 
 from pybroker.admin.config_views import ConfigEntry
 from pybroker.admin.configs import ConfigAdmin
+from pybroker.api.altered_configs import meant_resource
+from pybroker.api.topic_ids import Meant, Names
 from pybroker.config import ConfigSource
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
@@ -39,34 +41,37 @@ RESOURCES_A_TURN = 20
 
 
 async def handle(
-    configs: ConfigAdmin, authorizer: Authorizer, context: RequestContext, request: DescribeConfigsRequest
+    configs: ConfigAdmin, names: Names, authorizer: Authorizer, context: RequestContext, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
     """One result for each resource, in the request's order."""
     require = partial(require_configs, authorizer, context, AclOperation.DESCRIBE_CONFIGS)
     asked = {
-        (one.resource_type, one.resource_name, tuple(one.configuration_keys or ())): one for one in request.resources
+        (one.resource_type, one.resource_name, one.topic_id, tuple(one.configuration_keys or ())): one
+        for one in request.resources
     }
     results: list[DescribeConfigsResponse_DescribeConfigsResult] = []
     for resource in asked.values():
         if results and len(results) % RESOURCES_A_TURN == 0:
             await asyncio.sleep(0)
-        results.append(_describe(configs, require, resource, request.include_synonyms, request.include_documentation))
+        topic = meant_resource(names, resource, require)
+        results.append(_describe(configs, topic, resource, request.include_synonyms, request.include_documentation))
     return DescribeConfigsResponse(results=results)
 
 
 def _describe(
     configs: ConfigAdmin,
-    require: Callable[[int, str], None],
+    meant: Meant,
     resource: DescribeConfigsRequest_DescribeConfigsResource,
     synonyms: bool,
     documentation: bool,
 ) -> DescribeConfigsResponse_DescribeConfigsResult:
     result = DescribeConfigsResponse_DescribeConfigsResult(
-        resource_type=resource.resource_type, resource_name=resource.resource_name
+        resource_type=resource.resource_type, resource_name=meant.asked, topic_id=meant.told_id
     )
     try:
-        require(resource.resource_type, resource.resource_name)
-        entries = configs.describe(resource.resource_type, resource.resource_name, resource.configuration_keys)
+        if meant.refused is not None:
+            raise meant.refused
+        entries = configs.describe(resource.resource_type, meant.name, resource.configuration_keys)
     except KafkaError as problem:
         result.error_code, result.error_message = problem.code, problem.message
         return result

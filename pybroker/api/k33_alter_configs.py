@@ -1,13 +1,15 @@
 """AlterConfigs, versions 0 to 2: replaces all settings of a resource; what is not named goes back to its default.
 
-v2 brought flexible encoding. Kafka calls it deprecated (KIP-339) in favour of IncrementalAlterConfigs.
+v2 brought flexible encoding, and topics by id (`topic_ids`). Kafka calls it deprecated (KIP-339) in favour of
+IncrementalAlterConfigs.
 """
 
 from __future__ import annotations
 
-from pybroker.admin.config_changes import ConfigOp, OpType, ResourceOps
+from pybroker.admin.config_changes import ConfigOp, OpType
 from pybroker.admin.configs import ConfigAdmin
 from pybroker.api.altered_configs import altered
+from pybroker.api.topic_ids import Names
 from pybroker.protocol.messages import (
     AlterConfigsRequest,
     AlterConfigsResponse,
@@ -20,24 +22,21 @@ API_KEY = 33
 
 
 async def handle(
-    configs: ConfigAdmin, authorizer: Authorizer, context: RequestContext, request: AlterConfigsRequest
+    configs: ConfigAdmin, names: Names, authorizer: Authorizer, context: RequestContext, request: AlterConfigsRequest
 ) -> AlterConfigsResponse:
     """One response for each resource, in the request's order."""
     resources = [
-        ResourceOps(
-            resource.resource_type,
-            resource.resource_name,
-            tuple(ConfigOp(config.name, OpType.SET, config.value) for config in resource.configs),
-            replace=True,
-        )
+        (resource, tuple(ConfigOp(config.name, OpType.SET, config.value) for config in resource.configs))
         for resource in request.resources
     ]
     return AlterConfigsResponse(
         responses=await altered(
             configs,
+            names,
             authorizer,
             context,
             resources,
+            replace=True,
             validate_only=request.validate_only,
             row=AlterConfigsResponse_AlterConfigsResourceResponse,
         )

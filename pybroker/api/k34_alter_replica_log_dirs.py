@@ -1,9 +1,11 @@
-"""AlterReplicaLogDirs (key 34, KIP-113): moves partitions of this broker to other log directories."""
+"""AlterReplicaLogDirs (key 34, KIP-113): moves partitions of this broker to other log directories. From v2 on by id as
+well (`topic_ids`)."""
 
 from __future__ import annotations
 
 from pybroker.admin.log_dirs import LogDirAdmin
-from pybroker.protocol.error_codes import ErrorCode
+from pybroker.api.topic_ids import Names, meant
+from pybroker.native import Uuid
 from pybroker.protocol.messages import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
@@ -11,34 +13,53 @@ from pybroker.protocol.messages import (
     AlterReplicaLogDirsResponse_AlterReplicaLogDirTopicResult,
 )
 from pybroker.requests.context import RequestContext
-from pybroker.security.acls import CLUSTER_NAME, AclOperation, ResourceType
+from pybroker.security.acls import AclOperation
 from pybroker.security.authorizer import Authorizer
 
 API_KEY = 34
 
 
 async def handle(
-    log_dirs: LogDirAdmin, authorizer: Authorizer, context: RequestContext, request: AlterReplicaLogDirsRequest
+    log_dirs: LogDirAdmin,
+    names: Names,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: AlterReplicaLogDirsRequest,
 ) -> AlterReplicaLogDirsResponse:
     """Answers when the moves are ordered; DescribeLogDirs shows how far they have got."""
-    allowed = authorizer.permits(context, AclOperation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME)
-    results: dict[str, list[AlterReplicaLogDirsResponse_AlterReplicaLogDirPartitionResult]] = {}
-    for directory in request.dirs:
-        for topic in directory.topics:
-            for partition in topic.partitions:
-                code = (
-                    await log_dirs.move(topic.name, partition, directory.path)
-                    if allowed
-                    else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+    def require(_: str) -> None:
+        authorizer.require_cluster(context, AclOperation.ALTER)
+
+    # All are looked up before the first move is waited for.
+    wanted = [
+        (
+            meant(names, topic.name, topic.topic_id, require),
+            names.topic_id(topic.name),
+            topic.partitions,
+            directory.path,
+        )
+        for directory in request.dirs
+        for topic in directory.topics
+    ]
+    results: dict[tuple[str, Uuid], list[AlterReplicaLogDirsResponse_AlterReplicaLogDirPartitionResult]] = {}
+    for topic, named, partitions, path in wanted:
+        rows = results.setdefault((topic.asked, topic.told_id), [])
+        for partition in partitions:
+            if topic.refused is None:
+                code = await log_dirs.move(topic.topic_id or named, partition, path)
+            else:
+                code = topic.refused.code
+            rows.append(
+                AlterReplicaLogDirsResponse_AlterReplicaLogDirPartitionResult(
+                    partition_index=partition, error_code=int(code)
                 )
-                results.setdefault(topic.name, []).append(
-                    AlterReplicaLogDirsResponse_AlterReplicaLogDirPartitionResult(
-                        partition_index=partition, error_code=int(code)
-                    )
-                )
+            )
     return AlterReplicaLogDirsResponse(
         results=[
-            AlterReplicaLogDirsResponse_AlterReplicaLogDirTopicResult(topic_name=name, partitions=partitions)
-            for name, partitions in results.items()
+            AlterReplicaLogDirsResponse_AlterReplicaLogDirTopicResult(
+                topic_name=name, topic_id=topic_id, partitions=partitions
+            )
+            for (name, topic_id), partitions in results.items()
         ]
     )

@@ -1,13 +1,15 @@
 """DescribeLogDirs, versions 0 to 5: the log directories of this broker with the partitions in them (KIP-113).
 
 v3 brought an error code for the whole answer, v4 the sizes of the file systems (KIP-827), v5 the mark of
-cordoned
-directories, which this broker does not have (always false).
+cordoned directories, which this broker does not have (always false). From v2 on by id as well (`topic_ids`); a topic
+has no place for an error: one whose id is not that of its name is left out, as one that does not exist.
 """
 
 from __future__ import annotations
 
 from pybroker.admin.log_dirs import LogDirAdmin
+from pybroker.api.topic_ids import Names, meant
+from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (
     DescribeLogDirsRequest,
@@ -24,17 +26,23 @@ API_KEY = 35
 
 
 async def handle(
-    log_dirs: LogDirAdmin, authorizer: Authorizer, context: RequestContext, request: DescribeLogDirsRequest
+    log_dirs: LogDirAdmin,
+    names: Names,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: DescribeLogDirsRequest,
 ) -> DescribeLogDirsResponse:
     """All partitions with null topics, else those that are both named and hosted here."""
     if not authorizer.permits_on_cluster(context, AclOperation.DESCRIBE):
         # Before version 3 there is no place for the code: nothing is shown.
         return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    wanted: dict[str, set[int]] | None = None
+    wanted: dict[str | Uuid, set[int]] | None = None
     if request.topics is not None:
         wanted = {}
-        for topic in request.topics:
-            wanted.setdefault(topic.topic, set()).update(topic.partitions)
+        for asked in request.topics:
+            topic = meant(names, asked.topic, asked.topic_id)
+            if topic.refused is None:
+                wanted.setdefault(topic.topic_id or topic.name, set()).update(asked.partitions)
     return DescribeLogDirsResponse(
         results=[
             DescribeLogDirsResponse_DescribeLogDirsResult(
@@ -43,6 +51,7 @@ async def handle(
                 topics=[
                     DescribeLogDirsResponse_DescribeLogDirsTopic(
                         name=name,
+                        topic_id=topic_id if wanted is not None and topic_id in wanted else Uuid.ZERO,
                         partitions=[
                             DescribeLogDirsResponse_DescribeLogDirsPartition(
                                 partition_index=partition, partition_size=size, offset_lag=lag, is_future_key=future
@@ -50,7 +59,7 @@ async def handle(
                             for partition, size, lag, future in partitions
                         ],
                     )
-                    for name, partitions in topics.items()
+                    for (name, topic_id), partitions in topics.items()
                 ],
                 total_bytes=directory.total_bytes,
                 usable_bytes=directory.usable_bytes,

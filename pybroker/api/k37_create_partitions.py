@@ -1,14 +1,16 @@
 """CreatePartitions (key 37), versions 0–3 (KIP-195). Each topic succeeds or fails by itself. Over
-controller_mutation_rate: THROTTLING_QUOTA_EXCEEDED from v3 (KIP-599)."""
+controller_mutation_rate: THROTTLING_QUOTA_EXCEEDED from v3 (KIP-599). From v2 on by id as well (`topic_ids`)."""
 
 from __future__ import annotations
 
-from pybroker.admin.cluster import ClusterAdmin
+from functools import partial
+
 from pybroker.admin.mutations import MutationQuota
 from pybroker.admin.topics import GrowSpec, TopicAdmin
+from pybroker.api.topic_ids import ImageNames, Meant, meant
+from pybroker.cluster.view import ClusterView
 from pybroker.errors import KafkaError
-from pybroker.native import NativeQuotas
-from pybroker.protocol.error_codes import ErrorCode
+from pybroker.native import NativeQuotas, Uuid
 from pybroker.protocol.messages import (
     CreatePartitionsRequest,
     CreatePartitionsRequest_CreatePartitionsTopic,
@@ -25,7 +27,7 @@ FIRST_THROTTLED = 3
 
 async def handle(
     topics: TopicAdmin,
-    cluster: ClusterAdmin,
+    view: ClusterView,
     authorizer: Authorizer,
     context: RequestContext,
     request: CreatePartitionsRequest,
@@ -33,47 +35,49 @@ async def handle(
     quotas: NativeQuotas,
 ) -> CreatePartitionsResponse:
     """Answers when the new partitions take records, or after timeout_ms."""
-    denied = {
-        topic.name for topic in request.topics if not authorizer.permits_topic(context, AclOperation.ALTER, topic.name)
-    }
+    by_id = [topic.topic_id for topic in request.topics if topic.topic_id != Uuid.ZERO]
+    timeout_ms = await topics.know(by_id, request.timeout_ms) if by_id else request.timeout_ms
+    require = partial(authorizer.require_topic, context, AclOperation.ALTER)
     quota = MutationQuota(quotas, context, strict=context.api_version >= FIRST_THROTTLED)
-    refused: dict[str, KafkaError] = {}
-    specs = []
-    for topic in request.topics:
-        if topic.name in denied:
+    outcomes: dict[Meant, KafkaError | None] = {}
+    specs: dict[int, tuple[Meant, GrowSpec]] = {}
+    for place, row in enumerate(request.topics):
+        topic = meant(ImageNames(view), row.name, row.topic_id, require)
+        outcomes[topic] = topic.refused
+        if topic.refused is not None:
             continue
-        known = cluster.topic(topic.name)
-        added = 0 if known is None or request.validate_only else topic.count - len(known.partitions)
-        problem = quota.take(added) if added > 0 else None
-        if problem is None:
-            specs.append(_spec(topic))
-        else:
-            refused[topic.name] = problem
+        known = view.image.topics.get(topic.name)
+        added = 0 if known is None or request.validate_only else row.count - len(known.partitions)
+        outcomes[topic] = quota.take(added) if added > 0 else None
+        if outcomes[topic] is None:
+            specs[place] = topic, _spec(topic, row)
     results = await topics.create_partitions(
-        specs, request.timeout_ms, validate_only=request.validate_only, caller=context.caller
+        [spec for _, spec in specs.values()],
+        timeout_ms,
+        validate_only=request.validate_only,
+        caller=context.caller,
     )
-    answers: dict[str, CreatePartitionsResponse_CreatePartitionsTopicResult] = {
-        name: CreatePartitionsResponse_CreatePartitionsTopicResult(
-            name=name,
-            error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-            error_message="Topic authorization failed.",
-        )
-        for name in sorted(denied)
-    }
-    outcomes = {**dict(zip((spec.name for spec in specs), results, strict=True)), **refused}
-    for name, error in outcomes.items():
-        answers[name] = CreatePartitionsResponse_CreatePartitionsTopicResult(
-            name=name,
-            error_code=0 if error is None else error.code,
-            error_message=None if error is None else error.message,
-        )
-    return CreatePartitionsResponse(throttle_time_ms=quota.throttle_time_ms, results=list(answers.values()))
+    for (topic, _), error in zip(specs.values(), results, strict=True):
+        outcomes[topic] = topic.outcome(error)
+    return CreatePartitionsResponse(
+        throttle_time_ms=quota.throttle_time_ms,
+        results=[
+            CreatePartitionsResponse_CreatePartitionsTopicResult(
+                name=topic.asked,
+                topic_id=topic.told_id,
+                error_code=0 if error is None else error.code,
+                error_message=None if error is None else error.message,
+            )
+            for topic, error in outcomes.items()
+        ],
+    )
 
 
-def _spec(topic: CreatePartitionsRequest_CreatePartitionsTopic) -> GrowSpec:
-    assignments = topic.assignments
+def _spec(topic: Meant, row: CreatePartitionsRequest_CreatePartitionsTopic) -> GrowSpec:
+    assignments = row.assignments
     return GrowSpec(
         topic.name,
-        topic.count,
+        row.count,
         None if assignments is None else tuple(tuple(assignment.broker_ids) for assignment in assignments),
+        topic.topic_id,
     )

@@ -1,14 +1,15 @@
 """IncrementalAlterConfigs, versions 0 and 1 (KIP-339): SET, DELETE, APPEND and SUBTRACT on single settings.
 
-v1 brought flexible encoding. Each resource succeeds or fails as a whole; a resource that is named twice fails, as in
-Kafka.
+v1 brought flexible encoding, and topics by id (`topic_ids`). Each resource succeeds or fails as a whole; a
+resource that is named twice fails, as in Kafka.
 """
 
 from __future__ import annotations
 
-from pybroker.admin.config_changes import ConfigOp, ResourceOps
+from pybroker.admin.config_changes import ConfigOp
 from pybroker.admin.configs import ConfigAdmin
 from pybroker.api.altered_configs import altered
+from pybroker.api.topic_ids import Names
 from pybroker.protocol.messages import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
@@ -21,20 +22,21 @@ API_KEY = 44
 
 
 async def handle(
-    configs: ConfigAdmin, authorizer: Authorizer, context: RequestContext, request: IncrementalAlterConfigsRequest
+    configs: ConfigAdmin,
+    names: Names,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: IncrementalAlterConfigsRequest,
 ) -> IncrementalAlterConfigsResponse:
     """One response for each resource, in the request's order."""
     resources = [
-        ResourceOps(
-            resource.resource_type,
-            resource.resource_name,
-            tuple(ConfigOp(config.name, config.config_operation, config.value) for config in resource.configs),
-        )
+        (resource, tuple(ConfigOp(config.name, config.config_operation, config.value) for config in resource.configs))
         for resource in request.resources
     ]
     return IncrementalAlterConfigsResponse(
         responses=await altered(
             configs,
+            names,
             authorizer,
             context,
             resources,

@@ -1,15 +1,17 @@
-"""AlterPartitionReassignments (key 45), versions 0–1 (KIP-455). v1 (KIP-860) may forbid another number of replicas."""
+"""AlterPartitionReassignments (key 45), versions 0–1 (KIP-455). v1 (KIP-860) may forbid another number of replicas.
+By id as well (`topic_ids`).
+"""
 
 from __future__ import annotations
 
-from itertools import groupby
-
 from pybroker.admin.reassignments import ReassignmentAdmin
+from pybroker.api.topic_ids import Meant, Names, meant
 from pybroker.cluster.events import NewReplicas
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (
     AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsRequest_ReassignablePartition,
     AlterPartitionReassignmentsResponse,
     AlterPartitionReassignmentsResponse_ReassignablePartitionResponse,
     AlterPartitionReassignmentsResponse_ReassignableTopicResponse,
@@ -23,6 +25,7 @@ API_KEY = 45
 
 async def handle(
     reassignments: ReassignmentAdmin,
+    names: Names,
     authorizer: Authorizer,
     context: RequestContext,
     request: AlterPartitionReassignmentsRequest,
@@ -32,39 +35,39 @@ async def handle(
     try:
         if not authorizer.permits(context, AclOperation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME):
             raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
-        wanted = _wanted(request)
-        results = await reassignments.alter(
-            wanted, request.timeout_ms, factor_may_change=allowed, caller=context.caller
+        asked = [(meant(names, topic.name, topic.topic_id), topic.partitions) for topic in request.topics]
+        wanted = [_wanted(topic, one) for topic, row in asked if topic.refused is None for one in row]
+        results = iter(
+            await reassignments.alter(wanted, request.timeout_ms, factor_may_change=allowed, caller=context.caller)
         )
     except KafkaError as error:
         return AlterPartitionReassignmentsResponse(
             allow_replication_factor_change=allowed, error_code=error.code, error_message=error.message
         )
-    rows = zip(wanted, results, strict=True)
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=allowed,
         responses=[
             AlterPartitionReassignmentsResponse_ReassignableTopicResponse(
-                name=name, partitions=[_answer(one, error) for one, error in found]
+                name=topic.asked,
+                topic_id=topic.told_id,
+                partitions=[
+                    _answer(one.partition_index, next(results) if topic.refused is None else topic.refused)
+                    for one in row
+                ],
             )
-            for name, found in groupby(rows, lambda row: row[0].topic)
+            for topic, row in asked
         ],
     )
 
 
-def _wanted(request: AlterPartitionReassignmentsRequest) -> list[NewReplicas]:
-    return [
-        NewReplicas(topic.name, one.partition_index, None if one.replicas is None else tuple(one.replicas))
-        for topic in request.topics
-        for one in topic.partitions
-    ]
+def _wanted(topic: Meant, one: AlterPartitionReassignmentsRequest_ReassignablePartition) -> NewReplicas:
+    replicas = None if one.replicas is None else tuple(one.replicas)
+    return NewReplicas(topic.name, one.partition_index, replicas, topic.topic_id)
 
 
-def _answer(
-    wanted: NewReplicas, error: KafkaError | None
-) -> AlterPartitionReassignmentsResponse_ReassignablePartitionResponse:
+def _answer(index: int, error: KafkaError | None) -> AlterPartitionReassignmentsResponse_ReassignablePartitionResponse:
     return AlterPartitionReassignmentsResponse_ReassignablePartitionResponse(
-        partition_index=wanted.partition,
+        partition_index=index,
         error_code=0 if error is None else error.code,
         error_message=None if error is None else error.message,
     )

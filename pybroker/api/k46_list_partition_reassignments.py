@@ -1,8 +1,12 @@
-"""ListPartitionReassignments (key 46), version 0 (KIP-455): from what this broker knows of the cluster."""
+"""ListPartitionReassignments (key 46), version 0 (KIP-455): from what this broker knows of the cluster. By
+id as well (`topic_ids`); there is no place for the error of a topic: one whose id is not that of its name is left out.
+"""
 
 from __future__ import annotations
 
 from pybroker.admin.reassignments import ReassignmentAdmin
+from pybroker.api.topic_ids import Names, meant
+from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (
     ListPartitionReassignmentsRequest,
@@ -19,6 +23,7 @@ API_KEY = 46
 
 def handle(
     reassignments: ReassignmentAdmin,
+    names: Names,
     authorizer: Authorizer,
     context: RequestContext,
     request: ListPartitionReassignmentsRequest,
@@ -29,14 +34,19 @@ def handle(
             error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message="Cluster authorization failed."
         )
     wanted: dict[str, list[int]] | None = None
+    ids: dict[str, Uuid] = {}
     if request.topics is not None:
         wanted = {}
-        for topic in request.topics:
-            wanted.setdefault(topic.name, []).extend(topic.partition_indexes)
+        for asked in request.topics:
+            topic = meant(names, asked.name, asked.topic_id)
+            if topic.refused is None:
+                wanted.setdefault(topic.name, []).extend(asked.partition_indexes)
+                ids[topic.name] = topic.told_id
     return ListPartitionReassignmentsResponse(
         topics=[
             ListPartitionReassignmentsResponse_OngoingTopicReassignment(
                 name=name,
+                topic_id=ids.get(name, Uuid.ZERO),
                 partitions=[
                     ListPartitionReassignmentsResponse_OngoingPartitionReassignment(
                         partition_index=index,

@@ -1,11 +1,13 @@
 """DescribeProducers (key 61), version 0: who writes idempotently or in transactions to partitions that are led here
-(KIP-664).
+(KIP-664), by id as well (`topic_ids`).
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Protocol
 
+from pybroker.api.topic_ids import Meant, meant
 from pybroker.api.transactional import part_of
 from pybroker.coordinators.shards.ports import Topics
 from pybroker.native import ActiveProducer, NativeError, Uuid
@@ -40,28 +42,28 @@ def handle(
     request: DescribeProducersRequest,
 ) -> DescribeProducersResponse:
     """A plain function: everything is in memory."""
+    require = partial(authorizer.require_topic, context, AclOperation.READ)
+    wanted = [(meant(topics, topic.name, topic.topic_id, require), topic.partition_indexes) for topic in request.topics]
     return DescribeProducersResponse(
         topics=[
             DescribeProducersResponse_TopicResponse(
-                name=topic.name,
-                partitions=[
-                    _describe(partitions, topics, topic.name, index)
-                    if authorizer.permits_topic(context, AclOperation.READ, topic.name)
-                    else _refused(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
-                    for index in topic.partition_indexes
-                ],
+                name=topic.asked,
+                topic_id=topic.told_id,
+                partitions=[_describe(partitions, topics, topic, index) for index in indexes],
             )
-            for topic in request.topics
+            for topic, indexes in wanted
         ]
     )
 
 
 def _describe(
-    partitions: Partitions, topics: Topics, name: str, index: int
+    partitions: Partitions, topics: Topics, topic: Meant, index: int
 ) -> DescribeProducersResponse_PartitionResponse:
-    part = part_of(topics, name, index)
-    if part is None:
-        return _refused(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {name}-{index}.")
+    part = part_of(topics, topic, index)
+    if topic.refused is not None:
+        return _refused(index, ErrorCode(topic.refused.code), topic.refused.message or "")
+    if isinstance(part, ErrorCode):
+        return _refused(index, part, f"There is no partition {topic.name}-{index}.")
     try:
         found = partitions.producers(part.topic_id, index)
     except NativeError as error:
@@ -83,6 +85,4 @@ def _describe(
 
 
 def _refused(index: int, code: ErrorCode, message: str) -> DescribeProducersResponse_PartitionResponse:
-    return DescribeProducersResponse_PartitionResponse(
-        partition_index=index, error_code=code, error_message=message
-    )
+    return DescribeProducersResponse_PartitionResponse(partition_index=index, error_code=code, error_message=message)

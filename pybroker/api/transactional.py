@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pybroker.api.topic_ids import Meant
 from pybroker.coordinators.shards.ports import Topics
 from pybroker.coordinators.transaction.transaction import Part
 from pybroker.errors import KafkaError
@@ -27,9 +28,11 @@ def told(code: int, version: int, knows_fenced: int) -> ErrorCode:
     return ErrorCode(code)
 
 
-def part_of(topics: Topics, name: str, partition: int) -> Part | None:
-    """The partition that a name means now; None if there is none."""
-    topic_id = topics.topic_id(name)
+def part_of(topics: Topics, topic: Meant, partition: int) -> Part | ErrorCode:
+    """The partition that a request means now, or what it is told instead."""
+    if topic.refused is not None:
+        return ErrorCode(topic.refused.code)
+    topic_id = topics.topic_id(topic.name)
     if topic_id is None or not 0 <= partition < topics.partition_count(topic_id):
-        return None
-    return Part(name, topic_id, partition)
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return Part(topic.name, topic_id, partition)

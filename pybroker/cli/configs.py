@@ -13,9 +13,11 @@ from pybroker.cli.completion import broker_ids, topic_names
 from pybroker.cli.grammar import VerbGroup
 from pybroker.cli.options import Target, broker_options, run
 from pybroker.cli.output import table, write_json
+from pybroker.cli.topics.arguments import parsed_id, topic_id_option
 
 if TYPE_CHECKING:
     from pybroker.client import AdminClient, AlterConfigOp, ConfigEntry, ConfigResource
+    from pybroker.native import Uuid
 
 ENTITY_TYPES = ("topics", "brokers", "broker-loggers")
 LOG_DIRS = "log.dirs"
@@ -43,6 +45,7 @@ def entity_options(command: Callable[..., None]) -> Callable[..., None]:
         shell_complete=broker_ids,
         help="Short for --entity-type brokers --entity-name ID.",
     )
+    @topic_id_option
     @functools.wraps(command)
     def with_resource(
         *args: object,
@@ -51,9 +54,13 @@ def entity_options(command: Callable[..., None]) -> Callable[..., None]:
         entity_default: bool,
         topic: str | None,
         broker: int | None,
+        topic_id: str | None,
         **rest: object,
     ) -> None:
-        resource = _resource(entity_type, entity_name, entity_default, topic, broker)
+        of_topic = topic if topic_id is None else parsed_id(topic_id)
+        if topic is not None and topic_id is not None:
+            raise click.UsageError("Say the name or --topic-id, not both.")
+        resource = _resource(entity_type, entity_name, entity_default, of_topic, broker)
         command(*args, resource=resource, **rest)
 
     return with_resource
@@ -82,7 +89,7 @@ def alter(*, resource: ConfigResource, add_config: str | None, delete_config: st
 
 
 def _resource(
-    entity_type: str | None, entity_name: str | None, default: bool, topic: str | None, broker: int | None
+    entity_type: str | None, entity_name: str | None, default: bool, topic: str | Uuid | None, broker: int | None
 ) -> ConfigResource:
     from pybroker.client import ConfigResource, ConfigResourceType
 
@@ -103,7 +110,7 @@ def _resource(
         raise click.UsageError("--entity-type needs --entity-name, or brokers --entity-default.")
     if len(named) != 1:
         raise click.UsageError(
-            "Say whose settings: --topic NAME, --broker ID or --entity-type brokers --entity-default."
+            "Say whose settings: --topic NAME, --topic-id ID, --broker ID or --entity-type brokers --entity-default."
         )
     return named[0]
 
@@ -217,6 +224,8 @@ async def _alter(target: Target, resource: ConfigResource, changes: list[AlterCo
         await admin.incremental_alter_configs({resource: changes})
     if target.json:
         kind = resource.type.name.lower()
-        write_json({"entity_type": kind, "entity_name": resource.name, "changed": [each.name for each in changes]})
+        about = resource.name or (str(resource.topic_id) if resource.topic_id else "")
+        write_json({"entity_type": kind, "entity_name": about, "changed": [each.name for each in changes]})
     else:
-        click.echo(f"Changed {', '.join(change.name for change in changes)} of {resource.name or 'all brokers'}.")
+        about = resource.name or str(resource.topic_id or "all brokers")
+        click.echo(f"Changed {', '.join(change.name for change in changes)} of {about}.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from pybroker.native import Uuid
 
@@ -157,6 +157,36 @@ class Cluster:
     def leader(self, partition: TopicPartition) -> Node | None:
         """The broker that leads it now."""
         return self.node(self.leader_id(partition))
+
+
+Partition = TypeVar("Partition", bound=TopicPartition | TopicIdPartition)
+"""By which a call is asked about partitions, and answers."""
+
+
+def by_topic_and_id(
+    partitions: Iterable[TopicPartition | TopicIdPartition],
+) -> dict[tuple[str, Uuid], list[int]]:
+    """(topic, its id or ZERO) → partition indexes."""
+    found: dict[tuple[str, Uuid], list[int]] = {}
+    for each in partitions:
+        found.setdefault((each.topic, topic_id_of(each)), []).append(each.partition)
+    return found
+
+
+def topic_id_of(partition: TopicPartition | TopicIdPartition) -> Uuid:
+    """ZERO of one that goes by name."""
+    return partition.topic_id if isinstance(partition, TopicIdPartition) else Uuid.ZERO
+
+
+def partition_of(topic: str, topic_id: Uuid, index: int) -> Any:
+    """A partition as it was asked for: by id unless that is ZERO."""
+    named = TopicPartition(topic, index)
+    return named if topic_id == Uuid.ZERO else TopicIdPartition(topic_id, named)
+
+
+def by_name(partition: TopicPartition | TopicIdPartition) -> TopicPartition:
+    """The partition without the id."""
+    return partition.topic_partition if isinstance(partition, TopicIdPartition) else partition
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:

@@ -395,12 +395,21 @@ class ElectionOutcome(msgspec.Struct, frozen=True):
     error_message: str | None = None
 
 
+class ElectedPartition(msgspec.Struct, frozen=True):
+    """A partition whose leader shall be elected."""
+
+    topic: str
+    partition: int
+    topic_id: Uuid | None = None
+    """Set where the client gave it: another incarnation of the name is then refused."""
+
+
 class ElectLeaders(Event[list[ElectionOutcome]], frozen=True):
     """Elects the preferred leaders, or with `unclean` any replica where nobody leads (KIP-460). Reply: one for each, in
     order; where none are named, one for each partition that needed an election."""
 
     unclean: bool
-    partitions: tuple[tuple[str, int], ...] | None
+    partitions: tuple[ElectedPartition, ...] | None
     """None: all there are."""
 
 

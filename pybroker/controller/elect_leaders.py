@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from pybroker.cluster.events import ElectionOutcome, ElectLeaders
+from pybroker.cluster.events import ElectedPartition, ElectionOutcome, ElectLeaders
 from pybroker.controller.attaching import attaching
 from pybroker.controller.decision import Decision, decides
 from pybroker.controller.events import BalanceLeaders, ElectAnyLeaders
@@ -35,8 +35,13 @@ def decide_elect_leaders(image: ClusterImage, event: ElectLeaders) -> Decision:
     operations: list[Operation] = []
     outcomes: list[ElectionOutcome] = []
     losses = Losses()
-    for name, index in _all(image) if event.partitions is None else event.partitions:
+    for wanted in _all(image) if event.partitions is None else event.partitions:
+        name, index = wanted.topic, wanted.partition
         topic = image.topics.get(name)
+        if wanted.topic_id is not None and (topic is None or topic.topic_id != wanted.topic_id):
+            problem = f"No topic has the id {wanted.topic_id}."
+            outcomes.append(ElectionOutcome(name, index, ErrorCode.UNKNOWN_TOPIC_ID, problem))
+            continue
         if topic is None or not 0 <= index < len(topic.partitions):
             problem = f"There is no partition {name}-{index}."
             outcomes.append(ElectionOutcome(name, index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, problem))
@@ -65,10 +70,10 @@ def decide_elect_leaders(image: ClusterImage, event: ElectLeaders) -> Decision:
     return Decision(tuple(operations), delta, outcomes, separable=True, warnings=losses.warnings())
 
 
-def _all(image: ClusterImage) -> Iterator[tuple[str, int]]:
+def _all(image: ClusterImage) -> Iterator[ElectedPartition]:
     for name, topic in image.topics.items():
         for index in range(len(topic.partitions)):
-            yield name, index
+            yield ElectedPartition(name, index)
 
 
 def _uncleanly(image: ClusterImage, before: PartitionImage, alive: frozenset[int]) -> Election | None:

@@ -589,6 +589,7 @@ class ListOffsetsRequest(msgspec.Struct):
 class ListOffsetsRequest_ListOffsetsTopic(msgspec.Struct):
     name: str = ""
     partitions: list[ListOffsetsRequest_ListOffsetsPartition] = []
+    topic_id: Uuid = Uuid.ZERO
 
 class ListOffsetsRequest_ListOffsetsPartition(msgspec.Struct):
     partition_index: int = 0
@@ -605,6 +606,7 @@ class ListOffsetsResponse(msgspec.Struct):
 class ListOffsetsResponse_ListOffsetsTopicResponse(msgspec.Struct):
     name: str = ""
     partitions: list[ListOffsetsResponse_ListOffsetsPartitionResponse] = []
+    topic_id: Uuid = Uuid.ZERO
 
 class ListOffsetsResponse_ListOffsetsPartitionResponse(msgspec.Struct):
     partition_index: int = 0
@@ -1065,6 +1067,7 @@ class DeleteRecordsRequest(msgspec.Struct):
 class DeleteRecordsRequest_DeleteRecordsTopic(msgspec.Struct):
     name: str = ""
     partitions: list[DeleteRecordsRequest_DeleteRecordsPartition] = []
+    topic_id: Uuid = Uuid.ZERO
 
 class DeleteRecordsRequest_DeleteRecordsPartition(msgspec.Struct):
     partition_index: int = 0
@@ -1079,6 +1082,7 @@ class DeleteRecordsResponse(msgspec.Struct):
 class DeleteRecordsResponse_DeleteRecordsTopicResult(msgspec.Struct):
     name: str = ""
     partitions: list[DeleteRecordsResponse_DeleteRecordsPartitionResult] = []
+    topic_id: Uuid = Uuid.ZERO
 
 class DeleteRecordsResponse_DeleteRecordsPartitionResult(msgspec.Struct):
     partition_index: int = 0
@@ -1114,6 +1118,7 @@ class OffsetForLeaderEpochRequest(msgspec.Struct):
 class OffsetForLeaderEpochRequest_OffsetForLeaderTopic(msgspec.Struct):
     topic: str = ""
     partitions: list[OffsetForLeaderEpochRequest_OffsetForLeaderPartition] = []
+    topic_id: Uuid = Uuid.ZERO
 
 class OffsetForLeaderEpochRequest_OffsetForLeaderPartition(msgspec.Struct):
     partition: int = 0
@@ -1129,6 +1134,7 @@ class OffsetForLeaderEpochResponse(msgspec.Struct):
 class OffsetForLeaderEpochResponse_OffsetForLeaderTopicResult(msgspec.Struct):
     topic: str = ""
     partitions: list[OffsetForLeaderEpochResponse_EpochEndOffset] = []
+    topic_id: Uuid = Uuid.ZERO
 
 class OffsetForLeaderEpochResponse_EpochEndOffset(msgspec.Struct):
     error_code: int = 0
@@ -1155,6 +1161,7 @@ class AddPartitionsToTxnRequest_AddPartitionsToTxnTransaction(msgspec.Struct):
 class AddPartitionsToTxnRequest_AddPartitionsToTxnTopic(msgspec.Struct):
     name: str = ""
     partitions: list[int] = []
+    topic_id: Uuid = Uuid.ZERO
 
 class AddPartitionsToTxnResponse(msgspec.Struct):
     """Response, key 24, versions 0-5."""
@@ -1171,6 +1178,7 @@ class AddPartitionsToTxnResponse_AddPartitionsToTxnResult(msgspec.Struct):
 class AddPartitionsToTxnResponse_AddPartitionsToTxnTopicResult(msgspec.Struct):
     name: str = ""
     results_by_partition: list[AddPartitionsToTxnResponse_AddPartitionsToTxnPartitionResult] = []
+    topic_id: Uuid = Uuid.ZERO
 
 class AddPartitionsToTxnResponse_AddPartitionsToTxnPartitionResult(msgspec.Struct):
     partition_index: int = 0
@@ -1222,6 +1230,7 @@ class WriteTxnMarkersRequest_WritableTxnMarker(msgspec.Struct):
 class WriteTxnMarkersRequest_WritableTxnMarkerTopic(msgspec.Struct):
     name: str = ""
     partition_indexes: list[int] = []
+    topic_id: Uuid = Uuid.ZERO
 
 class WriteTxnMarkersResponse(msgspec.Struct):
     """Response, key 27, versions 0-2."""
@@ -1235,6 +1244,7 @@ class WriteTxnMarkersResponse_WritableTxnMarkerResult(msgspec.Struct):
 class WriteTxnMarkersResponse_WritableTxnMarkerTopicResult(msgspec.Struct):
     name: str = ""
     partitions: list[WriteTxnMarkersResponse_WritableTxnMarkerPartitionResult] = []
+    topic_id: Uuid = Uuid.ZERO
 
 class WriteTxnMarkersResponse_WritableTxnMarkerPartitionResult(msgspec.Struct):
     partition_index: int = 0
@@ -1380,6 +1390,7 @@ class DescribeConfigsRequest_DescribeConfigsResource(msgspec.Struct):
     resource_type: int = 0
     resource_name: str = ""
     configuration_keys: list[str] | None = []
+    topic_id: Uuid = Uuid.ZERO
 
 class DescribeConfigsResponse(msgspec.Struct):
     """Response, key 32, versions 0-4."""
@@ -1393,6 +1404,7 @@ class DescribeConfigsResponse_DescribeConfigsResult(msgspec.Struct):
     resource_type: int = 0
     resource_name: str = ""
     configs: list[DescribeConfigsResponse_DescribeConfigsResourceResult] = []
+    topic_id: Uuid = Uuid.ZERO
 
 class DescribeConfigsResponse_DescribeConfigsResourceResult(msgspec.Struct):
     name: str = ""
@@ -1420,6 +1432,7 @@ class AlterConfigsRequest_AlterConfigsResource(msgspec.Struct):
     resource_type: int = 0
     resource_name: str = ""
     configs: list[AlterConfigsRequest_AlterableConfig] = []
+    topic_id: Uuid = Uuid.ZERO
 
 class AlterConfigsRequest_AlterableConfig(msgspec.Struct):
     name: str = ""
@@ -1436,6 +1449,7 @@ class AlterConfigsResponse_AlterConfigsResourceResponse(msgspec.Struct):
     error_message: str | None = ""
     resource_type: int = 0
     resource_name: str = ""
+    topic_id: Uuid = Uuid.ZERO
 
 class AlterReplicaLogDirsRequest(msgspec.Struct):
     """Request, key 34, versions 0-2."""
@@ -1449,6 +1463,7 @@ class AlterReplicaLogDirsRequest_AlterReplicaLogDir(msgspec.Struct):
 class AlterReplicaLogDirsRequest_AlterReplicaLogDirTopic(msgspec.Struct):
     name: str = ""
     partitions: list[int] = []
+    topic_id: Uuid = Uuid.ZERO
 
 class AlterReplicaLogDirsResponse(msgspec.Struct):
     """Response, key 34, versions 0-2."""
@@ -1459,6 +1474,7 @@ class AlterReplicaLogDirsResponse(msgspec.Struct):
 class AlterReplicaLogDirsResponse_AlterReplicaLogDirTopicResult(msgspec.Struct):
     topic_name: str = ""
     partitions: list[AlterReplicaLogDirsResponse_AlterReplicaLogDirPartitionResult] = []
+    topic_id: Uuid = Uuid.ZERO
 
 class AlterReplicaLogDirsResponse_AlterReplicaLogDirPartitionResult(msgspec.Struct):
     partition_index: int = 0
@@ -1472,6 +1488,7 @@ class DescribeLogDirsRequest(msgspec.Struct):
 class DescribeLogDirsRequest_DescribableLogDirTopic(msgspec.Struct):
     topic: str = ""
     partitions: list[int] = []
+    topic_id: Uuid = Uuid.ZERO
 
 class DescribeLogDirsResponse(msgspec.Struct):
     """Response, key 35, versions 0-5."""
@@ -1491,6 +1508,7 @@ class DescribeLogDirsResponse_DescribeLogDirsResult(msgspec.Struct):
 class DescribeLogDirsResponse_DescribeLogDirsTopic(msgspec.Struct):
     name: str = ""
     partitions: list[DescribeLogDirsResponse_DescribeLogDirsPartition] = []
+    topic_id: Uuid = Uuid.ZERO
 
 class DescribeLogDirsResponse_DescribeLogDirsPartition(msgspec.Struct):
     partition_index: int = 0
@@ -1522,6 +1540,7 @@ class CreatePartitionsRequest_CreatePartitionsTopic(msgspec.Struct):
     name: str = ""
     count: int = 0
     assignments: list[CreatePartitionsRequest_CreatePartitionsAssignment] | None = []
+    topic_id: Uuid = Uuid.ZERO
 
 class CreatePartitionsRequest_CreatePartitionsAssignment(msgspec.Struct):
     broker_ids: list[int] = []
@@ -1536,6 +1555,7 @@ class CreatePartitionsResponse_CreatePartitionsTopicResult(msgspec.Struct):
     name: str = ""
     error_code: int = 0
     error_message: str | None = None
+    topic_id: Uuid = Uuid.ZERO
 
 class CreateDelegationTokenRequest(msgspec.Struct):
     """Request, key 38, versions 0-3."""
@@ -1648,6 +1668,7 @@ class ElectLeadersRequest(msgspec.Struct):
 class ElectLeadersRequest_TopicPartitions(msgspec.Struct):
     topic: str = ""
     partitions: list[int] = []
+    topic_id: Uuid = Uuid.ZERO
 
 class ElectLeadersResponse(msgspec.Struct):
     """Response, key 43, versions 0-2."""
@@ -1659,6 +1680,7 @@ class ElectLeadersResponse(msgspec.Struct):
 class ElectLeadersResponse_ReplicaElectionResult(msgspec.Struct):
     topic: str = ""
     partition_result: list[ElectLeadersResponse_PartitionResult] = []
+    topic_id: Uuid = Uuid.ZERO
 
 class ElectLeadersResponse_PartitionResult(msgspec.Struct):
     partition_id: int = 0
@@ -1675,6 +1697,7 @@ class IncrementalAlterConfigsRequest_AlterConfigsResource(msgspec.Struct):
     resource_type: int = 0
     resource_name: str = ""
     configs: list[IncrementalAlterConfigsRequest_AlterableConfig] = []
+    topic_id: Uuid = Uuid.ZERO
 
 class IncrementalAlterConfigsRequest_AlterableConfig(msgspec.Struct):
     name: str = ""
@@ -1692,6 +1715,7 @@ class IncrementalAlterConfigsResponse_AlterConfigsResourceResponse(msgspec.Struc
     error_message: str | None = ""
     resource_type: int = 0
     resource_name: str = ""
+    topic_id: Uuid = Uuid.ZERO
 
 class AlterPartitionReassignmentsRequest(msgspec.Struct):
     """Request, key 45, versions 0-1."""
@@ -1703,6 +1727,7 @@ class AlterPartitionReassignmentsRequest(msgspec.Struct):
 class AlterPartitionReassignmentsRequest_ReassignableTopic(msgspec.Struct):
     name: str = ""
     partitions: list[AlterPartitionReassignmentsRequest_ReassignablePartition] = []
+    topic_id: Uuid = Uuid.ZERO
 
 class AlterPartitionReassignmentsRequest_ReassignablePartition(msgspec.Struct):
     partition_index: int = 0
@@ -1720,6 +1745,7 @@ class AlterPartitionReassignmentsResponse(msgspec.Struct):
 class AlterPartitionReassignmentsResponse_ReassignableTopicResponse(msgspec.Struct):
     name: str = ""
     partitions: list[AlterPartitionReassignmentsResponse_ReassignablePartitionResponse] = []
+    topic_id: Uuid = Uuid.ZERO
 
 class AlterPartitionReassignmentsResponse_ReassignablePartitionResponse(msgspec.Struct):
     partition_index: int = 0
@@ -1735,6 +1761,7 @@ class ListPartitionReassignmentsRequest(msgspec.Struct):
 class ListPartitionReassignmentsRequest_ListPartitionReassignmentsTopics(msgspec.Struct):
     name: str = ""
     partition_indexes: list[int] = []
+    topic_id: Uuid = Uuid.ZERO
 
 class ListPartitionReassignmentsResponse(msgspec.Struct):
     """Response, key 46, versions 0-0."""
@@ -1747,6 +1774,7 @@ class ListPartitionReassignmentsResponse(msgspec.Struct):
 class ListPartitionReassignmentsResponse_OngoingTopicReassignment(msgspec.Struct):
     name: str = ""
     partitions: list[ListPartitionReassignmentsResponse_OngoingPartitionReassignment] = []
+    topic_id: Uuid = Uuid.ZERO
 
 class ListPartitionReassignmentsResponse_OngoingPartitionReassignment(msgspec.Struct):
     partition_index: int = 0
@@ -2264,6 +2292,7 @@ class DescribeProducersRequest(msgspec.Struct):
 class DescribeProducersRequest_TopicRequest(msgspec.Struct):
     name: str = ""
     partition_indexes: list[int] = []
+    topic_id: Uuid = Uuid.ZERO
 
 class DescribeProducersResponse(msgspec.Struct):
     """Response, key 61, versions 0-0."""
@@ -2274,6 +2303,7 @@ class DescribeProducersResponse(msgspec.Struct):
 class DescribeProducersResponse_TopicResponse(msgspec.Struct):
     name: str = ""
     partitions: list[DescribeProducersResponse_PartitionResponse] = []
+    topic_id: Uuid = Uuid.ZERO
 
 class DescribeProducersResponse_PartitionResponse(msgspec.Struct):
     partition_index: int = 0
@@ -3618,6 +3648,38 @@ class DescribeClusterStateResponse_PartitionCondition(msgspec.Struct):
 class DescribeClusterStateResponse_DamagedTopic(msgspec.Struct):
     name: str = ""
     reason: str = ""
+
+class DeleteOffsetsRequest(msgspec.Struct):
+    """Request, key 32148, versions 0-0."""
+
+    group_id: str = ""
+    topics: list[DeleteOffsetsRequest_DeleteOffsetsTopic] = []
+
+class DeleteOffsetsRequest_DeleteOffsetsTopic(msgspec.Struct):
+    name: str = ""
+    topic_id: Uuid = Uuid.ZERO
+    partitions: list[DeleteOffsetsRequest_DeleteOffsetsPartition] = []
+
+class DeleteOffsetsRequest_DeleteOffsetsPartition(msgspec.Struct):
+    partition_index: int = 0
+
+class DeleteOffsetsResponse(msgspec.Struct):
+    """Response, key 32148, versions 0-0."""
+
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    error_message: str | None = ""
+    topics: list[DeleteOffsetsResponse_DeleteOffsetsTopicResult] = []
+
+class DeleteOffsetsResponse_DeleteOffsetsTopicResult(msgspec.Struct):
+    name: str = ""
+    topic_id: Uuid = Uuid.ZERO
+    partitions: list[DeleteOffsetsResponse_DeleteOffsetsPartitionResult] = []
+
+class DeleteOffsetsResponse_DeleteOffsetsPartitionResult(msgspec.Struct):
+    partition_index: int = 0
+    error_code: int = 0
+    error_message: str | None = ""
 
 class IngestBeginRequest(msgspec.Struct):
     """Request, key 32150, versions 0-0."""

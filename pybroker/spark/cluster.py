@@ -32,6 +32,7 @@ UNKNOWN_PATIENCE_S = 2.0
 PAUSE_S, PAUSE_MAX_S = 0.1, 1.0
 MAX_MESSAGE_BYTES = "max.message.bytes"
 AWAY = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.BROKER_NOT_AVAILABLE})
+_OTHER_TOPIC = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID)
 _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 T = TypeVar("T")
 Offsets: TypeAlias = dict[tuple[str, int], int]
@@ -238,17 +239,18 @@ class Cluster:
         for each in todo:
             by_leader[each[0].leaders[each[1]]].append(each)
         for leader, places in by_leader.items():
-            by_name: dict[str, list[Any]] = defaultdict(list)
+            by_topic: dict[tuple[str, str], list[Any]] = defaultdict(list)
             for topic, number, timestamp in places:
-                by_name[topic.name].append(
+                by_topic[topic.name, topic.id].append(
                     m.ListOffsetsRequest_ListOffsetsPartition(partition_index=number, timestamp=timestamp)
                 )
             request = m.ListOffsetsRequest(
                 replica_id=-1,
                 isolation_level=int(self._client.read_committed),
                 topics=[
-                    m.ListOffsetsRequest_ListOffsetsTopic(name=name, partitions=asked)
-                    for name, asked in by_name.items()
+                    # Brokers that do not heed the id skip it; `bounds` looks again afterwards.
+                    m.ListOffsetsRequest_ListOffsetsTopic(name=name, topic_id=_uuid(topic_id), partitions=asked)
+                    for (name, topic_id), asked in by_topic.items()
                 ],
             )
             answer = self._from_leader(request, leader, last=last)
@@ -261,12 +263,14 @@ class Cluster:
                 told = answers[topic.name, number]
                 if not told.error_code:
                     found[topic.id, number] = told.offset
-                elif last:
+                    continue
+                if told.error_code in _OTHER_TOPIC:
+                    _check_here(topic, self.topics_with_ids([topic.id]))
+                if last:
                     raise BrokerRefusalError(
                         told.error_code, f"offsets of {topic.name} ({topic.id}) partition {number}"
                     )
-                else:
-                    again.append(each)
+                again.append(each)
         return again
 
     def _from_leader(self, request: Any, leader: int, *, last: bool) -> Any:

@@ -134,6 +134,24 @@ def test_what_is_there_already_and_what_is_not(run: Run, ask: Callable[..., Any]
     assert "INVALID_PARTITIONS" in fewer.stderr
 
 
+@pytest.mark.checklist(38, 243, "U11")
+def test_a_topic_is_changed_by_id(run: Run, ask: Callable[..., Any]) -> None:
+    name = unique("topic")
+    old = ask("topics", "create", name)["topic_id"]
+    run("topics", "delete", name)
+    new = ask("topics", "create", name)["topic_id"]
+    changes = ["topics", "alter", "--partitions", "3"], ["configs", "alter", "--add-config", "retention.ms=5000"]
+    for command in changes:
+        refused = run(*command, "--topic-id", old, code=1)
+        assert refused.stderr.startswith("Error: UNKNOWN_TOPIC_ID")
+        run(*command, "--topic-id", new)
+    absent = run("topics", "alter", "--partitions", "9", "--topic-id", old, "--if-exists")
+    assert absent.stdout.startswith("There is no topic")
+    assert len(ask("topics", "describe", name)[0]["partitions"]) == 3
+    (shown,) = ask("configs", "describe", "--topic-id", new)
+    assert (shown["name"], shown["value"]) == ("retention.ms", "5000")
+
+
 @pytest.mark.checklist(142)
 @pytest.mark.parametrize("command", [["topics", "--list"], ["configs", "--describe"], ["groups", "--list"]])
 def test_a_way_around_the_brokers_is_refused(command: list[str]) -> None:

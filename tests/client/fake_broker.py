@@ -100,7 +100,7 @@ class FakeBroker:
         return m.ApiVersionsResponse(error_code=35 if version > self.versions[18][1] else 0, api_keys=rows)
 
 
-_FLEXIBLE_FROM = {0: 9, 1: 12, 3: 9, 18: 3, 20: 4, 22: 2, 32142: 1, 36: 2}
+_FLEXIBLE_FROM = {0: 9, 1: 12, 2: 6, 3: 9, 18: 3, 20: 4, 22: 2, 32142: 1, 36: 2}
 
 
 def _flexible(key: int, version: int) -> bool:

@@ -193,6 +193,12 @@ def _offset_delete(name: str, _id: Uuid) -> Any:
     return m.OffsetDeleteRequest(group_id=name, topics=[topic])
 
 
+def _delete_offsets(name: str, topic_id: Uuid) -> Any:
+    partition = m.DeleteOffsetsRequest_DeleteOffsetsPartition(partition_index=0)
+    topic = m.DeleteOffsetsRequest_DeleteOffsetsTopic(topic_id=topic_id, partitions=[partition])
+    return m.DeleteOffsetsRequest(group_id=name, topics=[topic])
+
+
 def _create_topics(name: str, _id: Uuid) -> Any:
     topic = m.CreateTopicsRequest_CreatableTopic(name=name, num_partitions=1, replication_factor=1)
     return m.CreateTopicsRequest(topics=[topic])
@@ -542,6 +548,8 @@ ROWS = (
         ),
     ),
     Row(32147, "cluster", lambda *_: m.DescribeClusterStateRequest(), Grant(C, Op.DESCRIBE)),
+    Row(32148, "group", _delete_offsets, Grant(G, Op.DELETE), also=(Grant(T, Op.READ),)),
+    Row(32148, "topic", _delete_offsets, Grant(T, Op.READ), also=(Grant(G, Op.DELETE), Grant(G, Op.READ))),
     Row(32150, "topic", _begin, Grant(T, Op.WRITE)),
     Row(
         32151,

@@ -23,28 +23,29 @@ BOTH: dict[str, tuple[Versions, Versions]] = {
     "TruncateTopics": ((0, 0), (0, 0)),
     "DescribeTopicHistory": ((0, 0), (0, 0)),
     "DescribeDeletions": ((0, 0), (0, 0)),
+    "DeleteOffsets": ((0, 0), (0, 0)),
+    # By an id in a tagged field of ours, in flexible versions.
+    "ListOffsets": ((0, 11), (6, 11)),
+    "DeleteRecords": ((0, 2), (2, 2)),
+    "OffsetForLeaderEpoch": ((0, 4), (4, 4)),
+    "AddPartitionsToTxn": ((0, 3), (3, 3)),  # from v4 on, among brokers, in another place
+    "WriteTxnMarkers": ((0, 2), (1, 2)),
+    "AlterReplicaLogDirs": ((0, 2), (2, 2)),
+    "DescribeLogDirs": ((0, 5), (2, 5)),
+    "CreatePartitions": ((0, 3), (2, 3)),
+    "ElectLeaders": ((0, 2), (2, 2)),
+    "AlterPartitionReassignments": ((0, 1), (0, 1)),
+    "ListPartitionReassignments": ((0, 0), (0, 0)),
+    "DescribeProducers": ((0, 0), (0, 0)),
+    "DescribeConfigs": ((0, 4), (4, 4)),
+    "AlterConfigs": ((0, 2), (2, 2)),
+    "IncrementalAlterConfigs": ((0, 1), (1, 1)),
 }
 BY_ID_ONLY = {
     "ConsumerGroupHeartbeat", "UndeleteTopics", "IngestBegin", "IngestAppend", "IngestCommit", "IngestAbort",
 }  # fmt: skip
-BY_NAME_ONLY = {
-    "ListOffsets",
-    "CreateTopics",
-    "DeleteRecords",
-    "OffsetForLeaderEpoch",
-    "AlterReplicaLogDirs",
-    "DescribeLogDirs",
-    "CreatePartitions",
-    "ElectLeaders",
-    "AlterPartitionReassignments",
-    "ListPartitionReassignments",
-    "OffsetDelete",
-    "DescribeTopicPartitions",
-    "AddPartitionsToTxn",
-    "WriteTxnMarkers",
-    "DescribeProducers",
-}
-NAMES = {"topic", "name", "topic_name", "topic_names"}
+BY_NAME_ONLY = {"CreateTopics", "OffsetDelete", "DescribeTopicPartitions"}
+NAMES = {"topic", "name", "topic_name", "topic_names", "resource_name"}
 
 
 def ways(api: native.ApiInfo) -> tuple[Versions, Versions]:

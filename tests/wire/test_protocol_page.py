@@ -47,6 +47,7 @@ def test_the_tables_are_found() -> None:
         "DescribeTopicHistory",
         "DescribeDeletions",
         "DescribeClusterState",
+        "DeleteOffsets",
     ]
     assert [version for version, *_ in LISTING] == ["0", "1"]
 

@@ -84,7 +84,7 @@ impl Names {
     /// The topic that an answer names, if it was asked for.
     pub(crate) fn id(&self, topic: TopicRef<'_>) -> Option<TopicId> {
         match topic {
-            TopicRef::Id(id) => TopicId::new(id),
+            TopicRef::Id(id) | TopicRef::Both(_, id) => TopicId::new(id),
             TopicRef::Name(name) => self.ids.get(name).copied(),
         }
     }

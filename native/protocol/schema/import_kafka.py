@@ -5,7 +5,8 @@ Run by hand when a new Kafka release is taken up; builds and tests only read wha
     python native/protocol/schema/import_kafka.py
 
 The jars come from Maven Central through `mvn`. Taken are facts: names, types, versions, tags and defaults; nothing
-of the definitions' wording. A version that both releases know follows the newer one. tests/oracle proves the result
+of the definitions' wording; what is ours is added (OWN_TOPIC_IDS). A version that both releases know follows the newer
+one. tests/oracle proves the result
 against the message classes of the same jars.
 """
 
@@ -33,6 +34,32 @@ GROUP_RECORDS = (
     "ConsumerGroupCurrentMemberAssignmentKey", "ConsumerGroupCurrentMemberAssignmentValue",
     "ConsumerGroupRegularExpressionKey", "ConsumerGroupRegularExpressionValue",
 )  # fmt: skip
+OWN_TOPIC_IDS = {
+    "ListOffsetsRequest": "ListOffsetsTopic", "ListOffsetsResponse": "ListOffsetsTopicResponse",
+    "DeleteRecordsRequest": "DeleteRecordsTopic", "DeleteRecordsResponse": "DeleteRecordsTopicResult",
+    "OffsetForLeaderEpochRequest": "OffsetForLeaderTopic",
+    "OffsetForLeaderEpochResponse": "OffsetForLeaderTopicResult",
+    "AddPartitionsToTxnRequest": "AddPartitionsToTxnTopic",
+    "AddPartitionsToTxnResponse": "AddPartitionsToTxnTopicResult",
+    "WriteTxnMarkersRequest": "WritableTxnMarkerTopic", "WriteTxnMarkersResponse": "WritableTxnMarkerTopicResult",
+    "DescribeConfigsRequest": "DescribeConfigsResource", "DescribeConfigsResponse": "DescribeConfigsResult",
+    "AlterConfigsRequest": "AlterConfigsResource", "AlterConfigsResponse": "AlterConfigsResourceResponse",
+    "AlterReplicaLogDirsRequest": "AlterReplicaLogDirTopic",
+    "AlterReplicaLogDirsResponse": "AlterReplicaLogDirTopicResult",
+    "DescribeLogDirsRequest": "DescribableLogDirTopic", "DescribeLogDirsResponse": "DescribeLogDirsTopic",
+    "CreatePartitionsRequest": "CreatePartitionsTopic", "CreatePartitionsResponse": "CreatePartitionsTopicResult",
+    "ElectLeadersRequest": "TopicPartitions", "ElectLeadersResponse": "ReplicaElectionResult",
+    "IncrementalAlterConfigsRequest": "AlterConfigsResource",
+    "IncrementalAlterConfigsResponse": "AlterConfigsResourceResponse",
+    "AlterPartitionReassignmentsRequest": "ReassignableTopic",
+    "AlterPartitionReassignmentsResponse": "ReassignableTopicResponse",
+    "ListPartitionReassignmentsRequest": "ListPartitionReassignmentsTopics",
+    "ListPartitionReassignmentsResponse": "OngoingTopicReassignment",
+    "DescribeProducersRequest": "TopicRequest", "DescribeProducersResponse": "TopicResponse",
+}  # fmt: skip
+"""Message → the struct in which Kafka names a topic, and to which a tagged `topic_id` of ours is added
+(docs/protocol.md)."""
+OWN_TAG = 10000
 FOLDER = Path(__file__).parent / "client"
 
 Json = dict[str, Any]
@@ -165,6 +192,16 @@ def merge(newer: list[Field], older: list[Field]) -> list[Field]:
     return merged
 
 
+def add_topic_id(fields: list[Field], struct: str, flexible: Versions) -> None:
+    """Adds the tag of ours wherever the struct stands."""
+    for each in fields:
+        add_topic_id(each.fields, struct, flexible)
+        if each.type.removeprefix("[]") == struct:
+            tagged = each.present & flexible
+            each.fields.append(Field("topic_id", "uuid", tagged, frozenset(), OWN_TAG, tagged, None, plain=False))
+            each.fields = [one for one in each.fields if one.present]
+
+
 def layout(fields: list[Field], version: int) -> list[object]:
     """What a version's bytes depend on; equal layouts write equal bytes."""
     return [
@@ -258,6 +295,8 @@ def combined(newest: dict[str, Json], oldest: dict[str, Json], name: str) -> lis
     for version in known[0][1]:
         if layout(fields, version) != layout(read_fields(*known[0]), version):
             raise ValueError(f"{name} v{version}: {NEWEST} and the merged definition differ")
+    if name in OWN_TOPIC_IDS:
+        add_topic_id(fields, OWN_TOPIC_IDS[name], versions(message["flexibleVersions"], valid))
     return list(notation(message, fields, valid))
 
 

@@ -68,6 +68,7 @@ impl Api {
             | ApiKey::TruncateTopics
             | ApiKey::DescribeTopicHistory
             | ApiKey::DescribeDeletions
+            | ApiKey::DeleteOffsets
             | ApiKey::IngestBegin
             | ApiKey::IngestAppend
             | ApiKey::IngestCommit
@@ -259,6 +260,7 @@ apis! {
     32145 DescribeTopicHistory 0..=0 flexible 0 Python served;
     32146 DescribeDeletions 0..=0 flexible 0 Python served;
     32147 DescribeClusterState 0..=0 flexible 0 Python served;
+    32148 DeleteOffsets 0..=0 flexible 0 Python served;
     32150 IngestBegin 0..=0 flexible 0 Python served;
     32151 IngestAppend 0..=0 flexible 0 Native served;
     32152 IngestCommit 0..=0 flexible 0 Python served;

@@ -135,7 +135,7 @@ mod tests {
         );
         let gone = Api::advertised(Registry::Client, true).count()
             - Api::advertised(Registry::Client, false).count();
-        assert_eq!(gone, 12);
+        assert_eq!(gone, 13);
     }
 
     #[test]

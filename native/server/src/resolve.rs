@@ -20,7 +20,8 @@ pub(crate) struct ResolvedTopic<'s> {
     pub(crate) hosted: Option<&'s Arc<HostedTopic<Partition>>>,
     /// Its id, if the cluster knows it.
     pub(crate) id: Option<TopicId>,
-    naming: Naming,
+    /// What its partitions are told if there is no such topic.
+    unknown: ErrorCode,
 }
 
 impl<'s> ResolvedTopic<'s> {
@@ -37,7 +38,7 @@ impl<'s> ResolvedTopic<'s> {
         ResolvedTopic {
             hosted,
             id,
-            naming: Naming::Name,
+            unknown: unknown_topic(Naming::Name),
         }
     }
 
@@ -49,7 +50,24 @@ impl<'s> ResolvedTopic<'s> {
         ResolvedTopic {
             hosted,
             id,
-            naming: Naming::Id,
+            unknown: unknown_topic(Naming::Id),
+        }
+    }
+
+    /// By an id and, unless it is empty, the name that the topic must have.
+    fn by_both(map: &'s TopicMap<Partition>, view: &MetadataView, name: &str, id: Uuid) -> Self {
+        let by_id = Self::by_id(map, view, id);
+        if name.is_empty() {
+            return by_id;
+        }
+        let by_name = Self::by_name(map, view, name);
+        if by_id.id == by_name.id {
+            return by_id;
+        }
+        ResolvedTopic {
+            hosted: None,
+            id: None,
+            unknown: ErrorCode::INCONSISTENT_TOPIC_ID,
         }
     }
 
@@ -62,6 +80,7 @@ impl<'s> ResolvedTopic<'s> {
         match topic {
             TopicRef::Name(name) => Self::by_name(map, view, name),
             TopicRef::Id(id) => Self::by_id(map, view, id),
+            TopicRef::Both(name, id) => Self::by_both(map, view, name, id),
         }
     }
 
@@ -94,7 +113,7 @@ impl<'s> ResolvedTopic<'s> {
     #[cold]
     fn absent(&self, view: &MetadataView, index: i32) -> ErrorCode {
         let Some(id) = self.id else {
-            return unknown_topic(self.naming);
+            return self.unknown;
         };
         match view
             .topic_by_id(id)

@@ -102,12 +102,18 @@ def delete(topic: str | None, *, topic_id: str | None, if_exists: bool, dry_run:
 
 
 @click.command()
-@named("topic", "NAME", "The topic's name.", complete=topic_names)
+@named("topic", "NAME", "The topic's name.", required=False, complete=topic_names)
+@topic_id_option
 @click.option("--partitions", type=click.IntRange(min=1), help="How many it shall have.")
 @click.option("--if-exists", is_flag=True, help="A topic that is not there is no failure.")
 @broker_options
-def alter(topic: str, *, partitions: int | None, if_exists: bool, target: Target) -> None:
-    """Give the topic NAME more partitions. Settings are changed by pybroker configs."""
+def alter(
+    topic: str | None, *, topic_id: str | None, partitions: int | None, if_exists: bool, target: Target
+) -> None:
+    """Give the topic NAME, or the one with an id, more partitions. Settings are changed by pybroker configs."""
+    wanted: str | Uuid | None = topic if topic_id is None else parsed_id(topic_id)
+    if wanted is None or (topic is not None and topic_id is not None):
+        raise click.UsageError("Say which: pybroker topics alter NAME (or --topic NAME, or --topic-id ID).")
     if partitions is None:
         raise click.UsageError("alter needs --partitions; settings are changed by pybroker configs.")
 
@@ -118,16 +124,18 @@ def alter(topic: str, *, partitions: int | None, if_exists: bool, target: Target
 
         async with AdminClient(target.client_config()) as admin:
             try:
-                await admin.create_partitions({topic: partitions})
+                await admin.create_partitions({wanted: partitions})
             except KafkaError as error:
-                if not if_exists or error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                absent = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+                if not if_exists or error.code not in absent:
                     raise
                 return False
         return True
 
     altered = run(work())
-    said = f"Topic {topic} has {partitions} partitions now." if altered else f"There is no topic {topic}."
-    _done(target, {"topic": topic, "altered": altered}, said)
+    said = f"Topic {wanted} has {partitions} partitions now." if altered else f"There is no topic {wanted}."
+    known = {} if topic_id is None else {"topic_id": str(wanted)}
+    _done(target, {"topic": topic, **known, "altered": altered}, said)
 
 
 def _settings(pairs: Iterable[str]) -> dict[str, str]:

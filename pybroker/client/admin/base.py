@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from pybroker.client.cluster import Cluster, TopicPartition
+from pybroker.client.cluster import Cluster, Partition, by_name
 from pybroker.client.config import ADMIN, ClientConfig
 from pybroker.client.connection.broker_connection import BrokerConnection
 from pybroker.client.connection.message_facts import message_facts
 from pybroker.client.connection.network import Network
+from pybroker.client.connection.offset_requests import heeds_ids
 from pybroker.client.errors import UnsupportedVersionError, broker_error
+from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 
@@ -30,10 +32,14 @@ class AdminBase:
     def _timeout_ms(self, timeout_s: float | None) -> int:
         return self._config["request.timeout.ms"] if timeout_s is None else int(timeout_s * 1000)
 
-    async def _controller(self, message: Any, rows: Callable[[Any], Iterable[Any]]) -> Any:
-        """Asks the controller; again while some item says that it is not the controller."""
+    async def _controller(
+        self, message: Any, rows: Callable[[Any], Iterable[Any]], ids: Iterable[Uuid] = ()
+    ) -> Any:
+        """Asks the controller; again while some item says that it is not the controller. ids: those that the topics of
+        the message have in tags."""
 
         async def ask(connection: BrokerConnection) -> Any:
+            self._heed_ids(connection, ids)
             answer = await connection.request(message)
             if any(row.error_code == ErrorCode.NOT_CONTROLLER for row in rows(answer)):
                 raise broker_error(ErrorCode.NOT_CONTROLLER)
@@ -45,17 +51,24 @@ class AdminBase:
         """Asks the coordinator of a group."""
         return await self._network.attempt(lambda: self._network.coordinator(group), ask, about=f"group {group}")
 
-    async def _leaders(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
+    async def _leaders(self, partitions: Iterable[Partition]) -> dict[int, list[Partition]]:
         """The partitions by their leader's id. Raises KafkaError for one that has none or does not exist."""
         wanted = list(partitions)
-        cluster = await self._network.existing(wanted)
-        found: dict[int, list[TopicPartition]] = {}
+        cluster = await self._network.existing([by_name(each) for each in wanted])
+        found: dict[int, list[Partition]] = {}
         for each in wanted:
-            leader = cluster.leader(each)
+            leader = cluster.leader(by_name(each))
             if leader is None:
                 raise broker_error(ErrorCode.LEADER_NOT_AVAILABLE, about=str(each))
             found.setdefault(leader.id, []).append(each)
         return found
+
+    @staticmethod
+    def _heed_ids(connection: BrokerConnection, ids: Iterable[Uuid]) -> None:
+        """Before a request whose topics have these ids (ZERO: none) in pybroker's tags, which other brokers skip: what
+        is meant for one incarnation must not reach another."""
+        if any(one != Uuid.ZERO for one in ids) and not heeds_ids(connection):
+            raise UnsupportedVersionError(f"the broker at {connection.address} takes these topics by name only")
 
     @staticmethod
     def _at_least(connection: BrokerConnection, request: type, version: int, what: str) -> None:

@@ -30,7 +30,10 @@ def describe_request(
     return m.DescribeConfigsRequest(
         resources=[
             m.DescribeConfigsRequest_DescribeConfigsResource(
-                resource_type=each.type, resource_name=each.name, configuration_keys=keys
+                resource_type=each.type,
+                resource_name=each.name,
+                topic_id=each.topic_id,
+                configuration_keys=keys,
             )
             for each in resources
         ],
@@ -43,13 +46,18 @@ def described(answer: Any) -> list[Described]:
     """What an answer says, in its order."""
     return [
         Described(
-            ConfigResource(ConfigResourceType(row.resource_type), row.resource_name),
+            answered_resource(row),
             row.error_code,
             row.error_message,
             {each.name: _entry(each) for each in row.configs},
         )
         for row in answer.results
     ]
+
+
+def answered_resource(row: Any) -> ConfigResource:
+    """What a row of an answer is about, as it was asked for."""
+    return ConfigResource(ConfigResourceType(row.resource_type), row.resource_name, row.topic_id)
 
 
 def _entry(row: Any) -> ConfigEntry:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
+from pybroker.native import Uuid
+
 
 class ConfigResourceType(IntEnum):
     """What settings belong to; Kafka's codes."""
@@ -18,18 +20,23 @@ class ConfigResourceType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigResource:
-    """A topic by name, a broker by id as text ("" = all brokers), a group, a subscription to metrics of clients."""
+    """A topic by name, by id or by both, a broker by id as text ("" = all brokers), a group, a subscription to metrics
+    of clients. topic_id: of the incarnation that is meant; ZERO = the one that has the name."""
 
     type: ConfigResourceType
     name: str
+    topic_id: Uuid = Uuid.ZERO
 
     def __str__(self) -> str:
-        return f"{self.type.name.lower().replace('_', ' ')} {self.name or '(all)'}"
+        about = f"{self.type.name.lower().replace('_', ' ')} {self.name or (self.topic_id or '(all)')}"
+        return f"{about} with id {self.topic_id}" if self.name and self.topic_id else about
 
     @classmethod
-    def topic(cls, name: str) -> ConfigResource:
-        """A topic."""
-        return cls(ConfigResourceType.TOPIC, name)
+    def topic(cls, topic: str | Uuid) -> ConfigResource:
+        """A topic by name, or by id."""
+        if isinstance(topic, Uuid):
+            return cls(ConfigResourceType.TOPIC, "", topic)
+        return cls(ConfigResourceType.TOPIC, topic)
 
     @classmethod
     def broker(cls, broker_id: int | str) -> ConfigResource:

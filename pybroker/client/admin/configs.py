@@ -7,12 +7,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from pybroker.client.admin.base import AdminBase
-from pybroker.client.admin.config_messages import describe_request, described
+from pybroker.client.admin.config_messages import answered_resource, describe_request, described
 from pybroker.client.admin.config_types import AlterConfigOp, ConfigEntry, ConfigResource, ConfigResourceType
 from pybroker.client.admin.results import Futures, KeyedResult, settle, start
-from pybroker.client.cluster import TopicPartition, by_topic
+from pybroker.client.cluster import (
+    Partition,
+    TopicIdPartition,
+    TopicPartition,
+    by_topic_and_id,
+    partition_of,
+    topic_id_of,
+)
+from pybroker.client.connection.broker_connection import BrokerConnection
+from pybroker.client.connection.message_facts import message_facts
 from pybroker.client.connection.network import Where
 from pybroker.client.errors import broker_error
+from pybroker.native import Uuid
 from pybroker.protocol import messages as m
 
 
@@ -73,6 +83,7 @@ class ConfigsAdmin(AdminBase):
                         m.IncrementalAlterConfigsRequest_AlterConfigsResource(
                             resource_type=each.type,
                             resource_name=each.name,
+                            topic_id=each.topic_id,
                             configs=[
                                 m.IncrementalAlterConfigsRequest_AlterableConfig(
                                     name=op.name, config_operation=op.op, value=op.value
@@ -84,63 +95,81 @@ class ConfigsAdmin(AdminBase):
                     ],
                     validate_only=validate_only,
                 )
-                answer = await self._network.ask(request, where)
+                answer = await self._ask_by_id(request, where, [each.topic_id for each in group])
                 for row in answer.responses:
-                    resource = ConfigResource(ConfigResourceType(row.resource_type), row.resource_name)
+                    resource = answered_resource(row)
                     if resource in futures:
                         settle(futures[resource], row.error_code, row.error_message, None, str(resource))
 
         return KeyedResult(start(changes, work))
 
+    async def _ask_by_id(self, request: Any, where: Where, ids: Sequence[Uuid]) -> Any:
+        """ids: those of the request's topics in tags."""
+
+        async def ask(connection: BrokerConnection) -> Any:
+            self._heed_ids(connection, ids)
+            return await connection.request(request)
+
+        return await self._network.attempt(where, ask, about=message_facts(type(request)).name)
+
     async def describe_log_dirs(
-        self, brokers: Iterable[int] | None = None, *, partitions: Iterable[TopicPartition] | None = None
+        self,
+        brokers: Iterable[int] | None = None,
+        *,
+        partitions: Iterable[TopicPartition | TopicIdPartition] | None = None,
     ) -> dict[int, dict[str, LogDirDescription]]:
         """The log directories of brokers: broker id → path → description. brokers: None = all. partitions: whose
-        replicas are told; None = all of them.
+        replicas are told, by name or by id (what has another name or id now is left out); None = all of them.
         """
         topics = None
+        ids: list[Uuid] = []
         if partitions is not None:
             topics = [
-                m.DescribeLogDirsRequest_DescribableLogDirTopic(topic=name, partitions=indexes)
-                for name, indexes in by_topic(partitions).items()
+                m.DescribeLogDirsRequest_DescribableLogDirTopic(topic=name, topic_id=topic_id, partitions=indexes)
+                for (name, topic_id), indexes in by_topic_and_id(partitions).items()
             ]
+            ids = [topic.topic_id for topic in topics]
         if brokers is None:
             brokers = [node.id for node in (await self._network.refresh(())).nodes]
         found = {}
         for broker in brokers:
-            answer = await self._network.ask(m.DescribeLogDirsRequest(topics=topics), broker)
+            answer = await self._ask_by_id(m.DescribeLogDirsRequest(topics=topics), broker, ids)
             if answer.error_code:
                 raise broker_error(answer.error_code, about=f"log directories of broker {broker}")
             found[broker] = {row.log_dir: _log_dir(row) for row in answer.results}
         return found
 
     def alter_replica_log_dirs(
-        self, assignment: Mapping[tuple[TopicPartition, int], str]
-    ) -> KeyedResult[tuple[TopicPartition, int], None]:
-        """Moves replicas between log directories: (partition, broker id) → the directory to move to."""
+        self, assignment: Mapping[tuple[Partition, int], str]
+    ) -> KeyedResult[tuple[Partition, int], None]:
+        """Moves replicas between log directories: (partition, by name or by id; broker id) → the directory to move
+        to."""
 
-        async def work(futures: Futures[tuple[TopicPartition, int], None]) -> None:
+        async def work(futures: Futures[Any, None]) -> None:
             for broker in {broker for _, broker in assignment}:
-                dirs: dict[str, dict[str, list[int]]] = {}
+                dirs: dict[str, list[Partition]] = {}
                 for (partition, on), path in assignment.items():
                     if on == broker:
-                        dirs.setdefault(path, {}).setdefault(partition.topic, []).append(partition.partition)
+                        dirs.setdefault(path, []).append(partition)
                 request = m.AlterReplicaLogDirsRequest(
                     dirs=[
                         m.AlterReplicaLogDirsRequest_AlterReplicaLogDir(
                             path=path,
                             topics=[
-                                m.AlterReplicaLogDirsRequest_AlterReplicaLogDirTopic(name=name, partitions=indexes)
-                                for name, indexes in topics.items()
+                                m.AlterReplicaLogDirsRequest_AlterReplicaLogDirTopic(
+                                    name=name, topic_id=topic_id, partitions=indexes
+                                )
+                                for (name, topic_id), indexes in by_topic_and_id(partitions).items()
                             ],
                         )
-                        for path, topics in dirs.items()
+                        for path, partitions in dirs.items()
                     ]
                 )
-                answer = await self._network.ask(request, broker)
+                ids = [topic_id_of(partition) for partition, _ in assignment]
+                answer = await self._ask_by_id(request, broker, ids)
                 for topic in answer.results:
                     for row in topic.partitions:
-                        key = (TopicPartition(topic.topic_name, row.partition_index), broker)
+                        key = (partition_of(topic.topic_name, topic.topic_id, row.partition_index), broker)
                         if key in futures:
                             settle(futures[key], row.error_code, None, None, str(key[0]))
 

@@ -9,7 +9,15 @@ from typing import Any
 
 from pybroker.client.admin.base import AdminBase
 from pybroker.client.admin.results import Futures, KeyedResult, settle, start
-from pybroker.client.cluster import TopicPartition, by_topic
+from pybroker.client.cluster import (
+    Partition,
+    TopicPartition,
+    by_name,
+    by_topic,
+    by_topic_and_id,
+    partition_of,
+    topic_id_of,
+)
 from pybroker.client.connection.broker_connection import BrokerConnection
 from pybroker.client.connection.offset_requests import (
     OFFSETS_BY_ID,
@@ -20,6 +28,7 @@ from pybroker.client.connection.offset_requests import (
 from pybroker.client.consumer.group.protocol_bytes import read_assignment
 from pybroker.client.errors import broker_error, is_retriable
 from pybroker.client.offsets import OffsetAndMetadata, with_metadata
+from pybroker.native import Uuid
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
 
@@ -147,11 +156,23 @@ class GroupsAdmin(AdminBase):
         return self._partition_by_partition(plain, group_id, ask)
 
     def delete_consumer_group_offsets(
-        self, group_id: str, partitions: Iterable[TopicPartition]
-    ) -> KeyedResult[TopicPartition, None]:
-        """Deletes committed positions of topics to which no member of the group is subscribed."""
+        self, group_id: str, partitions: Iterable[Partition]
+    ) -> KeyedResult[Partition, None]:
+        """Deletes committed positions of topics, by name or by id, to which no member of the group is subscribed."""
         wanted = list(partitions)
-        request = m.OffsetDeleteRequest(
+        ids = [topic_id_of(each) for each in wanted]
+        by_id = m.DeleteOffsetsRequest(
+            group_id=group_id,
+            topics=[
+                m.DeleteOffsetsRequest_DeleteOffsetsTopic(
+                    name=name,
+                    topic_id=topic_id,
+                    partitions=[m.DeleteOffsetsRequest_DeleteOffsetsPartition(partition_index=one) for one in indexes],
+                )
+                for (name, topic_id), indexes in by_topic_and_id(wanted).items()
+            ],
+        )
+        plain = m.OffsetDeleteRequest(
             group_id=group_id,
             topics=[
                 m.OffsetDeleteRequest_OffsetDeleteRequestTopic(
@@ -160,12 +181,13 @@ class GroupsAdmin(AdminBase):
                         m.OffsetDeleteRequest_OffsetDeleteRequestPartition(partition_index=index) for index in indexes
                     ],
                 )
-                for name, indexes in by_topic(wanted).items()
+                for name, indexes in by_topic(by_name(each) for each in wanted).items()
             ],
         )
 
         async def ask(connection: BrokerConnection) -> Any:
-            answer = await connection.request(request)
+            self._heed_ids(connection, ids)
+            answer = await connection.request(by_id if any(ids) else plain)
             if answer.error_code:
                 raise broker_error(answer.error_code, about=f"group {group_id}")
             return answer
@@ -174,16 +196,19 @@ class GroupsAdmin(AdminBase):
 
     def _partition_by_partition(
         self,
-        partitions: Iterable[TopicPartition],
+        partitions: Iterable[Partition],
         group_id: str,
         ask: Callable[[BrokerConnection], Any],
-    ) -> KeyedResult[TopicPartition, None]:
+    ) -> KeyedResult[Partition, None]:
         """What the group's coordinator answers to `ask`, a code for each partition."""
 
-        async def work(futures: Futures[TopicPartition, None]) -> None:
+        async def work(futures: Futures[Any, None]) -> None:
             for topic in (await self._coordinator(group_id, ask)).topics:
+                # Commits have ids of their own, with which nobody asks here.
+                by_id = isinstance(topic, m.DeleteOffsetsResponse_DeleteOffsetsTopicResult)
+                topic_id = topic.topic_id if by_id else Uuid.ZERO
                 for row in topic.partitions:
-                    key = TopicPartition(topic.name, row.partition_index)
+                    key = partition_of(topic.name, topic_id, row.partition_index)
                     settle(futures[key], row.error_code, None, None, str(key))
 
         return KeyedResult(start(partitions, work))

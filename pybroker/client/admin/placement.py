@@ -8,9 +8,10 @@ from typing import Any
 from pybroker.client.admin.base import AdminBase
 from pybroker.client.admin.placement_types import ElectionType, PartitionReassignment
 from pybroker.client.admin.results import Futures, KeyedResult, settle, start
-from pybroker.client.cluster import TopicPartition, by_topic
+from pybroker.client.cluster import Partition, TopicPartition, by_topic, by_topic_and_id, partition_of
 from pybroker.client.connection.broker_connection import BrokerConnection
 from pybroker.client.errors import KafkaError, broker_error
+from pybroker.native import Uuid
 from pybroker.protocol import messages as m
 
 _UNCLEAN = 1
@@ -22,25 +23,26 @@ class PlacementAdmin(AdminBase):
     async def elect_leaders(
         self,
         election_type: ElectionType,
-        partitions: Iterable[TopicPartition] | None = None,
+        partitions: Iterable[Partition] | None = None,
         *,
         timeout_s: float | None = None,
-    ) -> dict[TopicPartition, KafkaError | None]:
-        """Elects leaders, of all partitions that need it (None) or of these. Partition → None, or why it has no new
-        leader (ELECTION_NOT_NEEDED: it is led as it should be)."""
-        wanted = None if partitions is None else by_topic(partitions)
+    ) -> dict[Partition, KafkaError | None]:
+        """Elects leaders, of all partitions that need it (None) or of these, by name or by id. Partition → None, or why
+        it has no new leader (ELECTION_NOT_NEEDED: it is led as it should be)."""
+        wanted = None if partitions is None else by_topic_and_id(partitions)
         request = m.ElectLeadersRequest(
             election_type=int(election_type),
             topic_partitions=None
             if wanted is None
             else [
-                m.ElectLeadersRequest_TopicPartitions(topic=name, partitions=list(indexes))
-                for name, indexes in wanted.items()
+                m.ElectLeadersRequest_TopicPartitions(topic=name, topic_id=topic_id, partitions=indexes)
+                for (name, topic_id), indexes in wanted.items()
             ],
             timeout_ms=self._timeout_ms(timeout_s),
         )
 
         async def ask(connection: BrokerConnection) -> Any:
+            self._heed_ids(connection, [topic_id for _, topic_id in wanted or ()])
             if election_type == ElectionType.UNCLEAN:
                 self._at_least(connection, m.ElectLeadersRequest, _UNCLEAN, "elect leaders uncleanly")
             answer = await connection.request(request)
@@ -49,44 +51,49 @@ class PlacementAdmin(AdminBase):
             return answer
 
         answer = await self._network.attempt("controller", ask, about="election of leaders")
-        found: dict[TopicPartition, KafkaError | None] = {}
+        found: dict[Any, KafkaError | None] = {}
         for topic in answer.replica_election_results:
             for row in topic.partition_result:
-                where = TopicPartition(topic.topic, row.partition_id)
+                where = partition_of(topic.topic, topic.topic_id, row.partition_id)
                 failed = broker_error(row.error_code, row.error_message or str(where)) if row.error_code else None
                 found[where] = failed
         return found
 
     def alter_partition_reassignments(
-        self, reassignments: Mapping[TopicPartition, Sequence[int] | None], *, timeout_s: float | None = None
-    ) -> KeyedResult[TopicPartition, None]:
-        """Partition → the brokers that shall have its replicas, the preferred leader first; None: the reassignment that
-        is under way is taken back. Answered when it has begun."""
+        self, reassignments: Mapping[Partition, Sequence[int] | None], *, timeout_s: float | None = None
+    ) -> KeyedResult[Partition, None]:
+        """Partition, by name or by id → the brokers that shall have its replicas, the preferred leader first; None: the
+        reassignment that is under way is taken back. Answered when it has begun."""
+        wanted: Mapping[Any, Sequence[int] | None] = reassignments
+        by_id = by_topic_and_id(reassignments)
         request = m.AlterPartitionReassignmentsRequest(
             topics=[
                 m.AlterPartitionReassignmentsRequest_ReassignableTopic(
                     name=name,
-                    partitions=[_reassignable(index, reassignments[TopicPartition(name, index)]) for index in indexes],
+                    topic_id=topic_id,
+                    partitions=[_reassignable(one, wanted[partition_of(name, topic_id, one)]) for one in indexes],
                 )
-                for name, indexes in by_topic(reassignments).items()
+                for (name, topic_id), indexes in by_id.items()
             ],
             timeout_ms=self._timeout_ms(timeout_s),
         )
 
-        async def work(futures: Futures[TopicPartition, None]) -> None:
-            answer = await self._decided(request, "reassignment")
+        async def work(futures: Futures[Any, None]) -> None:
+            answer = await self._decided(request, "reassignment", (topic_id for _, topic_id in by_id))
             for topic in answer.responses:
                 for row in topic.partitions:
-                    where = TopicPartition(topic.name, row.partition_index)
+                    where = partition_of(topic.name, topic.topic_id, row.partition_index)
                     if where in futures:
                         settle(futures[where], row.error_code, row.error_message, None, str(where))
 
         return KeyedResult(start(reassignments, work))
 
-    async def _decided(self, request: Any, about: str) -> Any:
-        """What the controller answers, unless it refuses the request as a whole."""
+    async def _decided(self, request: Any, about: str, ids: Iterable[Uuid] = ()) -> Any:
+        """What the controller answers, unless it refuses the request as a whole. ids: those of its topics in tags."""
+        given = tuple(ids)
 
         async def ask(connection: BrokerConnection) -> Any:
+            self._heed_ids(connection, given)
             answer = await connection.request(request)
             if answer.error_code:
                 raise broker_error(answer.error_code, answer.error_message or about)

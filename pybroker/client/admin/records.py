@@ -8,7 +8,7 @@ from typing import Any
 
 from pybroker.client.admin.base import AdminBase
 from pybroker.client.admin.results import Futures, KeyedResult, settle, start
-from pybroker.client.cluster import TopicPartition, by_topic
+from pybroker.client.cluster import Partition, by_topic_and_id, partition_of, topic_id_of
 from pybroker.client.connection.broker_connection import BrokerConnection
 from pybroker.client.connection.offset_requests import list_offsets_request, listed_offsets
 from pybroker.client.errors import broker_error, is_retriable
@@ -23,11 +23,11 @@ class RecordsAdmin(AdminBase):
     """Offsets and records of partitions."""
 
     def list_offsets(
-        self, partitions: Mapping[TopicPartition, OffsetSpec], *, read_committed: bool = False
-    ) -> KeyedResult[TopicPartition, OffsetAndTimestamp]:
-        """Partition → the offset found; -1 if there is no record of that time or later."""
+        self, partitions: Mapping[Partition, OffsetSpec], *, read_committed: bool = False
+    ) -> KeyedResult[Partition, OffsetAndTimestamp]:
+        """Partition, by name or by id → the offset found; -1 if there is no record of that time or later."""
 
-        async def work(futures: Futures[TopicPartition, OffsetAndTimestamp]) -> None:
+        async def work(futures: Futures[Partition, OffsetAndTimestamp]) -> None:
             async def one_round(_: BrokerConnection) -> None:
                 left = [each for each in futures if not futures[each].done()]
                 for leader, those in (await self._leaders(left)).items():
@@ -43,26 +43,29 @@ class RecordsAdmin(AdminBase):
     async def _list_offsets(
         self,
         leader: int,
-        wanted: Mapping[TopicPartition, OffsetSpec],
+        wanted: Mapping[Partition, OffsetSpec],
         read_committed: bool,
-        futures: Futures[TopicPartition, OffsetAndTimestamp],
+        futures: Futures[Partition, OffsetAndTimestamp],
     ) -> None:
         request = list_offsets_request(
             wanted, {}, read_committed=read_committed, timeout_ms=self._config["request.timeout.ms"]
         )
         connection = await self._network.connection(leader)
+        self._heed_ids(connection, map(topic_id_of, wanted))
         if any(spec.timestamp < -2 for spec in wanted.values()):
             self._at_least(connection, m.ListOffsetsRequest, _MAX_TIMESTAMP_VERSION, "look for the largest timestamp")
         for where, code, found in listed_offsets(await connection.request(request)):
-            if not is_retriable(code):
+            if not _comes_later(code):
                 settle(futures[where], code, None, found, str(where))
 
     def delete_records(
-        self, offsets: Mapping[TopicPartition, int], *, timeout_s: float | None = None
-    ) -> KeyedResult[TopicPartition, int]:
-        """Deletes the records before an offset (-1: before the high watermark). Partition → first offset left."""
+        self, offsets: Mapping[Partition, int], *, timeout_s: float | None = None
+    ) -> KeyedResult[Partition, int]:
+        """Deletes the records before an offset (-1: before the high watermark). Partition, by name or by id → first
+        offset left."""
+        before: Mapping[Any, int] = offsets
 
-        async def work(futures: Futures[TopicPartition, int]) -> None:
+        async def work(futures: Futures[Any, int]) -> None:
             async def one_round(_: BrokerConnection) -> None:
                 left = [each for each in futures if not futures[each].done()]
                 for leader, those in (await self._leaders(left)).items():
@@ -70,21 +73,24 @@ class RecordsAdmin(AdminBase):
                         topics=[
                             m.DeleteRecordsRequest_DeleteRecordsTopic(
                                 name=name,
+                                topic_id=topic_id,
                                 partitions=[
                                     m.DeleteRecordsRequest_DeleteRecordsPartition(
-                                        partition_index=index, offset=offsets[TopicPartition(name, index)]
+                                        partition_index=index, offset=before[partition_of(name, topic_id, index)]
                                     )
                                     for index in indexes
                                 ],
                             )
-                            for name, indexes in by_topic(those).items()
+                            for (name, topic_id), indexes in by_topic_and_id(those).items()
                         ],
                         timeout_ms=self._timeout_ms(timeout_s),
                     )
-                    for topic in (await (await self._network.connection(leader)).request(request)).topics:
+                    connection = await self._network.connection(leader)
+                    self._heed_ids(connection, map(topic_id_of, those))
+                    for topic in (await connection.request(request)).topics:
                         for row in topic.partitions:
-                            key = TopicPartition(topic.name, row.partition_index)
-                            if not is_retriable(row.error_code):
+                            key = partition_of(topic.name, topic.topic_id, row.partition_index)
+                            if not _comes_later(row.error_code):
                                 settle(futures[key], row.error_code, None, row.low_watermark, str(key))
                 _again_unless_done(futures)
 
@@ -93,7 +99,12 @@ class RecordsAdmin(AdminBase):
         return KeyedResult(start(offsets, work))
 
 
-def _again_unless_done(futures: Mapping[TopicPartition, asyncio.Future[Any]]) -> None:
+def _comes_later(code: int) -> bool:
+    """Whether it may be answered yet. An id that is dead stays dead, although consumers look at the metadata for it."""
+    return is_retriable(code) and code not in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID)
+
+
+def _again_unless_done(futures: Mapping[Partition, asyncio.Future[Any]]) -> None:
     left = [str(each) for each, future in futures.items() if not future.done()]
     if left:
         raise broker_error(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"no leader answers for {', '.join(left)}")

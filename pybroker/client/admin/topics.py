@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from pybroker.client.admin.base import AdminBase
 from pybroker.client.admin.config_types import ConfigEntry
@@ -41,6 +41,9 @@ _NOT_SAID = -(1 << 31)
 _METADATA_BY_ID = 12
 """Released Kafka refuses ids in versions 10 and 11, whose names are not nullable."""
 _DELETE_BY_ID = 6
+
+Named = TypeVar("Named", bound=str | Uuid)
+"""A topic by name or by id."""
 
 
 class TopicsAdmin(AdminBase):
@@ -193,14 +196,14 @@ class TopicsAdmin(AdminBase):
 
     def create_partitions(
         self,
-        new_partitions: Mapping[str, NewPartitions | int],
+        new_partitions: Mapping[Named, NewPartitions | int],
         *,
         validate_only: bool = False,
         timeout_s: float | None = None,
-    ) -> KeyedResult[str, None]:
-        """Adds partitions to topics: topic → its new number of partitions."""
+    ) -> KeyedResult[Named, None]:
+        """Adds partitions to topics: topic, by name or by id → its new number of partitions."""
         rows = []
-        for name, new in new_partitions.items():
+        for topic, new in new_partitions.items():
             wanted = NewPartitions(new) if isinstance(new, int) else new
             assignments = (
                 None
@@ -212,17 +215,24 @@ class TopicsAdmin(AdminBase):
             )
             rows.append(
                 m.CreatePartitionsRequest_CreatePartitionsTopic(
-                    name=name, count=wanted.total_count, assignments=assignments
+                    name=topic if isinstance(topic, str) else "",
+                    topic_id=topic if isinstance(topic, Uuid) else Uuid.ZERO,
+                    count=wanted.total_count,
+                    assignments=assignments,
                 )
             )
         request = m.CreatePartitionsRequest(
             topics=rows, timeout_ms=self._timeout_ms(timeout_s), validate_only=validate_only
         )
 
-        async def work(futures: Futures[str, None]) -> None:
-            answer = await self._controller(request, lambda response: response.results)
+        async def work(futures: Futures[Any, None]) -> None:
+            _refuse_zero(futures)
+            answer = await self._controller(
+                request, lambda response: response.results, [row.topic_id for row in request.topics]
+            )
             for row in answer.results:
-                settle(futures[row.name], row.error_code, row.error_message, None, f"topic {row.name}")
+                key = row.name or row.topic_id
+                settle(futures[key], row.error_code, row.error_message, None, f"topic {key}")
 
         return KeyedResult(start(new_partitions, work))
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pybroker.client.cluster import TopicPartition, by_topic
+from pybroker.client.cluster import Partition, TopicPartition, by_topic, by_topic_and_id, partition_of
+from pybroker.client.connection.broker_connection import BrokerConnection
 from pybroker.client.errors import broker_error
 from pybroker.client.offsets import OffsetAndMetadata, OffsetAndTimestamp, OffsetSpec
 from pybroker.native import Uuid
@@ -17,41 +18,49 @@ _GROUPS_FROM = 8
 """From this version on OffsetFetch asks for several groups."""
 
 
+def heeds_ids(connection: BrokerConnection) -> bool:
+    """Whether the broker heeds ids in pybroker's tags of requests by name (docs/protocol.md)."""
+    return connection.supports(m.DeleteOffsetsRequest)
+
+
 def list_offsets_request(
-    wanted: Mapping[TopicPartition, OffsetSpec],
-    leader_epochs: Mapping[TopicPartition, int],
+    wanted: Mapping[Partition, OffsetSpec],
+    leader_epochs: Mapping[Partition, int],
     *,
     read_committed: bool,
     timeout_ms: int,
 ) -> m.ListOffsetsRequest:
     """Offsets of partitions that one broker leads. leader_epochs: those that are known (KIP-320)."""
+    specs: Mapping[Any, OffsetSpec] = wanted
+    epochs: Mapping[Any, int] = leader_epochs
     return m.ListOffsetsRequest(
         replica_id=-1,
         isolation_level=int(read_committed),
         topics=[
             m.ListOffsetsRequest_ListOffsetsTopic(
                 name=name,
+                topic_id=topic_id,
                 partitions=[
                     m.ListOffsetsRequest_ListOffsetsPartition(
                         partition_index=index,
-                        current_leader_epoch=leader_epochs.get(TopicPartition(name, index), -1),
-                        timestamp=wanted[TopicPartition(name, index)].timestamp,
+                        current_leader_epoch=epochs.get(partition_of(name, topic_id, index), -1),
+                        timestamp=specs[partition_of(name, topic_id, index)].timestamp,
                     )
                     for index in indexes
                 ],
             )
-            for name, indexes in by_topic(wanted).items()
+            for (name, topic_id), indexes in by_topic_and_id(wanted).items()
         ],
         timeout_ms=timeout_ms,
     )
 
 
-def listed_offsets(answer: m.ListOffsetsResponse) -> Iterator[tuple[TopicPartition, int, OffsetAndTimestamp]]:
-    """(partition, error code, what was found)."""
+def listed_offsets(answer: m.ListOffsetsResponse) -> Iterator[tuple[Any, int, OffsetAndTimestamp]]:
+    """(partition as it was asked for, error code, what was found)."""
     for topic in answer.topics:
         for row in topic.partitions:
             found = OffsetAndTimestamp(row.offset, row.timestamp, row.leader_epoch)
-            yield TopicPartition(topic.name, row.partition_index), row.error_code, found
+            yield partition_of(topic.name, topic.topic_id, row.partition_index), row.error_code, found
 
 
 def offset_commit_topics(

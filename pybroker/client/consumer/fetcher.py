@@ -12,6 +12,7 @@ from pybroker.client.config import ClientConfig
 from pybroker.client.connection.backoff import Backoff
 from pybroker.client.connection.metadata import Recreated
 from pybroker.client.connection.network import LOST, Network
+from pybroker.client.connection.offset_requests import heeds_ids
 from pybroker.client.connection.wake_loop import WakeLoop
 from pybroker.client.consumer.fetch_session import BY_ID, FetchSession, Wanted
 from pybroker.client.consumer.offset_lookup import OffsetLookup
@@ -385,7 +386,7 @@ class Fetcher:
         if not connection.supports(m.OffsetForLeaderEpochRequest, 2):
             state.validate = False
             return
-        answer = await connection.request(_epoch_question(state, info.leader_epoch))
+        answer = await connection.request(_epoch_question(state, info.leader_epoch, by_id=heeds_ids(connection)))
         row = answer.topics[0].partitions[0]
         if row.error_code:
             raise broker_error(row.error_code, about=str(state.where))
@@ -421,12 +422,13 @@ class Fetcher:
         self._background.wake()
 
 
-def _epoch_question(state: PartitionState, leader_epoch: int) -> Any:
+def _epoch_question(state: PartitionState, leader_epoch: int, *, by_id: bool) -> Any:
     return m.OffsetForLeaderEpochRequest(
         replica_id=-1,
         topics=[
             m.OffsetForLeaderEpochRequest_OffsetForLeaderTopic(
                 topic=state.where.topic,
+                topic_id=state.topic_id if by_id else Uuid.ZERO,
                 partitions=[
                     m.OffsetForLeaderEpochRequest_OffsetForLeaderPartition(
                         partition=state.where.partition, current_leader_epoch=leader_epoch, leader_epoch=state.epoch

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from pybroker.client.cluster import TopicPartition
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from pybroker.client.cluster import TopicPartition, by_name, partition_of
 from pybroker.client.config import ClientConfig
+from pybroker.client.connection.broker_connection import BrokerConnection
 from pybroker.client.connection.network import Network
-from pybroker.client.connection.offset_requests import list_offsets_request, listed_offsets
+from pybroker.client.connection.offset_requests import heeds_ids, list_offsets_request, listed_offsets
 from pybroker.client.errors import broker_error
 from pybroker.client.offsets import OffsetAndTimestamp, OffsetSpec
 from pybroker.protocol.error_codes import ErrorCode
+
+Told = TypeVar("Told")
 
 
 class OffsetLookup:
@@ -43,12 +49,23 @@ class OffsetLookup:
             epochs[where] = info.leader_epoch
         found = {}
         for leader, specs in by_leader.items():
+            connection = await self._network.connection(leader)
             request = list_offsets_request(
-                specs, epochs, read_committed=self._committed_only, timeout_ms=self._config["request.timeout.ms"]
+                self._by_id(specs, connection),
+                self._by_id(epochs, connection),
+                read_committed=self._committed_only,
+                timeout_ms=self._config["request.timeout.ms"],
             )
-            answer = await (await self._network.connection(leader)).request(request)
-            for where, code, offset in listed_offsets(answer):
+            for where, code, offset in listed_offsets(await connection.request(request)):
                 if code:
                     raise broker_error(code, about=str(where))
-                found[where] = offset
+                found[by_name(where)] = offset
         return found
+
+    def _by_id(self, told: Mapping[TopicPartition, Told], connection: BrokerConnection) -> Mapping[Any, Told]:
+        """By the ids that the metadata have, where the broker heeds them: leader and epoch come from the same
+        metadata, and are not another topic's of that name."""
+        if not heeds_ids(connection):
+            return told
+        id_of = self._network.cluster.topic_id
+        return {partition_of(name, id_of(name), index): one for (name, index), one in told.items()}

@@ -9,6 +9,7 @@ import pytest
 
 from pybroker.admin.log_dirs import LogDirAdmin
 from pybroker.api import k35_describe_log_dirs
+from pybroker.native import Uuid
 from pybroker.protocol.messages import DescribeLogDirsRequest, DescribeLogDirsRequest_DescribableLogDirTopic
 from pybroker.requests.context import RequestContext
 from tests.support.authorizers import PERMITS_ALL
@@ -16,12 +17,27 @@ from tests.support.authorizers import PERMITS_ALL
 CONTEXT = RequestContext(35, 4, None, "User:ANONYMOUS", "PLAINTEXT", "127.0.0.1", 1)
 
 
+IDS = {"a": Uuid.random(), "b": Uuid.random()}
+
+
+class Names:
+    """Of the topics in the directories."""
+
+    def topic_id(self, name: str) -> Uuid | None:
+        return IDS.get(name)
+
+    def topic_name(self, topic_id: Uuid) -> str | None:
+        return next((name for name, one in IDS.items() if one == topic_id), None)
+
+
 class Native:
     """Two directories, one of them offline."""
 
     def describe(self) -> list[Any]:
         def partition(topic: str, index: int) -> SimpleNamespace:
-            return SimpleNamespace(topic=topic, partition=index, size_bytes=100 * index, offset_lag=0, is_future=False)
+            return SimpleNamespace(
+                topic=topic, topic_id=IDS[topic], partition=index, size_bytes=100 * index, offset_lag=0, is_future=False
+            )
 
         here = [partition("b", 0), partition("a", 2), partition("a", 1)]
         return [
@@ -41,7 +57,7 @@ async def ask(topics: dict[str, list[int]] | None) -> list[tuple[str, int, int, 
     if topics is not None:
         wanted = [DescribeLogDirsRequest_DescribableLogDirTopic(topic=t, partitions=p) for t, p in topics.items()]
     answer = await k35_describe_log_dirs.handle(
-        LogDirAdmin(Native()), PERMITS_ALL, CONTEXT, DescribeLogDirsRequest(topics=wanted)
+        LogDirAdmin(Native()), Names(), PERMITS_ALL, CONTEXT, DescribeLogDirsRequest(topics=wanted)
     )
     assert answer.error_code == 0
     return [

@@ -18,6 +18,7 @@ from pybroker.cluster.events import (
     CreatePartitions,
     CreateTopics,
     DeleteTopics,
+    ElectedPartition,
     ElectLeaders,
     IsrChange,
     LogEndsTold,
@@ -368,7 +369,7 @@ def test_who_has_lost_a_disk_does_not_lead_what_only_it_had() -> None:
     assert led(image, "alone")[0][0] == 1, "there is nobody who could have it"
     found = image.apply(decide_brokers(image, BrokersChanged((arrival(1, 12),))).delta)
     assert led(found)[0][0] == 1, "the disk is back"
-    event = ElectLeaders(unclean=True, partitions=(("a", 0),))
+    event = ElectLeaders(unclean=True, partitions=(ElectedPartition("a", 0),))
     lossy = image.apply(decide_elect_leaders(image, event).delta)
     assert led(lossy)[0][0] == 2, "rather what was once in sync than nothing"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from pybroker.cluster.events import AlterConfigs, ConfigChange, ElectLeaders, ReplicasOffline
+from pybroker.cluster.events import AlterConfigs, ConfigChange, ElectedPartition, ElectLeaders, ReplicasOffline
 from pybroker.controller.brokers import decide_brokers, decide_offline
 from pybroker.controller.configs import decide_alter_configs
 from pybroker.controller.elect_leaders import (
@@ -18,6 +18,7 @@ from pybroker.controller.events import BalanceLeaders, BrokersChanged, ElectAnyL
 from pybroker.controller.leader_election import UNCLEAN, allows_more, unclean_elections_of
 from pybroker.metadata.image import NO_LEADER, ClusterImage, ConfigImage, ImageDelta, PartitionImage
 from pybroker.metadata.znodes import UNKNOWN_END, LogEnd
+from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 from tests.unit.controller.test_decisions import arrival, cluster, created
 
@@ -45,7 +46,7 @@ def image() -> ClusterImage:
 
 
 def elected(image: ClusterImage, *, unclean: bool = False, all_: bool = False) -> tuple[ClusterImage, list[int]]:
-    decision = decide_elect_leaders(image, ElectLeaders(unclean, None if all_ else (("a", 0),)))
+    decision = decide_elect_leaders(image, ElectLeaders(unclean, None if all_ else (ElectedPartition("a", 0),)))
     return image.apply(decision.delta), [one.error_code for one in decision.reply]
 
 
@@ -71,8 +72,15 @@ def test_of_all_partitions_only_those_are_answered_that_need_it(image: ClusterIm
     ]
 
 
+def test_an_id_of_another_incarnation_is_refused(image: ClusterImage) -> None:
+    wanted = ElectedPartition("a", 0, Uuid.random())
+    [outcome] = decide_elect_leaders(image, ElectLeaders(False, (wanted,))).reply
+    assert outcome.error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
 def test_partitions_that_there_are_not(image: ClusterImage) -> None:
-    decision = decide_elect_leaders(image, ElectLeaders(False, (("a", 3), ("b", 0), ("a", -1))))
+    wanted = tuple(ElectedPartition(*one) for one in (("a", 3), ("b", 0), ("a", -1)))
+    decision = decide_elect_leaders(image, ElectLeaders(False, wanted))
     assert {one.error_code for one in decision.reply} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     assert decision.operations == ()
 
@@ -80,7 +88,7 @@ def test_partitions_that_there_are_not(image: ClusterImage) -> None:
 def test_an_unclean_election_is_for_partitions_without_a_leader_and_is_told(image: ClusterImage) -> None:
     assert elected(image, unclean=True)[1] == [ErrorCode.ELECTION_NOT_NEEDED]
     without = with_state(image, "a", 0, leader=NO_LEADER, isr=(3,)).apply(ImageDelta(lost_brokers=(3,)))
-    decision = decide_elect_leaders(without, ElectLeaders(True, (("a", 0),)))
+    decision = decide_elect_leaders(without, ElectLeaders(True, (ElectedPartition("a", 0),)))
     after = state(without.apply(decision.delta))
     assert (after.leader, after.isr, after.leader_epoch) == (1, (1,), 1)
     (warning,) = decision.warnings
@@ -97,7 +105,7 @@ def test_what_is_said_of_a_leader_depends_on_what_it_may_have_lost(image: Cluste
     """All that were in sync may have lost something: that is not to lead without having been in sync."""
     hurt = (LogEnd(1, 0, 70), LogEnd(2, -1, UNKNOWN_END))
     waiting = with_state(image, "a", 0, leader=NO_LEADER, isr=(1, 2), suspect=hurt)
-    event = ElectLeaders(True, (("a", 0),))
+    event = ElectLeaders(True, (ElectedPartition("a", 0),))
     for decision in (
         decide_elect_leaders(waiting, event),
         decide_any_leaders(lossy(waiting), ElectAnyLeaders()),

@@ -10,6 +10,7 @@ from pybroker.cluster.events import (
     AlterIsr,
     CommitIngest,
     DropIngests,
+    ElectedPartition,
     ElectLeaders,
     FinishIngest,
     IsrChange,
@@ -107,7 +108,7 @@ def test_nobody_else_comes_into_sync_or_leads_before_it_is_attached(image: Clust
     nobody = [msgspec.structs.replace(one, leader=-1) for one in decided.topics["a"].partitions]
     topic = msgspec.structs.replace(decided.topics["a"], partitions=tuple(nobody))
     dead = msgspec.structs.replace(decided, topics={"a": topic}, brokers={3: decided.brokers[3]})
-    [outcome] = decide_elect_leaders(dead, ElectLeaders(True, (("a", 0),))).reply
+    [outcome] = decide_elect_leaders(dead, ElectLeaders(True, (ElectedPartition("a", 0),))).reply
     assert outcome.error_code == ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
 
     # Each leader writes down its own; the partition is free then, and the ingest over when all are there.

@@ -4,7 +4,7 @@
 use super::schema_file::SchemaFile;
 
 #[rustfmt::skip]
-pub(super) static CLIENT: [SchemaFile; 111] = [
+pub(super) static CLIENT: [SchemaFile; 112] = [
     SchemaFile::new("stored/consumer_offsets.schema", None, &["StoredGroup", "StoredOffset"], include_str!("../../schema/stored/consumer_offsets.schema")),
     SchemaFile::new("stored/metadata_log.schema", None, &["ConfigRecord", "PartitionChangeRecord", "PartitionRecord", "ProducerIdsRecord", "RemoveTopicRecord", "TopicRecord"], include_str!("../../schema/stored/metadata_log.schema")),
     SchemaFile::new("stored/transaction_state.schema", None, &["StoredTransactionKey", "StoredTransaction"], include_str!("../../schema/stored/transaction_state.schema")),
@@ -111,6 +111,7 @@ pub(super) static CLIENT: [SchemaFile; 111] = [
     SchemaFile::new("own/k32145_describe_topic_history.schema", Some(32145), &["DescribeTopicHistoryRequest", "DescribeTopicHistoryResponse"], include_str!("../../schema/own/k32145_describe_topic_history.schema")),
     SchemaFile::new("own/k32146_describe_deletions.schema", Some(32146), &["DescribeDeletionsRequest", "DescribeDeletionsResponse"], include_str!("../../schema/own/k32146_describe_deletions.schema")),
     SchemaFile::new("own/k32147_describe_cluster_state.schema", Some(32147), &["DescribeClusterStateRequest", "DescribeClusterStateResponse"], include_str!("../../schema/own/k32147_describe_cluster_state.schema")),
+    SchemaFile::new("own/k32148_delete_offsets.schema", Some(32148), &["DeleteOffsetsRequest", "DeleteOffsetsResponse"], include_str!("../../schema/own/k32148_delete_offsets.schema")),
     SchemaFile::new("own/k32150_ingest_begin.schema", Some(32150), &["IngestBeginRequest", "IngestBeginResponse"], include_str!("../../schema/own/k32150_ingest_begin.schema")),
     SchemaFile::new("own/k32151_ingest_append.schema", Some(32151), &["IngestAppendRequest", "IngestAppendResponse"], include_str!("../../schema/own/k32151_ingest_append.schema")),
     SchemaFile::new("own/k32152_ingest_commit.schema", Some(32152), &["IngestCommitRequest", "IngestCommitResponse"], include_str!("../../schema/own/k32152_ingest_commit.schema")),

@@ -5,6 +5,9 @@ use pybroker_model::Uuid;
 
 use crate::primitives::{DecodeError, Reader, Writer};
 
+/// The tag of ours in which a client that names a topic says which id it has to have (`docs/protocol.md`).
+const TOPIC_ID_TAG: u32 = 10_000;
+
 /// How a message names a topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TopicRef<'a> {
@@ -12,6 +15,20 @@ pub enum TopicRef<'a> {
     Name(&'a str),
     /// Among brokers; zero is possible and no topic's.
     Id(Uuid),
+    /// On client listeners, with an id in a tagged field: the topic of this id, which is not zero. It must have the name
+    /// as well, unless that is empty.
+    Both(&'a str, Uuid),
+}
+
+impl<'a> TopicRef<'a> {
+    /// The name that the message gives.
+    pub fn name(self) -> Option<&'a str> {
+        match self {
+            TopicRef::Name(name) => Some(name),
+            TopicRef::Both(name, _) => (!name.is_empty()).then_some(name),
+            TopicRef::Id(_) => None,
+        }
+    }
 }
 
 /// A topic, and what is said of its partitions.
@@ -48,7 +65,7 @@ pub(super) fn read<'a, P>(
     let count = reader.array_len(flexible, topic_bytes_min)?;
     let mut topics = Vec::with_capacity(count);
     for _ in 0..count {
-        let topic = if form.by_id {
+        let mut topic = if form.by_id {
             TopicRef::Id(reader.uuid()?)
         } else {
             TopicRef::Name(reader.string(flexible)?)
@@ -59,10 +76,29 @@ pub(super) fn read<'a, P>(
             partitions.push(entry(reader)?);
             reader.skip_tags(flexible)?;
         }
-        reader.skip_tags(flexible)?;
+        match topic {
+            TopicRef::Name(name) if flexible => {
+                if let Some(id) = read_id(reader)? {
+                    topic = TopicRef::Both(name, id);
+                }
+            }
+            _ => reader.skip_tags(flexible)?,
+        }
         topics.push(OfTopic { topic, partitions });
     }
     Ok(topics)
+}
+
+/// The id in a topic's tagged fields.
+fn read_id(reader: &mut Reader<'_>) -> Result<Option<Uuid>, DecodeError> {
+    let mut id = Uuid::ZERO;
+    reader.tags(|tag, value| {
+        if tag == TOPIC_ID_TAG {
+            id = value.uuid()?;
+        }
+        Ok(tag == TOPIC_ID_TAG)
+    })?;
+    Ok((id != Uuid::ZERO).then_some(id))
 }
 
 /// Appends the topics, which must be named as the version wants it.
@@ -74,7 +110,7 @@ pub(super) fn write<P>(
     writer.array_len(topics.len());
     for topic in topics {
         match topic.topic {
-            TopicRef::Name(name) => writer.string(name),
+            TopicRef::Name(name) | TopicRef::Both(name, _) => writer.string(name),
             TopicRef::Id(id) => writer.uuid(id),
         }
         writer.array_len(topic.partitions.len());
@@ -82,6 +118,12 @@ pub(super) fn write<P>(
             entry(writer, partition);
             writer.no_tags();
         }
-        writer.no_tags();
+        match topic.topic {
+            TopicRef::Both(_, id) if writer.flexible() => {
+                writer.tag_count(1);
+                writer.tag(TOPIC_ID_TAG, |writer| writer.uuid(id));
+            }
+            _ => writer.no_tags(),
+        }
     }
 }

@@ -479,12 +479,20 @@ fn fetch_response(rng: &mut StdRng, version: i16) -> (Vec<u8>, Vec<u8>) {
     (first, second)
 }
 
+fn topic(rng: &mut StdRng) -> TopicRef<'static> {
+    if rng.random() {
+        TopicRef::Both(name(rng), Uuid::from_u128(rng.random()))
+    } else {
+        TopicRef::Name(name(rng))
+    }
+}
+
 fn list_offsets_request(rng: &mut StdRng, version: i16) -> (Vec<u8>, Vec<u8>) {
     let request = ListOffsetsRequest {
         replica_id: rng.random(),
         isolation_level: rng.random(),
         topics: many(rng, |rng| OfTopic {
-            topic: TopicRef::Name(name(rng)),
+            topic: topic(rng),
             partitions: many(rng, |rng| ListOffsetsPartition {
                 partition: rng.random(),
                 current_leader_epoch: rng.random(),
@@ -506,7 +514,7 @@ fn list_offsets_response(rng: &mut StdRng, version: i16) -> (Vec<u8>, Vec<u8>) {
     let response = ListOffsetsResponse {
         throttle_time_ms: rng.random(),
         topics: many(rng, |rng| OfTopic {
-            topic: TopicRef::Name(name(rng)),
+            topic: topic(rng),
             partitions: many(rng, |rng| ListOffsetsPartitionResponse {
                 partition: rng.random(),
                 error_code: rng.random(),
@@ -529,7 +537,7 @@ fn epoch_request(rng: &mut StdRng, version: i16) -> (Vec<u8>, Vec<u8>) {
     let request = OffsetForLeaderEpochRequest {
         replica_id: rng.random(),
         topics: many(rng, |rng| OfTopic {
-            topic: TopicRef::Name(name(rng)),
+            topic: topic(rng),
             partitions: many(rng, |rng| EpochPartition {
                 partition: rng.random(),
                 current_leader_epoch: rng.random(),
@@ -549,7 +557,7 @@ fn epoch_response(rng: &mut StdRng, version: i16) -> (Vec<u8>, Vec<u8>) {
     let response = OffsetForLeaderEpochResponse {
         throttle_time_ms: rng.random(),
         topics: many(rng, |rng| OfTopic {
-            topic: TopicRef::Name(name(rng)),
+            topic: topic(rng),
             partitions: many(rng, |rng| EpochPartitionResponse {
                 error_code: rng.random(),
                 partition: rng.random(),

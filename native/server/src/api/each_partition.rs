@@ -16,7 +16,7 @@ use crate::shared::Shared;
 pub(super) fn naming(topic: TopicRef<'_>) -> Naming {
     match topic {
         TopicRef::Name(_) => Naming::Name,
-        TopicRef::Id(_) => Naming::Id,
+        TopicRef::Id(_) | TopicRef::Both(..) => Naming::Id,
     }
 }
 
@@ -39,12 +39,8 @@ pub(super) fn refusals<Q>(
     let view = call.shared.metadata.load();
     let access = call.access();
     let refusal = |topic: &OfTopic<'_, Q>| {
-        let given = match topic.topic {
-            TopicRef::Name(name) => Some(name),
-            TopicRef::Id(_) => None,
-        };
         let resolved = ResolvedTopic::of(&map, &view, topic.topic);
-        access.refuse(Operation::DESCRIBE, given, &resolved, &view)
+        access.refuse(Operation::DESCRIBE, topic.topic.name(), &resolved, &view)
     };
     topics.iter().map(refusal).collect()
 }
