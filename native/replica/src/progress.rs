@@ -2,7 +2,7 @@
 //! waiting produces; it owns neither the log nor its directory, so that whoever holds it last closes nothing.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, Guard};
@@ -42,6 +42,11 @@ pub(crate) struct Progress {
     /// Of a leader: what its followers have; its own end is asked of the log. The lock orders changes of role, settings
     /// and watermark.
     led: Mutex<Option<InSync>>,
+    /// How often this broker has stopped leading. Changed under `led`: an offset means the records that were appended
+    /// there only as long as this is what it was, for a follower cuts off what its leader does not have.
+    step_downs: AtomicU64,
+    /// The high watermark when it last did.
+    committed_by_me: AtomicI64,
     /// How often followers have asked for records.
     requests: AtomicU64,
     pub(crate) high_watermark: Arc<Watched>,
@@ -58,6 +63,8 @@ impl Progress {
             role: ArcSwap::from_pointee(role),
             config: ArcSwap::new(config),
             led: Mutex::new(None),
+            step_downs: AtomicU64::new(0),
+            committed_by_me: AtomicI64::new(high_watermark),
             requests: AtomicU64::new(0),
             high_watermark: Arc::new(Watched::new(high_watermark)),
             last_stable: Arc::new(Watched::new(high_watermark)),
@@ -274,7 +281,11 @@ impl Progress {
     /// It leads no more.
     pub(crate) fn step_down(&self, role: Role) {
         let mut led = self.led.lock();
-        *led = None;
+        if led.take().is_some() {
+            self.committed_by_me
+                .store(self.high_watermark.get(), Ordering::Relaxed);
+            self.step_downs.fetch_add(1, Ordering::Release);
+        }
         self.role.store(Arc::new(role));
         drop(led);
         self.wake_all();
@@ -288,10 +299,23 @@ impl Progress {
         self.flush_waiter.wake();
     }
 
-    /// Whether `last_offset` is committed; `Ok(false)`: not yet.
-    pub(crate) fn check_committed(&self, last_offset: i64) -> Result<bool, PartitionError> {
-        // The watermark first: what is committed stays so, whatever the role has become.
-        if self.high_watermark.get() <= last_offset {
+    /// How often this broker has stopped leading, for [`Progress::check_committed`].
+    pub(crate) fn step_downs(&self) -> u64 {
+        self.step_downs.load(Ordering::Acquire)
+    }
+
+    /// Whether `last_offset` is committed that was appended here as leader, after `step_downs`; `Ok(false)`: not yet.
+    pub(crate) fn check_committed(
+        &self,
+        last_offset: i64,
+        step_downs: u64,
+    ) -> Result<bool, PartitionError> {
+        // The watermark first: that it was this leadership's is what the second look says.
+        let high_watermark = self.high_watermark.get();
+        if self.step_downs() != step_downs {
+            return self.check_committed_before(last_offset, step_downs);
+        }
+        if high_watermark <= last_offset {
             self.role.load().leader()?;
             return Ok(false);
         }
@@ -305,5 +329,23 @@ impl Progress {
             }
         }
         Ok(true)
+    }
+
+    /// The same once this broker has stopped leading: what was committed until then stays so, whatever the role has
+    /// become. Of the rest nobody here knows: other records may stand at that offset.
+    fn check_committed_before(
+        &self,
+        last_offset: i64,
+        step_downs: u64,
+    ) -> Result<bool, PartitionError> {
+        let led = self.led.lock();
+        let last_time = self.step_downs() == step_downs + 1;
+        let committed = self.committed_by_me.load(Ordering::Relaxed);
+        drop(led);
+        if last_time && last_offset < committed {
+            return Ok(true);
+        }
+        let role = self.role.load();
+        Err(role.leader().err().unwrap_or(PartitionError::NotLeader))
     }
 }

@@ -106,4 +106,6 @@ pub struct AppendInfo {
     pub log_append_time: i64,
     /// Log start.
     pub log_start_offset: i64,
+    /// How often this broker had stopped leading: who waits for the commit waits for that of this leadership.
+    pub(crate) step_downs: u64,
 }

@@ -121,6 +121,7 @@ impl Partition {
             return Err(PartitionError::NotLeader);
         }
         check_leader_epoch(leader_epoch, leader.leader_epoch)?;
+        let step_downs = self.progress.step_downs();
         if required_acks == -1 {
             self.check_isr(leader)?;
         }
@@ -144,6 +145,7 @@ impl Partition {
             last_offset: appended.last_offset,
             log_append_time: appended.log_append_time,
             log_start_offset: appended.log_start_offset,
+            step_downs,
         })
     }
 
@@ -245,14 +247,19 @@ impl Partition {
     /// Ready once `appended` is committed (high watermark above its last offset), or with the reason why it never
     /// will be. A plain future; dropping it takes the waiter out.
     pub fn committed(&self, appended: &AppendInfo) -> Commit {
-        Commit::new(Arc::clone(&self.progress), appended.last_offset)
+        Commit::new(
+            Arc::clone(&self.progress),
+            appended.last_offset,
+            appended.step_downs,
+        )
     }
 
     /// Ready once what is appended now is committed, as far as only this broker's flush is missing; `None` if none is.
     /// Records acknowledged with acks=1 are on their way to the disk then, and shown when they are there.
     pub fn flush_under_way(&self) -> Option<Commit> {
+        let step_downs = self.progress.step_downs();
         let end = self.progress.after_flush(self.log()?)?;
-        Some(Commit::new(Arc::clone(&self.progress), end - 1))
+        Some(Commit::new(Arc::clone(&self.progress), end - 1, step_downs))
     }
 
     /// Refuses appends (`NotLeader`, which clients try again) from now on, or takes them again. When it returns no

@@ -14,21 +14,27 @@ use crate::PartitionError;
 pub struct Commit {
     progress: Arc<Progress>,
     last_offset: i64,
+    step_downs: u64,
     registration: Option<Registration>,
 }
 
 impl Commit {
-    pub(crate) fn new(progress: Arc<Progress>, last_offset: i64) -> Self {
+    /// `step_downs`: of `progress`, when the record was appended.
+    pub(crate) fn new(progress: Arc<Progress>, last_offset: i64, step_downs: u64) -> Self {
         Self {
             progress,
             last_offset,
+            step_downs,
             registration: None,
         }
     }
 
     /// Whether it is decided already, without waiting.
     pub fn try_get(&self) -> Option<Result<(), PartitionError>> {
-        match self.progress.check_committed(self.last_offset) {
+        match self
+            .progress
+            .check_committed(self.last_offset, self.step_downs)
+        {
             Ok(false) => None,
             Ok(true) => Some(Ok(())),
             Err(error) => Some(Err(error)),

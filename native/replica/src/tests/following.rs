@@ -327,10 +327,52 @@ fn a_log_that_ends_below_the_leaders_start_begins_anew() {
 
 #[derive(Debug, Clone)]
 enum Step {
-    Append { broker: i32, all: bool },
-    Fetch { follower: i32, leader: i32 },
+    Append {
+        broker: i32,
+        all: bool,
+    },
+    Fetch {
+        follower: i32,
+        leader: i32,
+    },
     Elect(i32),
     Tell(i32),
+    /// Producers are told what has become of their records: as late as a busy broker comes to it.
+    Answer,
+}
+
+#[test]
+fn a_commit_is_that_of_the_leadership_that_appended() {
+    let mut three = Three::new(FlushMode::Os);
+    let old = three.partition(1);
+    let kept = append(&old, &["kept"]).expect("appends");
+    three.settle(2);
+    three.settle(3);
+    three.settle(2);
+    three.settle(3);
+    let lost = append(&old, &["lost"]).expect("appends");
+    assert_eq!(old.committed(&lost).try_get(), None);
+    three.elect(2);
+    for broker in 1..=3 {
+        three.tell(broker);
+    }
+    let other = append(&three.partition(2), &["other"]).expect("appends");
+    assert_eq!(other.last_offset, lost.last_offset);
+    for _ in 0..2 {
+        three.settle(1);
+        three.settle(3);
+    }
+    assert_eq!(three.partition(2).committed(&other).try_get(), Some(Ok(())));
+    until(|| old.high_watermark() > lost.last_offset);
+    assert_eq!(old.committed(&kept).try_get(), Some(Ok(())));
+    let not_leader = Some(Err(PartitionError::NotLeader));
+    assert_eq!(old.committed(&lost).try_get(), not_leader);
+    // Nor once it leads again.
+    three.elect(1);
+    for broker in 1..=3 {
+        three.tell(broker);
+    }
+    assert_eq!(old.committed(&lost).try_get(), not_leader);
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -340,6 +382,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         6 => (broker(), broker()).prop_map(|(follower, leader)| Step::Fetch { follower, leader }),
         1 => broker().prop_map(Step::Elect),
         2 => broker().prop_map(Step::Tell),
+        3 => Just(Step::Answer),
     ];
     proptest::collection::vec(step, 1..60)
 }
@@ -370,14 +413,14 @@ proptest! {
                 // All three stay in sync, so each of them may lead.
                 Step::Elect(broker) => three.elect(broker),
                 Step::Tell(broker) => three.tell(broker),
+                Step::Answer => appended.retain(|(broker, info, value)| {
+                    match three.partition(*broker).committed(info).try_get() {
+                        Some(Ok(())) => { committed.push((info.last_offset, value.clone())); false }
+                        Some(Err(_)) => false,
+                        None => true,
+                    }
+                }),
             }
-            appended.retain(|(broker, info, value)| {
-                match three.partition(*broker).committed(info).try_get() {
-                    Some(Ok(())) => { committed.push((info.last_offset, value.clone())); false }
-                    Some(Err(_)) => false,
-                    None => true,
-                }
-            });
         }
         three.elect(1);
         for broker in 1..=3 {
