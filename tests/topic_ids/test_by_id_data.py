@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from typing import Any
 
@@ -47,6 +48,33 @@ def test_produce_by_a_dead_id_is_refused_and_writes_nothing(client: WireClient) 
     assert produce(client, new, batch(b"new")).base_offset == 0
     for offset, version in enumerate(range(3, 13), start=1):
         assert produce(client, name, batch(b"new"), version).base_offset == offset
+
+
+@pytest.mark.checklist("U6", "A29")
+def test_produce_by_name_of_an_epoch_of_before_is_refused(client: WireClient) -> None:
+    """A batch has a place for the leader epoch that its sender knows."""
+
+    def at(epoch: int, value: bytes) -> bytes:
+        made = bytearray(batch(value))
+        struct.pack_into(">i", made, 12, epoch)
+        return bytes(made)
+
+    name = unique()
+    create(client, name)
+    recreate(client, name)
+    before = leader_epoch(client, name)
+    new = recreate(client, name)
+    now = leader_epoch(client, name)
+    assert now > before > 0
+    for version in range(3, 13):
+        refused = produce(client, name, at(before, b"late"), version)
+        assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER, version
+    assert fetch(client, new).high_watermark == 0
+    # Of now, and not told: -1 by most clients, 0 by librdkafka.
+    for offset, epoch in enumerate((now, -1, 0)):
+        assert produce(client, name, at(epoch, b"new"), 12).base_offset == offset
+    # Who names the id has said which topic is meant.
+    assert produce(client, new, at(before, b"new"), 13).base_offset == 3
 
 
 @pytest.mark.checklist(7, 92, 126, 213, "D21", "D28")

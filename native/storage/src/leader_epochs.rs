@@ -70,6 +70,11 @@ impl LeaderEpochs {
         }
     }
 
+    /// The first epoch that is known.
+    pub(crate) fn first(&self) -> Option<i32> {
+        self.entries.first().map(|entry| entry.epoch)
+    }
+
     /// The epoch that `offset` was written in.
     pub(crate) fn epoch_for(&self, offset: i64) -> Option<i32> {
         let after = self

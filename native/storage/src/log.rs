@@ -288,6 +288,12 @@ impl Log {
         self.epochs.read().end_offset_for(epoch, start, end)
     }
 
+    /// The first leader epoch that is known of the log; `None` before it had a leader.
+    #[must_use]
+    pub fn first_epoch(&self) -> Option<i32> {
+        self.epochs.read().first()
+    }
+
     /// The leader epoch in which the record at `offset` was written.
     #[must_use]
     pub fn epoch_for(&self, offset: i64) -> Option<i32> {

@@ -281,6 +281,14 @@ impl Partition {
         Ok(self.epoch_end(&hosted.log, epoch))
     }
 
+    /// Whether a leader epoch is from before this log's first one: of an earlier topic of the name, whose epochs this one
+    /// continues. False where this replica does not lead.
+    pub fn is_before(&self, epoch: i32) -> bool {
+        let role = self.progress.role();
+        self.led(&role)
+            .is_ok_and(|(_, hosted)| hosted.log.first_epoch().is_some_and(|first| epoch < first))
+    }
+
     fn epoch_end(&self, log: &Log, epoch: i32) -> EpochEnd {
         match log.end_offset_for(epoch) {
             Some((leader_epoch, end_offset)) => EpochEnd {

@@ -131,6 +131,14 @@ struct Appending<'a, 'c> {
     tally: &'a mut Tally,
 }
 
+/// Whether a batch was made for an earlier topic of the name, if it tells: it carries a leader epoch from before this
+/// log's first one. Clients that do not fill the field in send -1, librdkafka 0. The answer is the one at which every
+/// producer looks at the metadata anew.
+#[inline]
+fn is_of_before(partition: &Partition, leader_epoch: i32) -> bool {
+    leader_epoch > 0 && partition.is_before(leader_epoch)
+}
+
 impl Appending<'_, '_> {
     fn topics(&mut self, request: &ProduceRequest, body: &mut [u8]) {
         let map = self.call.shared.replicas.snapshot();
@@ -187,6 +195,11 @@ impl Appending<'_, '_> {
         let now_ms = self.call.now_ms;
         let rules = partition.produce_rules(self.call.version >= ZSTD, now_ms);
         let batches = validate_produce(records, &rules).map_err(|error| Refusal::batch(&error))?;
+        if matches!(self.naming, Naming::Name)
+            && is_of_before(partition, batches.first().partition_leader_epoch)
+        {
+            return Err(Refusal::code(ErrorCode::NOT_LEADER_OR_FOLLOWER));
+        }
         let origin = if batches.first().is_transactional() {
             if !self.transactional {
                 return Err(Refusal::code(
