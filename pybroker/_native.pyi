@@ -184,6 +184,13 @@ class LogDirsFailed:
     def reason(self) -> str: ...
 
 @final
+class ConnectionGone:
+    """A connection over which a share group's member fetched has gone, and its last request is answered."""
+
+    @property
+    def connection_id(self) -> int: ...
+
+@final
 class ReplicasOffline:
     """Partitions that can be served no more: their log directory has failed."""
 
@@ -537,6 +544,41 @@ class TransactionQuestion:
         """An error code for each partition; only the first answer counts."""
 
 @final
+class FetchedBatches:
+    """Batches that were read for a share group. The bytes stay in the native core."""
+
+    @property
+    def batches(self) -> list[tuple[int, int]]:
+        """(first offset, last offset) of each with records for the group, ascending: no markers, nothing aborted."""
+    @property
+    def next_offset(self) -> int:
+        """Where to go on; equal to the offset asked for where nothing can be read."""
+    @property
+    def bound(self) -> int:
+        """What may be read ends here."""
+    @property
+    def size_bytes(self) -> int:
+        """Of `batches`."""
+    def records(self, first: int, last: int) -> RecordBytes | None:
+        """The batches that have offsets from `first` to `last`, and what lies between them."""
+
+@final
+class RecordBytes:
+    """Record batches, to be put into a response."""
+
+    def __len__(self) -> int: ...
+
+@final
+class RecordsWatch:
+    """A place among those who wait for more records of a partition; letting go of it gives the place up."""
+
+    @property
+    def token(self) -> int:
+        """Of the Completion."""
+    def cancel(self) -> None:
+        """Gives the place up."""
+
+@final
 class StoredRecords:
     """What one read of a local log gave."""
 
@@ -760,9 +802,7 @@ class StagedPartition:
 class AttachedPartition:
     """Where the records of a commit are in one partition."""
 
-    def __new__(
-        cls, base_offset: int, end_offset: int, repeated: bool, committed: bool
-    ) -> AttachedPartition: ...
+    def __new__(cls, base_offset: int, end_offset: int, repeated: bool, committed: bool) -> AttachedPartition: ...
     @property
     def base_offset(self) -> int: ...
     @property
@@ -931,6 +971,18 @@ class NativePartitions:
     def lag(self, topic_id: Uuid, partition: int, offset: int) -> Lag | None:
         """*Blocking.* How far whoever has read up to `offset` is behind, as far as it is known here. None: not hosted
         here. Raises ValueError, NativeError."""
+    def fetch(
+        self, topic_id: Uuid, partition: int, offset: int, limits: tuple[int, int], read_committed: bool
+    ) -> FetchedBatches:
+        """*Blocking where it is not in the page cache.* For a share group: whole batches from the one that holds
+        `offset` on, up to the high watermark or the last stable offset, until they cover limits[1] offsets or are
+        limits[0] bytes large; at least one, if there is one. Raises NativeError."""
+    def watch(self, topic_id: Uuid, partition: int, bound: int, read_committed: bool) -> RecordsWatch:
+        """Tells once, by a Completion with its token, when more can be read than up to `bound`, or when the partition
+        stops."""
+    def offset_for_timestamp(self, topic_id: Uuid, partition: int, timestamp_ms: int, read_committed: bool) -> int:
+        """*Blocking.* The first offset whose record has at least this timestamp; -1 if there is none. Raises
+        NativeError."""
     def delete_records(self, topic_id: Uuid, partition: int, offset: int, flush_wait_s: float = 0.0) -> int:
         """*Blocking.* Moves the log start up to `offset` (-1 = high watermark); gives the low watermark. Waits at most
         `flush_wait_s` for a flush under way that brings the offset below the high watermark. Raises NativeError."""
@@ -949,9 +1001,7 @@ class NativeIngests:
         takes no more. A leader brings the holders what they lack."""
     def reopen(self, key: IngestKey, epoch: int) -> None:
         """The commit was not decided: takes appends again."""
-    def attach(
-        self, topic_id: Uuid, partition: int, directory: str, plan: int, append_time: bool
-    ) -> AttachedPartition:
+    def attach(self, topic_id: Uuid, partition: int, directory: str, plan: int, append_time: bool) -> AttachedPartition:
         """*Blocking.* The commit after its decision, of that plan. Once, however often it is called, and whoever led
         before. `append_time`: the records are stamped with the time of this."""
     def bring(self, topic_id: Uuid, partition: int, brokers: Sequence[int]) -> None:
@@ -1097,7 +1147,9 @@ class NativeControlQueue:
         by this object."""
     def drain(
         self, max_items: int = 256
-    ) -> list[Request | Completion | IsrProposal | TransactionQuestion | ReplicasOffline | LogDirsFailed]:
+    ) -> list[
+        Request | Completion | IsrProposal | TransactionQuestion | ConnectionGone | ReplicasOffline | LogDirsFailed
+    ]:
         """What has arrived, at most `max_items`; what sessions of clients wait for comes before requests of
         administrators. Requests that cannot be decoded are answered here by closing their connection. Also writes
         native log lines to the logger `pybroker.native`. A full batch means there may be more: call again."""

@@ -130,6 +130,7 @@ class Broker:
             isr=parts.isr,
             failed=parts.failed,
             membership=parts.services.transactions.membership,
+            shares=parts.services.shares.partitions,
             tables=tables,
             loop=self._loop,
             on_fatal=self._fail,
@@ -150,6 +151,7 @@ class Broker:
         await self._join(parts, store)
         if config.in_cluster:
             services.producer_ids.stock()
+        services.shares.states.start()
         services.groups.start()
         services.transactions.coordinator.start()
         if parts.returned_offsets.pending or services.topics.delete_orders:
@@ -179,8 +181,9 @@ class Broker:
             await parts.office.start(
                 lambda: _local_ids(scan),
                 # In a cluster brokers of both levels may be in office: what one of them has shown stays.
-                lambda stored, shown: with_stored(config, broker_id, stored).topic_ids
-                or (config.in_cluster and shown()),
+                lambda stored, shown: (
+                    with_stored(config, broker_id, stored).topic_ids or (config.in_cluster and shown())
+                ),
             )
         except DamagedNodeError as problem:
             raise StartError(f"the metadata store is damaged: {problem}") from None
@@ -314,7 +317,9 @@ class Broker:
             # Groups answer their parked requests themselves; the rest gets a moment, then an error.
             await parts.services.transactions.coordinator.stop()
             await parts.services.transactions.owed.stop()
+            parts.services.shares.partitions.stop()
             await parts.services.groups.stop()
+            await parts.services.shares.states.stop()
             await dispatcher.cancel_parked(PARKED_GRACE_S)
         if parts is not None:
             parts.services.tokens.stop()
@@ -328,7 +333,12 @@ class Broker:
             if parts.peers is not None:
                 await parts.peers.stop()
             await parts.office.stop()
-            for disconnect in (parts.disconnect, parts.services.transactions.disconnect):
+            services = parts.services
+            for disconnect in (
+                parts.disconnect,
+                services.transactions.disconnect,
+                services.shares.disconnect,
+            ):
                 if disconnect is not None:
                     disconnect()
         if dispatcher is not None:
@@ -344,7 +354,6 @@ class Broker:
             if clean and parts is not None:
                 await self._leave(parts)
             await store.close()
-
 
     async def _leave(self, parts: Parts) -> None:
         try:

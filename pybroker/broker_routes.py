@@ -20,6 +20,7 @@ from pybroker.api import (
     k32166_verify_transaction,
     k32167_end_transaction,
     k32170_probe_broker,
+    share_states,
 )
 from pybroker.api.control import ControlReceiver
 from pybroker.cluster.packed import UnreadableError
@@ -81,9 +82,8 @@ def broker_routes(
         k32170_probe_broker.API_KEY: partial(k32170_probe_broker.handle, probe),
         k58_envelope.API_KEY: partial(k58_envelope.handle, port, office),
         k32165_ingest_order.API_KEY: partial(k32165_ingest_order.handle, services.ingests),
-        k32166_verify_transaction.API_KEY: partial(
-            k32166_verify_transaction.handle, services.transactions.membership
-        ),
+        k32166_verify_transaction.API_KEY: partial(k32166_verify_transaction.handle, services.transactions.membership),
+        **{key: partial(handler, services.shares.states) for key, handler in share_states.HANDLERS.items()},
         k32167_end_transaction.API_KEY: partial(k32167_end_transaction.handle, services.transactions.markers),
     }
     assert services.gate is not None

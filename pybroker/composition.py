@@ -45,10 +45,16 @@ from pybroker.controller.local_channel import LocalChannel, LocalOnly
 from pybroker.controller.local_port import LocalPort
 from pybroker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.coordinators.group.ports import Settings
+from pybroker.coordinators.group.share import ShareCoordination
 from pybroker.coordinators.producer_ids import ProducerIds
 from pybroker.coordinators.shards.appends import NativeAppends
 from pybroker.coordinators.shards.ports import Ports
 from pybroker.coordinators.shards.topic_view import CachedTopics
+from pybroker.coordinators.share_partition.ends import PartitionEnds
+from pybroker.coordinators.share_partition.manager import SharePartitions
+from pybroker.coordinators.share_partition.partition import Surroundings as ShareSurroundings
+from pybroker.coordinators.share_parts import Shares
+from pybroker.coordinators.share_state.coordinator import Persister, ShareStateCoordinator
 from pybroker.coordinators.transaction import ports as transaction_ports
 from pybroker.coordinators.transaction.coordinator import TransactionCoordinator
 from pybroker.coordinators.transaction.dead_topics import KeptOutcomes, OwedMarkers
@@ -148,6 +154,8 @@ class Followers(NamedTuple):
     groups: GroupCoordinator
     producer_ids: ProducerIds
     transactions: Transactions
+    shares: Shares
+    ends: PartitionEnds
     ingests: Ingests
     returned_offsets: ReturnedOffsets
 
@@ -222,6 +230,7 @@ def build(ground: Ground, on_fatal: Callable[[FatalError], None]) -> Parts:
     fence = Fence()
     receiver = _receiver(ground, local, followers, fence)
     flush_mode = ground.config["log.flush.mode"]
+
     def make_controller() -> Controller:
         return Controller(
             port=own_port,
@@ -299,9 +308,7 @@ def _peer_watch(
     async def unseat(broker: BrokerImage) -> None:
         await office.unseat(broker.broker_id)
 
-    return PeerWatch(
-        broker_id=ground.broker_id, view=view, seat=seat, dial=dial, fence=fence, unseat=unseat
-    )
+    return PeerWatch(broker_id=ground.broker_id, view=view, seat=seat, dial=dial, fence=fence, unseat=unseat)
 
 
 def _channels(ground: Ground, local: LocalChannel, dial: Dialer | None) -> Channels:
@@ -390,7 +397,29 @@ def _followers(
     appends = NativeAppends(native.partitions, ground.loop)
     group_topics = CachedTopics(local.cache, owns_epoch)
     ports = Ports(ground.broker_id, ground.clock, ground.loop, appends, native.partitions, group_topics, topics)
-    groups = GroupCoordinator(ports, Settings(ground.config, own_settings))
+    settings = Settings(ground.config, own_settings)
+    states, persister, ends, disconnect = _share_states(ground, ports, Between(view, port, dial))
+    groups = GroupCoordinator(ports, settings, persister)
+    shares = Shares(
+        ShareCoordination(groups, group_topics, persister, ground.loop),
+        SharePartitions(
+            ground.broker_id,
+            group_topics,
+            ShareSurroundings(
+                ground.clock,
+                ground.loop,
+                groups.timers,
+                native.partitions,
+                persister,
+                settings.share,
+                appends.watched,
+                appends.unwatched,
+            ),
+        ),
+        states,
+        settings.share,
+        disconnect,
+    )
     producer_ids = ProducerIds(ground.store, ground.broker_id)
     transactions = _transactions(
         ground,
@@ -424,9 +453,28 @@ def _followers(
         groups,
         producer_ids,
         transactions,
+        shares,
+        ends,
         ingests,
         ReturnedOffsets(view, port, groups.give_back, groups.loaded),
     )
+
+
+def _share_states(
+    ground: Ground, ports: Ports, between: Between
+) -> tuple[ShareStateCoordinator, Persister, PartitionEnds, Callable[[], None] | None]:
+    native = ground.native
+    states = ShareStateCoordinator(ports, ground.config, native.partitions)
+    if between.dial is None:
+        ends = PartitionEnds(ground.broker_id, ports.topics, native.partitions, None)
+        return states, Persister(ports, states, None), ends, None
+    from pybroker.coordinators.share_state.colleagues import OtherShareCoordinators
+    from pybroker.interbroker.lines import Lines
+
+    lines = Lines(between.view, between.dial)
+    others = OtherShareCoordinators(lines)
+    ends = PartitionEnds(ground.broker_id, ports.topics, native.partitions, lines)
+    return states, Persister(ports, states, others), ends, others.close
 
 
 def _transactions(
@@ -460,7 +508,11 @@ def _receiver(ground: Ground, local: Local, followers: Followers, fence: Fence) 
         metadata=MetadataUpdates(
             local.cache,
             local.view,
-            on_removed=[followers.groups.topics_removed, followers.ingests.topics_removed],
+            on_removed=[
+                followers.groups.topics_removed,
+                followers.shares.partitions.topics_removed,
+                followers.ingests.topics_removed,
+            ],
             on_shown=[followers.ingests.topics_shown, followers.returned_offsets.topics_shown],
         ),
         closing=TopicClosing(ground.native.partitions, followers.groups, local.view),
@@ -500,6 +552,8 @@ def _services(
         group_topics=followers.group_topics,
         producer_ids=followers.producer_ids,
         transactions=followers.transactions,
+        shares=followers.shares,
+        ends=followers.ends,
         authorizer=local.authorizer,
         sasl=SaslServer(
             config, local.credentials, ground.clock, gate, OAuthListeners(config, ground.clock, ground.loop)

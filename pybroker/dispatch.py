@@ -71,6 +71,13 @@ from pybroker.api import (
     k72_push_telemetry,
     k74_list_config_resources,
     k75_describe_topic_partitions,
+    k76_share_group_heartbeat,
+    k77_share_group_describe,
+    k78_share_fetch,
+    k79_share_acknowledge,
+    k90_describe_share_group_offsets,
+    k91_alter_share_group_offsets,
+    k92_delete_share_group_offsets,
     k32143_undelete_topics,
     k32144_truncate_topics,
     k32145_describe_topic_history,
@@ -82,12 +89,15 @@ from pybroker.api import (
     k32153_ingest_abort,
     k32154_list_ingests,
 )
+from pybroker.api.share_records import ShareAdmin, ShareSources
 from pybroker.api.topic_ids import ImageNames
 from pybroker.coordinators.shards.appends import NativeAppends
+from pybroker.coordinators.share_partition.manager import SharePartitions
 from pybroker.coordinators.transaction.membership import Membership
 from pybroker.errors import FatalError, KafkaError
 from pybroker.ingest.access import IngestAccess
 from pybroker.native import (
+    ConnectionGone,
     IsrProposal,
     LogDirsFailed,
     NativeBroker,
@@ -147,8 +157,7 @@ def routes(services: Services) -> dict[int, Handler]:
         k09_offset_fetch.API_KEY: partial(k09_offset_fetch.handle, groups, services.group_topics, authorizer),
         k10_find_coordinator.API_KEY: partial(
             k10_find_coordinator.handle,
-            groups,
-            services.transactions.coordinator,
+            k10_find_coordinator.Coordinators(groups, services.transactions.coordinator, services.shares.states),
             authorizer,
         ),
         k11_join_group.API_KEY: partial(k11_join_group.handle, groups, authorizer),
@@ -156,7 +165,7 @@ def routes(services: Services) -> dict[int, Handler]:
         k13_leave_group.API_KEY: partial(k13_leave_group.handle, groups, authorizer),
         k14_sync_group.API_KEY: partial(k14_sync_group.handle, groups, authorizer),
         k15_describe_groups.API_KEY: partial(k15_describe_groups.handle, groups, authorizer),
-        k16_list_groups.API_KEY: partial(k16_list_groups.handle, groups, authorizer),
+        k16_list_groups.API_KEY: partial(k16_list_groups.handle, groups, services.shares.coordination, authorizer),
         k19_create_topics.API_KEY: partial(
             k19_create_topics.handle, services.topics, services.config, authorizer, quotas=services.native.quotas
         ),
@@ -176,7 +185,7 @@ def routes(services: Services) -> dict[int, Handler]:
         k37_create_partitions.API_KEY: partial(
             k37_create_partitions.handle, services.topics, services.view, authorizer, quotas=services.native.quotas
         ),
-        k42_delete_groups.API_KEY: partial(k42_delete_groups.handle, groups, authorizer),
+        k42_delete_groups.API_KEY: partial(k42_delete_groups.handle, groups, services.shares.coordination, authorizer),
         k43_elect_leaders.API_KEY: partial(k43_elect_leaders.handle, services.elections, names, authorizer),
         k44_incremental_alter_configs.API_KEY: partial(
             k44_incremental_alter_configs.handle, services.configs, names, authorizer
@@ -189,6 +198,7 @@ def routes(services: Services) -> dict[int, Handler]:
         ),
         k47_offset_delete.API_KEY: partial(k47_offset_delete.handle, groups, authorizer),
         **_of_transactions(services),
+        **_of_shares(services),
         k68_consumer_group_heartbeat.API_KEY: partial(
             k68_consumer_group_heartbeat.handle, groups, services.features, authorizer
         ),
@@ -257,18 +267,42 @@ def _of_transactions(services: Services) -> dict[int, Handler]:
             k25_add_offsets_to_txn.handle, coordinator, transactions.commits, authorizer
         ),
         k26_end_txn.API_KEY: partial(k26_end_txn.handle, coordinator, authorizer),
-        k27_write_txn_markers.API_KEY: partial(
-            k27_write_txn_markers.handle, transactions.markers, topics, authorizer
-        ),
-        k28_txn_offset_commit.API_KEY: partial(
-            k28_txn_offset_commit.handle, transactions.commits, topics, authorizer
-        ),
+        k27_write_txn_markers.API_KEY: partial(k27_write_txn_markers.handle, transactions.markers, topics, authorizer),
+        k28_txn_offset_commit.API_KEY: partial(k28_txn_offset_commit.handle, transactions.commits, topics, authorizer),
         k61_describe_producers.API_KEY: partial(
             k61_describe_producers.handle, services.native.partitions, topics, authorizer
         ),
         k65_describe_transactions.API_KEY: partial(k65_describe_transactions.handle, coordinator, authorizer),
         k66_list_transactions.API_KEY: partial(
             k66_list_transactions.handle, coordinator, transactions.clock, authorizer
+        ),
+    }
+
+
+def _of_shares(services: Services) -> dict[int, Handler]:
+    shares, topics, features = services.shares, services.group_topics, services.features
+    authorizer, admin = services.authorizer, ShareAdmin(shares.coordination, topics, features)
+    sources = ShareSources(shares.partitions, shares.settings, features)
+    coordination = shares.coordination
+    return {
+        k76_share_group_heartbeat.API_KEY: partial(
+            k76_share_group_heartbeat.handle, coordination, features, authorizer
+        ),
+        k77_share_group_describe.API_KEY: partial(
+            k77_share_group_describe.handle, admin, authorizer
+        ),
+        k78_share_fetch.API_KEY: partial(k78_share_fetch.handle, sources, authorizer),
+        k79_share_acknowledge.API_KEY: partial(k79_share_acknowledge.handle, sources, authorizer),
+        k90_describe_share_group_offsets.API_KEY: partial(
+            k90_describe_share_group_offsets.handle,
+            k90_describe_share_group_offsets.Sources(coordination, topics, features, services.ends),
+            authorizer,
+        ),
+        k91_alter_share_group_offsets.API_KEY: partial(
+            k91_alter_share_group_offsets.handle, admin, authorizer
+        ),
+        k92_delete_share_group_offsets.API_KEY: partial(
+            k92_delete_share_group_offsets.handle, admin, authorizer
         ),
     }
 
@@ -284,6 +318,7 @@ class Dispatcher:
         isr: IsrKeeper,
         failed: FailedReplicas | None,
         membership: Membership,
+        shares: SharePartitions,
         tables: Tables,
         loop: asyncio.AbstractEventLoop,
         on_fatal: Callable[[FatalError], None],
@@ -295,6 +330,7 @@ class Dispatcher:
         self._isr = isr
         self._failed = failed
         self._membership = membership
+        self._shares = shares
         self._questions: set[asyncio.Task[None]] = set()
         self._tables = tables
         self._loop = loop
@@ -346,6 +382,8 @@ class Dispatcher:
                 self._isr.proposed(item)
             elif isinstance(item, TransactionQuestion):
                 self._ask(item)
+            elif isinstance(item, ConnectionGone):
+                self._shares.connection_gone(item.connection_id)
             elif isinstance(item, ReplicasOffline):
                 if self._failed is not None:
                     self._failed.offline(item.partitions)

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from pybroker.coordinators.group.coordinator import GroupCoordinator
     from pybroker.coordinators.producer_ids import ProducerIds
     from pybroker.coordinators.shards.topic_view import CachedTopics
+    from pybroker.coordinators.share_partition.ends import PartitionEnds
+    from pybroker.coordinators.share_parts import Shares
     from pybroker.coordinators.transaction.transactions import Transactions
     from pybroker.ingest.ingests import Ingests
     from pybroker.metadata.cache import MetadataCache
@@ -64,6 +66,8 @@ class Services:
     ingests: Ingests
     group_topics: CachedTopics
     transactions: Transactions
+    shares: Shares
+    ends: PartitionEnds
     producer_ids: ProducerIds
     authorizer: Authorizer
     sasl: SaslServer

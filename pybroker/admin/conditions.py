@@ -23,6 +23,7 @@ MIN_ISR = "min.insync.replicas"
 GUARDED: Mapping[str, str] = {
     "__consumer_offsets": "offsets.topic.replication.factor",
     "__transaction_state": "transaction.state.log.replication.factor",
+    "__share_group_state": "share.coordinator.state.topic.replication.factor",
 }
 """Internal topics, and the settings that say how many replicas they are to have."""
 

@@ -70,6 +70,11 @@ def group_entries(own: Mapping[str, str], config: BrokerConfig) -> list[ConfigEn
     """All settings of a group that sets `own` itself, on a broker with `config`."""
     entries = []
     for name, key in GROUP_SETTINGS.items():
+        if name not in OF_BROKER:
+            text = own.get(name) or render_value(key.default)
+            source = ConfigSource.DYNAMIC_GROUP_CONFIG if name in own else ConfigSource.DEFAULT_CONFIG
+            entries.append(_entry(key, text, False, source, [ConfigSynonym(name, text, source)] if name in own else []))
+            continue
         default = OF_BROKER[name].default
         synonyms = _occurrences(default, config)
         if name in own:

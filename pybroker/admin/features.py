@@ -9,7 +9,7 @@ from pybroker.cluster.events import FeatureChange, UpdateFeatures
 from pybroker.cluster.port import ControllerPort
 from pybroker.cluster.view import ClusterView
 from pybroker.errors import KafkaError
-from pybroker.metadata.features import GROUP_VERSION
+from pybroker.metadata.features import GROUP_VERSION, SHARE_VERSION
 from pybroker.protocol.caller import Caller
 from pybroker.protocol.error_codes import ErrorCode
 
@@ -29,6 +29,13 @@ class FeatureAdmin:
             raise KafkaError(
                 ErrorCode.UNSUPPORTED_VERSION,
                 f"Feature {GROUP_VERSION} is at level 0: consumer groups of the newer protocol are switched off.",
+            )
+
+    def require_share_groups(self) -> None:
+        """Raises KafkaError UNSUPPORTED_VERSION: share groups are switched off."""
+        if self._view.image.features.level(SHARE_VERSION) < 1:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION, f"Feature {SHARE_VERSION} is at level 0: share groups are switched off."
             )
 
     async def update(

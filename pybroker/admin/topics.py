@@ -41,6 +41,7 @@ log = logging.getLogger(__name__)
 
 CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
+SHARE_STATE = "__share_group_state"
 
 DEFAULT_COUNT = -1
 """In a request: take the broker's default."""
@@ -228,6 +229,22 @@ class TopicAdmin:
                     "unclean.leader.election.enable": "false",
                 },
             )
+        if name == SHARE_STATE:
+            prefix = "share.coordinator.state.topic"
+            return self._internal_spec(
+                name,
+                prefix,
+                {
+                    "cleanup.policy": "delete",
+                    "compression.type": "producer",
+                    "min.insync.replicas": str(self._config[f"{prefix}.min.isr"] if self._config.in_cluster else 1),
+                    # What is not needed is deleted when it is known what is.
+                    "retention.ms": "-1",
+                    "retention.bytes": "-1",
+                    "segment.bytes": str(self._config[f"{prefix}.segment.bytes"]),
+                    "unclean.leader.election.enable": "false",
+                },
+            )
         return TopicSpec(name)
 
     def _internal_spec(self, name: str, prefix: str, configs: Mapping[str, str | None]) -> TopicSpec:
@@ -277,9 +294,7 @@ class TopicAdmin:
         if not ids:
             return [unknown[one] for one in which]
         deleted_by = BY_BROKER if caller is None else caller.principal
-        event = DeleteTopics(
-            tuple(ids), deleted_by, self._clock.wall_ms(), self._config["delete.topic.delay.ms"]
-        )
+        event = DeleteTopics(tuple(ids), deleted_by, self._clock.wall_ms(), self._config["delete.topic.delay.ms"])
         answer = await self._port.submit(event, timeout_ms, caller=caller)
         replies = iter(answer.reply)
         decided = [unknown[one] if one in unknown else next(replies) for one in which]

@@ -1,12 +1,13 @@
 """ListGroups (key 16), versions 0–5: all groups of this broker.
 
-v4 filters by state (KIP-518), v5 by type (KIP-848), which is "classic" or "consumer"; both without regard to case.
-While shards load, the groups known so far come with COORDINATOR_LOAD_IN_PROGRESS.
+v4 filters by state (KIP-518), v5 by type (KIP-848), which is "classic", "consumer" or "share"; both without
+regard to case. While shards load, the groups known so far come with COORDINATOR_LOAD_IN_PROGRESS.
 """
 
 from __future__ import annotations
 
 from pybroker.coordinators.group.coordinator import GroupCoordinator
+from pybroker.coordinators.group.share import ShareCoordination
 from pybroker.coordinators.group.subscription import CONSUMER_PROTOCOL_TYPE
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (
@@ -20,11 +21,15 @@ from pybroker.security.authorizer import Authorizer
 
 API_KEY = 16
 
-CLASSIC, CONSUMER = "classic", "consumer"
+CLASSIC, CONSUMER, SHARE = "classic", "consumer", "share"
 
 
 def handle(
-    groups: GroupCoordinator, authorizer: Authorizer, context: RequestContext, request: ListGroupsRequest
+    groups: GroupCoordinator,
+    shares: ShareCoordination,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: ListGroupsRequest,
 ) -> ListGroupsResponse:
     """A plain function. Who may describe the cluster sees all groups, others those that they may describe."""
     states = {state.strip().lower() for state in request.states_filter}
@@ -36,6 +41,7 @@ def handle(
             (group.group_id, CONSUMER_PROTOCOL_TYPE, group.state.value, CONSUMER)
             for group in groups.list_consumer_groups()
         ),
+        *((group.group_id, SHARE, group.state.value, SHARE) for group in shares.list()),
     ]
     if not authorizer.lists(context, ResourceType.CLUSTER, CLUSTER_NAME):
         found = [row for row in found if authorizer.lists(context, ResourceType.GROUP, row[0])]

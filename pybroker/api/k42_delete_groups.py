@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 
 from pybroker.coordinators.group.coordinator import GroupCoordinator
+from pybroker.coordinators.group.share import ShareCoordination
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (
@@ -22,7 +23,11 @@ API_KEY = 42
 
 
 async def handle(
-    groups: GroupCoordinator, authorizer: Authorizer, context: RequestContext, request: DeleteGroupsRequest
+    groups: GroupCoordinator,
+    shares: ShareCoordination,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: DeleteGroupsRequest,
 ) -> DeleteGroupsResponse:
     """Starts all deletions, then waits for them; a group named twice is deleted once."""
     outcomes: dict[str, ErrorCode | asyncio.Future[ErrorCode] | KafkaError] = {}
@@ -30,7 +35,10 @@ async def handle(
         if group_id not in outcomes:
             try:
                 authorizer.require_group(context, AclOperation.DELETE, group_id)
-                outcomes[group_id] = groups.delete_group(group_id)
+                if shares.holds(group_id):
+                    outcomes[group_id] = asyncio.ensure_future(shares.delete_group(group_id))
+                else:
+                    outcomes[group_id] = groups.delete_group(group_id)
             except KafkaError as error:
                 outcomes[group_id] = error
     results: list[DeleteGroupsResponse_DeletableGroupResult] = []

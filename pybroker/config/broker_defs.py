@@ -16,6 +16,7 @@ from pybroker.config import (
     broker_oauth,
     broker_quotas,
     broker_security,
+    broker_share,
     broker_tls,
     broker_transactions,
 )
@@ -46,6 +47,8 @@ BROKER_SETTINGS = ConfigDef(
     + broker_groups.GROUPS
     + broker_groups.CONSUMER_GROUPS
     + broker_groups.OFFSETS
+    + broker_share.SHARE_GROUPS
+    + broker_share.SHARE_COORDINATOR
     + broker_groups.TELEMETRY
     + broker_transactions.TRANSACTIONS
     + WITHOUT_EFFECT

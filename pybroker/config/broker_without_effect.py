@@ -5,7 +5,6 @@ stored and shown, and their documentation says why they change nothing.
 What asks for protection or for another way of running is not here but in `foreign`.
 """
 
-
 from __future__ import annotations
 
 from pybroker.config.values import ConfigKey, ConfigType, Scope, Validator, Value, at_least, between
@@ -24,7 +23,7 @@ LONG_MAX = 9223372036854775807
 _THREADS = "requests run on the data threads (num.network.threads) and one control thread"
 _CLEANER = "the cleaner's memory is log.cleaner.dedupe.buffer.size alone"
 _AT_ONCE = "what members ask for while records are being written is assigned together, and at once"
-_SHARE = "share groups are not served"
+_SHARE = "share groups have no queue for what failed"
 _STREAMS = "streams groups are not served"
 _TIERED = "there is no tiered storage"
 _TRANSACTIONS = "the first records of a transaction in a partition are always verified"
@@ -54,9 +53,9 @@ WITHOUT_EFFECT = (
     _key("group.coordinator.cached.buffer.max.bytes", INT, 1048588, "nothing is kept for reuse", at_least(524288)),
     _key("group.consumer.assignment.interval.ms", INT, 1000, _AT_ONCE, at_least(0)),
     _key("group.consumer.assignor.offload.enable", BOOLEAN, True, _AT_ONCE, internal=True),
-    _key("group.share.assignment.interval.ms", INT, 1000, _SHARE, at_least(0)),
-    _key("group.share.assignor.offload.enable", BOOLEAN, True, _SHARE, internal=True),
-    _key("share.coordinator.cached.buffer.max.bytes", INT, 1048588, _SHARE, at_least(524288)),
+    _key("group.share.assignment.interval.ms", INT, 1000, _AT_ONCE, at_least(0)),
+    _key("group.share.assignor.offload.enable", BOOLEAN, True, _AT_ONCE, internal=True),
+    _key("share.coordinator.cached.buffer.max.bytes", INT, 1048588, "nothing is kept for reuse", at_least(524288)),
     _key("errors.deadletterqueue.auto.create.topics.enable", BOOLEAN, False, _SHARE),
     _key("errors.deadletterqueue.topic.name.prefix", STRING, "dlq.", _SHARE),
     _key("group.streams.assignment.interval.ms", INT, 1000, _STREAMS, at_least(0)),

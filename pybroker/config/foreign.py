@@ -95,14 +95,13 @@ delete.records.purgatory.purge.interval.requests early.start.listeners eligible.
 fetch.purgatory.purge.interval.requests
 group.consumer.max.assignment.interval.ms group.consumer.min.assignment.interval.ms
 group.coordinator.append.linger.ms group.coordinator.background.threads group.coordinator.new.enable
-group.coordinator.threads group.share.assignors group.share.delivery.count.limit group.share.dlq.manager.class.name
-group.share.enable group.share.heartbeat.interval.ms group.share.initialize.retry.interval.ms
-group.share.max.assignment.interval.ms group.share.max.delivery.count.limit group.share.max.heartbeat.interval.ms
-group.share.max.partition.max.record.locks group.share.max.record.lock.duration.ms group.share.max.session.timeout.ms
-group.share.max.share.sessions group.share.max.size group.share.min.assignment.interval.ms
-group.share.min.delivery.count.limit group.share.min.heartbeat.interval.ms group.share.min.partition.max.record.locks
-group.share.min.record.lock.duration.ms group.share.min.session.timeout.ms group.share.partition.max.record.locks
-group.share.persister.class.name group.share.record.lock.duration.ms group.share.session.timeout.ms
+group.coordinator.threads group.share.assignors group.share.dlq.manager.class.name
+group.share.enable group.share.initialize.retry.interval.ms
+group.share.max.assignment.interval.ms group.share.max.delivery.count.limit
+group.share.max.partition.max.record.locks
+group.share.min.assignment.interval.ms
+group.share.min.delivery.count.limit group.share.min.partition.max.record.locks
+group.share.persister.class.name
 group.streams.acceptable.recovery.lag group.streams.assignors group.streams.heartbeat.interval.ms
 group.streams.initial.rebalance.delay.ms group.streams.max.assignment.interval.ms
 group.streams.max.heartbeat.interval.ms group.streams.max.session.timeout.ms group.streams.max.size
@@ -144,11 +143,9 @@ sasl.oauthbearer.client.credentials.client.secret
 sasl.oauthbearer.jwt.retriever.class
 sasl.oauthbearer.scope
 sasl.oauthbearer.token.endpoint.url server.max.startup.time.ms share.coordinator.append.linger.ms
-share.coordinator.cold.partition.snapshot.interval.ms share.coordinator.load.buffer.size
-share.coordinator.snapshot.update.records.per.snapshot share.coordinator.state.topic.compression.codec
-share.coordinator.state.topic.min.isr share.coordinator.state.topic.num.partitions
-share.coordinator.state.topic.prune.interval.ms share.coordinator.state.topic.replication.factor
-share.coordinator.state.topic.segment.bytes share.coordinator.threads share.coordinator.write.timeout.ms
+share.coordinator.cold.partition.snapshot.interval.ms
+share.coordinator.state.topic.compression.codec
+share.coordinator.threads share.coordinator.write.timeout.ms
 share.fetch.purgatory.purge.interval.requests socket.connection.setup.timeout.max.ms
 socket.connection.setup.timeout.ms ssl.allow.dn.changes ssl.allow.san.changes ssl.endpoint.identification.algorithm
 ssl.keymanager.algorithm ssl.trustmanager.algorithm

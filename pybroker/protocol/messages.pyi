@@ -391,6 +391,143 @@ class OffsetCommitValue(msgspec.Struct):
     expire_timestamp: int = -1
     topic_id: Uuid = Uuid.ZERO
 
+class ShareGroupCurrentMemberAssignmentKey(msgspec.Struct):
+    """Data, versions 0-0."""
+
+    group_id: str = ""
+    member_id: str = ""
+
+class ShareGroupCurrentMemberAssignmentValue(msgspec.Struct):
+    """Data, versions 0-0."""
+
+    member_epoch: int = 0
+    previous_member_epoch: int = 0
+    state: int = 0
+    assigned_partitions: list[ShareGroupCurrentMemberAssignmentValue_TopicPartitions] = []
+
+class ShareGroupCurrentMemberAssignmentValue_TopicPartitions(msgspec.Struct):
+    topic_id: Uuid = Uuid.ZERO
+    partitions: list[int] = []
+
+class ShareGroupMemberMetadataKey(msgspec.Struct):
+    """Data, versions 0-0."""
+
+    group_id: str = ""
+    member_id: str = ""
+
+class ShareGroupMemberMetadataValue(msgspec.Struct):
+    """Data, versions 0-0."""
+
+    rack_id: str | None = ""
+    client_id: str = ""
+    client_host: str = ""
+    subscribed_topic_names: list[str] = []
+
+class ShareGroupMetadataKey(msgspec.Struct):
+    """Data, versions 0-0."""
+
+    group_id: str = ""
+
+class ShareGroupMetadataValue(msgspec.Struct):
+    """Data, versions 0-0."""
+
+    epoch: int = 0
+    metadata_hash: int = 0
+
+class ShareGroupStatePartitionMetadataKey(msgspec.Struct):
+    """Data, versions 0-0."""
+
+    group_id: str = ""
+
+class ShareGroupStatePartitionMetadataValue(msgspec.Struct):
+    """Data, versions 0-0."""
+
+    initializing_topics: list[ShareGroupStatePartitionMetadataValue_TopicPartitionsInfo] = []
+    initialized_topics: list[ShareGroupStatePartitionMetadataValue_TopicPartitionsInfo] = []
+    deleting_topics: list[ShareGroupStatePartitionMetadataValue_TopicInfo] = []
+
+class ShareGroupStatePartitionMetadataValue_TopicPartitionsInfo(msgspec.Struct):
+    topic_id: Uuid = Uuid.ZERO
+    topic_name: str = ""
+    partitions: list[int] = []
+
+class ShareGroupStatePartitionMetadataValue_TopicInfo(msgspec.Struct):
+    topic_id: Uuid = Uuid.ZERO
+    topic_name: str = ""
+
+class ShareGroupTargetAssignmentMemberKey(msgspec.Struct):
+    """Data, versions 0-0."""
+
+    group_id: str = ""
+    member_id: str = ""
+
+class ShareGroupTargetAssignmentMemberValue(msgspec.Struct):
+    """Data, versions 0-0."""
+
+    topic_partitions: list[ShareGroupTargetAssignmentMemberValue_TopicPartition] = []
+
+class ShareGroupTargetAssignmentMemberValue_TopicPartition(msgspec.Struct):
+    topic_id: Uuid = Uuid.ZERO
+    partitions: list[int] = []
+
+class ShareGroupTargetAssignmentMetadataKey(msgspec.Struct):
+    """Data, versions 0-0."""
+
+    group_id: str = ""
+
+class ShareGroupTargetAssignmentMetadataValue(msgspec.Struct):
+    """Data, versions 0-0."""
+
+    assignment_epoch: int = 0
+    assignment_timestamp: int = 0
+
+class ShareSnapshotKey(msgspec.Struct):
+    """Data, versions 0-0."""
+
+    group_id: str = ""
+    topic_id: Uuid = Uuid.ZERO
+    partition: int = 0
+
+class ShareSnapshotValue(msgspec.Struct):
+    """Data, versions 0-0."""
+
+    snapshot_epoch: int = 0
+    state_epoch: int = 0
+    leader_epoch: int = 0
+    start_offset: int = 0
+    delivery_complete_count: int = -1
+    create_timestamp: int = 0
+    write_timestamp: int = 0
+    state_batches: list[ShareSnapshotValue_StateBatch] = []
+
+class ShareSnapshotValue_StateBatch(msgspec.Struct):
+    first_offset: int = 0
+    last_offset: int = 0
+    delivery_state: int = 0
+    delivery_count: int = 0
+
+class ShareUpdateKey(msgspec.Struct):
+    """Data, versions 0-0."""
+
+    group_id: str = ""
+    topic_id: Uuid = Uuid.ZERO
+    partition: int = 0
+
+class ShareUpdateValue(msgspec.Struct):
+    """Data, versions 0-0."""
+
+    snapshot_epoch: int = 0
+    leader_epoch: int = 0
+    start_offset: int = 0
+    delivery_complete_count: int = -1
+    state_batches: list[ShareUpdateValue_StateBatch] = []
+
+class ShareUpdateValue_StateBatch(msgspec.Struct):
+    first_offset: int = 0
+    last_offset: int = 0
+    delivery_state: int = 0
+    delivery_count: int = 0
+
 class SnapshotFooterRecord(msgspec.Struct):
     """Data, versions 0-0."""
 

@@ -14,8 +14,9 @@ from tests.support.kafka_tools import ToolError, run_tool
 from tests.topic_ids.lives import until
 from tests.wire.client import WireClient
 
-GROUPS, TRANSACTIONS = "group.version", "transaction.version"
-LEVELS = {GROUPS: 1, TRANSACTIONS: 2}
+GROUPS, SHARE, TRANSACTIONS = "group.version", "share.version", "transaction.version"
+OTHERS = {SHARE: 1, TRANSACTIONS: 2}
+LEVELS = {GROUPS: 1, **OTHERS}
 UPGRADE, SAFE, UNSAFE = 1, 2, 3
 
 
@@ -75,14 +76,14 @@ def test_a_level_goes_down_and_up(broker: BrokerProcess, version: int) -> None:
     assert finalized(broker) == (LEVELS, 0)
     assert heartbeat(broker) == 0
     assert updated(broker, (GROUPS, 0, SAFE), version=version) == 0
-    assert finalized(broker) == ({TRANSACTIONS: 2}, 1)
+    assert finalized(broker) == (OTHERS, 1)
     assert heartbeat(broker) == ErrorCode.UNSUPPORTED_VERSION
     with WireClient(broker.port) as client:
         (described,) = client.call(m.ConsumerGroupDescribeRequest(group_ids=["g"]), 0).groups
     assert described.error_code == ErrorCode.UNSUPPORTED_VERSION
     broker.kill()
     broker.start()
-    assert finalized(broker) == ({TRANSACTIONS: 2}, 1), "it is kept"
+    assert finalized(broker) == (OTHERS, 1), "it is kept"
     assert heartbeat(broker) == ErrorCode.UNSUPPORTED_VERSION
     assert updated(broker, (GROUPS, 1, UPGRADE), version=version) == 0
     assert finalized(broker) == (LEVELS, 2)
@@ -128,12 +129,12 @@ def test_kafkas_tool_shows_and_changes_them(broker: BrokerProcess) -> None:
         form = r"Feature: (\S+)\s+SupportedMinVersion: (\d+)\s+SupportedMaxVersion: (\d+)\s+Finalized\w+: (\d+)"
         return [found.groups() for found in re.finditer(form, features("describe"))]
 
-    transactions = TRANSACTIONS, "0", "2", "2"
-    assert shown() == [(GROUPS, "0", "1", "1"), transactions]
+    others = [(SHARE, "0", "1", "1"), (TRANSACTIONS, "0", "2", "2")]
+    assert shown() == [(GROUPS, "0", "1", "1"), *others]
     assert f"{GROUPS} was downgraded to 0" in features("downgrade", "--feature", f"{GROUPS}=0")
-    assert shown() == [(GROUPS, "0", "1", "0"), transactions]
+    assert shown() == [(GROUPS, "0", "1", "0"), *others]
     assert f"{GROUPS} was upgraded to 1" in features("upgrade", "--feature", f"{GROUPS}=1")
     assert f"{GROUPS} was disabled" in features("disable", "--feature", GROUPS)
     with pytest.raises(ToolError, match="There is no feature"):
         features("upgrade", "--release-version", "4.0")
-    assert shown() == [(GROUPS, "0", "1", "0"), transactions]
+    assert shown() == [(GROUPS, "0", "1", "0"), *others]

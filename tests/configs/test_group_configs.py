@@ -98,6 +98,16 @@ def test_they_are_kept_shown_and_taken_back(broker: BrokerProcess) -> None:
     defaults = {
         INTERVAL: ("5000", BY_DEFAULT, [("group.consumer.heartbeat.interval.ms", "5000", BY_DEFAULT)]),
         SESSION: ("45000", BY_DEFAULT, [("group.consumer.session.timeout.ms", "45000", BY_DEFAULT)]),
+        **{
+            f"share.{name}": (value, BY_DEFAULT, [(f"group.share.{name}", value, BY_DEFAULT)])
+            for name, value in (
+                ("session.timeout.ms", "45000"),
+                ("heartbeat.interval.ms", "5000"),
+                ("record.lock.duration.ms", "30000"),
+            )
+        },
+        "share.auto.offset.reset": ("latest", BY_DEFAULT, []),
+        "share.isolation.level": ("read_uncommitted", BY_DEFAULT, []),
     }
     assert described(broker, group) == defaults
     assert altered(broker, group, {SESSION: "50000", INTERVAL: "7000"})[0] == 0

@@ -20,7 +20,8 @@ GROUP_RECORDS = {
     **{
         name: name
         for name in native.message_names()
-        if name.startswith(("ConsumerGroup", "GroupMetadata", "OffsetCommit")) and name.endswith(("Key", "Value"))
+        if name.startswith(("ConsumerGroup", "GroupMetadata", "OffsetCommit", "Share"))
+        and name.endswith(("Key", "Value"))
     },
     # With tags of our own, which Kafka keeps.
     "StoredOffset": "OffsetCommitValue",
@@ -38,6 +39,7 @@ RELEASES = {
     "4.4.0": (
         ("org.apache.kafka:kafka-clients:4.4.0", ()),
         ("org.apache.kafka:kafka-group-coordinator:4.4.0", ("*:*",)),
+        ("org.apache.kafka:kafka-share-coordinator:4.4.0", ("*:*",)),
         ("org.apache.kafka:kafka-metadata:4.4.0", ("*:*",)),
         SLF4J,
     ),
@@ -81,6 +83,8 @@ class Oracle:
 
 
 def java_class(name: str) -> str:
+    if name.startswith(("ShareSnapshot", "ShareUpdate")):
+        return f"org.apache.kafka.coordinator.share.generated.{name}"
     if name in GROUP_RECORDS:
         return f"org.apache.kafka.coordinator.group.generated.{GROUP_RECORDS[name]}"
     if name in METADATA_RECORDS:

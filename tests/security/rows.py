@@ -187,6 +187,42 @@ def _consumer_heartbeat(name: str, _id: Uuid) -> Any:
     )
 
 
+def _share_heartbeat(name: str, _id: Uuid) -> Any:
+    return m.ShareGroupHeartbeatRequest(group_id=name, member_id="m", subscribed_topic_names=[name])
+
+
+def _share_fetch(name: str, topic_id: Uuid) -> Any:
+    partition = m.ShareFetchRequest_FetchPartition(partition_index=0)
+    topic = m.ShareFetchRequest_FetchTopic(topic_id=topic_id, partitions=[partition])
+    return m.ShareFetchRequest(
+        group_id=name, member_id="m", max_bytes=1000, max_records=10, batch_size=10, topics=[topic]
+    )
+
+
+def _share_acknowledge(name: str, topic_id: Uuid) -> Any:
+    batch = m.ShareAcknowledgeRequest_AcknowledgementBatch(first_offset=0, last_offset=0, acknowledge_types=[1])
+    partition = m.ShareAcknowledgeRequest_AcknowledgePartition(partition_index=0, acknowledgement_batches=[batch])
+    topic = m.ShareAcknowledgeRequest_AcknowledgeTopic(topic_id=topic_id, partitions=[partition])
+    return m.ShareAcknowledgeRequest(group_id=name, member_id="m", share_session_epoch=-1, topics=[topic])
+
+
+def _share_offsets(name: str, _id: Uuid) -> Any:
+    topic = m.DescribeShareGroupOffsetsRequest_DescribeShareGroupOffsetsRequestTopic(topic_name=name, partitions=[0])
+    group = m.DescribeShareGroupOffsetsRequest_DescribeShareGroupOffsetsRequestGroup(group_id=name, topics=[topic])
+    return m.DescribeShareGroupOffsetsRequest(groups=[group])
+
+
+def _alter_share_offsets(name: str, _id: Uuid) -> Any:
+    partition = m.AlterShareGroupOffsetsRequest_AlterShareGroupOffsetsRequestPartition(partition_index=0)
+    topic = m.AlterShareGroupOffsetsRequest_AlterShareGroupOffsetsRequestTopic(topic_name=name, partitions=[partition])
+    return m.AlterShareGroupOffsetsRequest(group_id=name, topics=[topic])
+
+
+def _delete_share_offsets(name: str, _id: Uuid) -> Any:
+    topic = m.DeleteShareGroupOffsetsRequest_DeleteShareGroupOffsetsRequestTopic(topic_name=name)
+    return m.DeleteShareGroupOffsetsRequest(group_id=name, topics=[topic])
+
+
 def _offset_delete(name: str, _id: Uuid) -> Any:
     partition = m.OffsetDeleteRequest_OffsetDeleteRequestPartition(partition_index=0)
     topic = m.OffsetDeleteRequest_OffsetDeleteRequestTopic(name=name, partitions=[partition])
@@ -343,6 +379,22 @@ ROWS = (
     Row(68, "group", _consumer_heartbeat, Grant(G, Op.READ), (Grant(T, Op.DESCRIBE),)),
     Row(68, "topic", _consumer_heartbeat, Grant(T, Op.DESCRIBE), (Grant(G, Op.READ),)),
     Row(69, "group", lambda name, _: m.ConsumerGroupDescribeRequest(group_ids=[name]), Grant(G, Op.DESCRIBE)),
+    Row(76, "group", _share_heartbeat, Grant(G, Op.READ), (Grant(T, Op.DESCRIBE),)),
+    Row(76, "topic", _share_heartbeat, Grant(T, Op.DESCRIBE), (Grant(G, Op.READ),)),
+    Row(77, "group", lambda name, _: m.ShareGroupDescribeRequest(group_ids=[name]), Grant(G, Op.DESCRIBE)),
+    Row(78, "group", _share_fetch, Grant(G, Op.READ), (Grant(T, Op.READ),)),
+    Row(78, "topic", _share_fetch, Grant(T, Op.READ), (Grant(G, Op.READ),)),
+    Row(79, "group", _share_acknowledge, Grant(G, Op.READ), (Grant(T, Op.READ),)),
+    Row(90, "group", _share_offsets, Grant(G, Op.DESCRIBE), (Grant(T, Op.DESCRIBE),)),
+    Row(
+        91,
+        "group",
+        _alter_share_offsets,
+        Grant(G, Op.READ),
+        (Grant(T, Op.READ),),
+    ),
+    Row(91, "topic", _alter_share_offsets, Grant(T, Op.READ), (Grant(G, Op.READ),)),
+    Row(92, "group", _delete_share_offsets, Grant(G, Op.DELETE), (Grant(T, Op.READ),)),
     Row(19, "topic", _create_topics, Grant(T, Op.CREATE), topic=False),
     Row(
         20,

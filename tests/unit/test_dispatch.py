@@ -10,6 +10,7 @@ import pytest
 import pytest_asyncio
 
 from pybroker.coordinators.shards.appends import NativeAppends
+from pybroker.coordinators.share_partition.manager import SharePartitions
 from pybroker.coordinators.transaction.membership import Membership
 from pybroker.dispatch import Dispatcher, Handler, Tables
 from pybroker.errors import FatalError, KafkaError
@@ -48,6 +49,7 @@ class Served:
             appends=self.appends,
             failed=None,
             membership=cast(Membership, None),
+            shares=cast(SharePartitions, None),
             isr=cast(IsrKeeper, None),
             tables=Tables(self.table, {}),
             loop=loop,

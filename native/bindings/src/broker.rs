@@ -3,6 +3,7 @@
 
 mod authorizer;
 mod control_queue;
+mod fetched;
 mod fetchers;
 mod ingests;
 mod isr;
@@ -33,6 +34,7 @@ use crate::plane::DataPlane;
 use crate::plane::settings::NativeSettings;
 pub(crate) use authorizer::{AclEntry, NativeAuthorizer};
 pub(crate) use control_queue::NativeControlQueue;
+pub(crate) use fetched::{FetchedBatches, RecordsWatch};
 pub(crate) use fetchers::{BrokerAddress, FetcherFigures, FollowedPartition, NativeFetchers};
 pub(crate) use ingests::{
     AttachedPartition, IngestPreparation, ListedAttempt, NativeIngests, OpenIngest, StagedPartition,
@@ -49,7 +51,7 @@ pub(crate) use orders::{PartitionOrder, StopOrder};
 pub(crate) use partitions::{Lag, NativePartitions, PartitionEnds, PartitionOffsets};
 pub(crate) use quotas::{ClientQuota, NativeQuotas};
 pub(crate) use records::{StoredRecord, StoredRecords};
-pub(crate) use request::{Completion, LogDirsFailed, ReplicasOffline, Request};
+pub(crate) use request::{Completion, ConnectionGone, LogDirsFailed, ReplicasOffline, Request};
 pub(crate) use transactions::{ActiveProducer, TransactionQuestion};
 
 /// The data plane of one broker.

@@ -30,6 +30,7 @@ mod measure;
 mod panics;
 mod pattern;
 mod plane;
+mod record_bytes;
 mod spark;
 mod unpack;
 mod uuid;
@@ -40,14 +41,15 @@ mod _native {
     #[pymodule_export]
     use crate::broker::{
         AclEntry, ActiveProducer, AdoptedDirectory, AttachedPartition, BrokerAddress,
-        BrokerMetadata, ClientQuota, Completion, Endpoint, FetcherFigures, FollowedPartition,
-        IngestPreparation, IsrMember, IsrProposal, Lag, ListedAttempt, ListenerConfig, ListenerTls,
-        LocalPartition, LogDirInfo, LogDirPartition, LogDirsFailed, MetadataDelta,
-        NativeAuthorizer, NativeBroker, NativeControlQueue, NativeFetchers, NativeIngests,
-        NativeIsr, NativeListeners, NativeLogDirs, NativeMetadata, NativePartitions, NativeQuotas,
-        OpenIngest, PartitionEnds, PartitionMetadata, PartitionOffsets, PartitionOrder,
-        ReplicasOffline, Request, StagedDirectory, StagedPartition, StopOrder, StoredRecord,
-        StoredRecords, TopicMetadata, TransactionQuestion,
+        BrokerMetadata, ClientQuota, Completion, ConnectionGone, Endpoint, FetchedBatches,
+        FetcherFigures, FollowedPartition, IngestPreparation, IsrMember, IsrProposal, Lag,
+        ListedAttempt, ListenerConfig, ListenerTls, LocalPartition, LogDirInfo, LogDirPartition,
+        LogDirsFailed, MetadataDelta, NativeAuthorizer, NativeBroker, NativeControlQueue,
+        NativeFetchers, NativeIngests, NativeIsr, NativeListeners, NativeLogDirs, NativeMetadata,
+        NativePartitions, NativeQuotas, OpenIngest, PartitionEnds, PartitionMetadata,
+        PartitionOffsets, PartitionOrder, RecordsWatch, ReplicasOffline, Request, StagedDirectory,
+        StagedPartition, StopOrder, StoredRecord, StoredRecords, TopicMetadata,
+        TransactionQuestion,
     };
     #[pymodule_export]
     use crate::client::batch::{ClientBatch, append_partitioned, partition_of_key};
@@ -75,6 +77,8 @@ mod _native {
     use crate::measure::topic_keys::TopicKeys;
     #[pymodule_export]
     use crate::pattern::Pattern;
+    #[pymodule_export]
+    use crate::record_bytes::RecordBytes;
     #[pymodule_export]
     use crate::spark::{
         ArrowBatch, ArrowSink, ArrowSource, BlockingClient, IngestAttempt, SinkTarget, SourceRange,

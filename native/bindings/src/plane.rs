@@ -4,6 +4,7 @@
 pub(crate) mod block_on;
 pub(crate) mod control_queue;
 pub(crate) mod pending_append;
+pub(crate) mod record_watch;
 pub(crate) mod settings;
 mod wake;
 

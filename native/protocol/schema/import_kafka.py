@@ -33,6 +33,12 @@ GROUP_RECORDS = (
     "ConsumerGroupTargetAssignmentMemberKey", "ConsumerGroupTargetAssignmentMemberValue",
     "ConsumerGroupCurrentMemberAssignmentKey", "ConsumerGroupCurrentMemberAssignmentValue",
     "ConsumerGroupRegularExpressionKey", "ConsumerGroupRegularExpressionValue",
+    "ShareGroupMemberMetadataKey", "ShareGroupMemberMetadataValue",
+    "ShareGroupMetadataKey", "ShareGroupMetadataValue",
+    "ShareGroupTargetAssignmentMetadataKey", "ShareGroupTargetAssignmentMetadataValue",
+    "ShareGroupTargetAssignmentMemberKey", "ShareGroupTargetAssignmentMemberValue",
+    "ShareGroupCurrentMemberAssignmentKey", "ShareGroupCurrentMemberAssignmentValue",
+    "ShareGroupStatePartitionMetadataKey", "ShareGroupStatePartitionMetadataValue",
 )  # fmt: skip
 OWN_TOPIC_IDS = {
     "ListOffsetsRequest": "ListOffsetsTopic", "ListOffsetsResponse": "ListOffsetsTopicResponse",
@@ -60,6 +66,7 @@ OWN_TOPIC_IDS = {
 """Message → the struct in which Kafka names a topic, and to which a tagged `topic_id` of ours is added
 (docs/protocol.md)."""
 OWN_TAG = 10000
+SHARE_RECORDS = ("ShareSnapshotKey", "ShareSnapshotValue", "ShareUpdateKey", "ShareUpdateValue")
 FOLDER = Path(__file__).parent / "client"
 
 Json = dict[str, Any]
@@ -316,6 +323,8 @@ def main() -> None:
     newest, oldest = definitions("kafka-clients", NEWEST), definitions("kafka-clients", OLDEST)
     group = definitions("kafka-group-coordinator", NEWEST)
     newest |= {name: group[name] for name in GROUP_RECORDS}
+    share = definitions("kafka-share-coordinator", NEWEST)
+    newest |= {name: share[name] for name in SHARE_RECORDS}
     known = oldest | newest
     files: dict[str, list[str]] = {}
     places = {place(message) for message in newest.values()}

@@ -63,6 +63,13 @@ impl Api {
             ApiKey::ListTopics => 0,
             ApiKey::ConsumerGroupHeartbeat
             | ApiKey::ConsumerGroupDescribe
+            | ApiKey::ShareGroupHeartbeat
+            | ApiKey::ShareGroupDescribe
+            | ApiKey::ShareFetch
+            | ApiKey::ShareAcknowledge
+            | ApiKey::DescribeShareGroupOffsets
+            | ApiKey::AlterShareGroupOffsets
+            | ApiKey::DeleteShareGroupOffsets
             | ApiKey::DescribeTopicPartitions
             | ApiKey::UndeleteTopics
             | ApiKey::TruncateTopics
@@ -235,10 +242,10 @@ apis! {
     73 AssignReplicasToDirs 0..=0 flexible 0 Python dormant;
     74 ListConfigResources 0..=1 flexible 0 Python served;
     75 DescribeTopicPartitions 0..=0 flexible 0 Python served;
-    76 ShareGroupHeartbeat 1..=1 flexible 0 Python dormant;
-    77 ShareGroupDescribe 1..=1 flexible 0 Python dormant;
-    78 ShareFetch 1..=2 flexible 0 Python dormant;
-    79 ShareAcknowledge 1..=2 flexible 0 Python dormant;
+    76 ShareGroupHeartbeat 1..=1 flexible 0 Python served;
+    77 ShareGroupDescribe 1..=1 flexible 0 Python served;
+    78 ShareFetch 1..=2 flexible 0 Python served;
+    79 ShareAcknowledge 1..=2 flexible 0 Python served;
     80 AddRaftVoter 0..=1 flexible 0 Python dormant;
     81 RemoveRaftVoter 0..=0 flexible 0 Python dormant;
     82 UpdateRaftVoter 0..=0 flexible 0 Python dormant;
@@ -249,9 +256,9 @@ apis! {
     87 ReadShareGroupStateSummary 0..=1 flexible 0 Python dormant;
     88 StreamsGroupHeartbeat 0..=1 flexible 0 Python dormant;
     89 StreamsGroupDescribe 0..=1 flexible 0 Python dormant;
-    90 DescribeShareGroupOffsets 0..=1 flexible 0 Python dormant;
-    91 AlterShareGroupOffsets 0..=0 flexible 0 Python dormant;
-    92 DeleteShareGroupOffsets 0..=0 flexible 0 Python dormant;
+    90 DescribeShareGroupOffsets 0..=1 flexible 0 Python served;
+    91 AlterShareGroupOffsets 0..=0 flexible 0 Python served;
+    92 DeleteShareGroupOffsets 0..=0 flexible 0 Python served;
     93 StreamsGroupTopologyDescriptionUpdate 0..=0 flexible 0 Python dormant;
     94 UnregisterController 0..=0 flexible 0 Python dormant;
     32142 ListTopics 0..=1 flexible 1 Native served;

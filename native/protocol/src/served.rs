@@ -36,7 +36,7 @@ const fn by_name(key: ApiKey, version: i16) -> InterBrokerApi {
     }
 }
 
-/// What is spoken on inter-broker listeners in layouts of their own, ascending.
+/// What is spoken on inter-broker listeners, ascending: in layouts of their own, the state of share groups in Kafka's.
 pub static INTER_BROKER_APIS: &[InterBrokerApi] = &[
     own(ApiKey::Produce, 9, true),
     by_name(ApiKey::Fetch, 13),
@@ -51,6 +51,11 @@ pub static INTER_BROKER_APIS: &[InterBrokerApi] = &[
     own(ApiKey::EndQuorumEpoch, 0, false),
     own(ApiKey::AlterPartition, 3, true),
     own(ApiKey::Envelope, 0, true),
+    own(ApiKey::InitializeShareGroupState, 0, true),
+    own(ApiKey::ReadShareGroupState, 0, true),
+    own(ApiKey::WriteShareGroupState, 1, true),
+    own(ApiKey::DeleteShareGroupState, 0, true),
+    own(ApiKey::ReadShareGroupStateSummary, 1, true),
     own(ApiKey::IngestAppend, 0, true),
     own(ApiKey::UpdateCluster, 0, true),
     own(ApiKey::RestoreReplicas, 0, true),
@@ -209,6 +214,11 @@ mod tests {
                 (ApiKey::SaslAuthenticate, 0, 2),
                 (ApiKey::AlterPartition, 3, 3),
                 (ApiKey::Envelope, 0, 0),
+                (ApiKey::InitializeShareGroupState, 0, 0),
+                (ApiKey::ReadShareGroupState, 0, 0),
+                (ApiKey::WriteShareGroupState, 1, 1),
+                (ApiKey::DeleteShareGroupState, 0, 0),
+                (ApiKey::ReadShareGroupStateSummary, 1, 1),
                 (ApiKey::IngestAppend, 0, 0),
                 (ApiKey::UpdateCluster, 0, 0),
                 (ApiKey::RestoreReplicas, 0, 0),

@@ -3,6 +3,7 @@
 //! The server knows only this trait; `native/bindings` implements it with the bounded queue that wakes Python's
 //! event loop, tests implement it in a few lines.
 
+use std::any::Any;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
@@ -40,6 +41,8 @@ pub struct Peer {
     pub registry: Registry,
     /// What the client has said of its software in its first ApiVersions of version 3 or later (KIP-511).
     pub software: OnceLock<Software>,
+    /// What the control plane lets go of with the connection and its last request.
+    pub attached: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 
 /// A client library, in its own words.

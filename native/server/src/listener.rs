@@ -151,6 +151,7 @@ pub(crate) async fn accept_all(
                 address: peer,
                 registry: config.registry,
                 software: OnceLock::new(),
+                attached: OnceLock::new(),
             }),
             config.security,
             Arc::clone(&anonymous),

@@ -23,15 +23,20 @@ from pybroker.coordinators.consumer.model import (
     MemberState,
     Partition,
 )
-from pybroker.coordinators.consumer.records import Records, Stored
+from pybroker.coordinators.consumer.records import Stored
 from pybroker.coordinators.consumer.settings import ConsumerSettings
 from pybroker.coordinators.consumer.topics import MayRead, TopicView, resolve
-from pybroker.coordinators.consumer.turns import Finish, GroupTurns, Outcome, Write
 from pybroker.coordinators.shards.timers import TimerWheel
+from pybroker.coordinators.shards.turns import Finish as Finishing
+from pybroker.coordinators.shards.turns import GroupTurns, Kind, Outcome, Records, Write
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 
 log = logging.getLogger(__name__)
+
+Finish = Finishing[ConsumerGroup]
+
+KIND = Kind(ConsumerGroup, ConsumerGroup.fork, records.changes, records.tombstones)
 
 EXPIRY_RETRY_MS = 1_000
 """A member whose removal could not be written is removed again after this."""
@@ -41,7 +46,13 @@ class ConsumerGroups:
     """See the module."""
 
     def __init__(
-        self, *, clock: Clock, timers: TimerWheel, view: TopicView, settings: ConsumerSettings, write: Write,
+        self,
+        *,
+        clock: Clock,
+        timers: TimerWheel,
+        view: TopicView,
+        settings: ConsumerSettings,
+        write: Write,
         made: Callable[[ConsumerGroup], None],
         changed: Callable[[ConsumerGroup], None],
         assigned: Callable[[], None],
@@ -55,7 +66,7 @@ class ConsumerGroups:
         self._timers = timers
         self._view = view
         self._settings = settings
-        self.turns = GroupTurns(write, self._assign, self._changed)
+        self.turns = GroupTurns(KIND, write, self._assign, self._changed)
 
     def __contains__(self, group_id: str) -> bool:
         """The group exists, or is being made."""

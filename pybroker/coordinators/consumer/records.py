@@ -20,12 +20,10 @@ from pybroker.coordinators.consumer.model import (
     Resolved,
     Subscription,
 )
+from pybroker.coordinators.shards.turns import Records
 from pybroker.native import Uuid, decode_data, encode
 from pybroker.protocol import messages as m
 from pybroker.protocol.versioned import decode_versioned, encode_versioned
-
-Records = dict[bytes, bytes | None]
-"""Key → value; None buries the key."""
 
 GROUP, MEMBER, TARGET_EPOCH, TARGET, CURRENT, REGEX = 3, 5, 6, 7, 8, 16
 

@@ -32,7 +32,8 @@ from pybroker.coordinators.shards.log import ShardLog
 from pybroker.coordinators.shards.ports import Ports
 from pybroker.coordinators.shards.shard import ShardState
 from pybroker.coordinators.shards.shards import Shards
-from pybroker.coordinators.shards.timers import WheelDriver
+from pybroker.coordinators.shards.timers import TimerWheel, WheelDriver
+from pybroker.coordinators.share.groups import ShareGround, States
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
@@ -51,18 +52,21 @@ GROUP_ID_BYTES_MAX = 0x7FFF
 EXPIRY_GROUPS_A_TURN = 200
 """Groups looked at in one turn of the loop, so that the expiry of many does not hold up heartbeats."""
 
+
 class GroupCoordinator:
     """See the module. Built by `app.Broker`; `start` once the metadata cache is filled and local partitions are
     applied.
     """
 
-    def __init__(self, ports: Ports, settings: Settings) -> None:
+    def __init__(self, ports: Ports, settings: Settings, states: States) -> None:
+        """states: where those of share groups are kept."""
         self._ports = ports
         self._settings = settings
         self._clock = ports.clock
         self._loop = ports.loop
         self._driver = WheelDriver(ports.clock, ports.loop)
         self._removals = Removals()
+        self._share = ShareGround(ports.clock, ports.loop, self._driver.wheel, ports.topics, settings.share, states)
         self.figures = GroupFigures()
         self._commits = Commits(ports.topics, self._removals, lambda: settings.offset_metadata_max_bytes, self.figures)
         self.shards = Shards(
@@ -78,17 +82,23 @@ class GroupCoordinator:
             removals=self._removals,
             settings=self._settings,
             consumer_settings=self._settings.consumer,
+            share=self._share,
             timers=self._driver.wheel,
             figures=self.figures,
         )
 
-    def _shard(self, group_id: str, *, empty_allowed: bool = False) -> GroupShard:
+    def shard(self, group_id: str, *, empty_allowed: bool = False) -> GroupShard:
         """The shard that answers for a group. KafkaError: INVALID_GROUP_ID, NOT_COORDINATOR, COORDINATOR_…"""
         if (not group_id and not empty_allowed) or (
             len(group_id) > GROUP_ID_BYTES_MAX // 4 and len(group_id.encode()) > GROUP_ID_BYTES_MAX
         ):
             raise KafkaError(ErrorCode.INVALID_GROUP_ID)
         return self.shards.of(group_id)
+
+    @property
+    def timers(self) -> TimerWheel:
+        """Turned while the coordinator lives."""
+        return self._driver.wheel
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
@@ -115,10 +125,11 @@ class GroupCoordinator:
 
     def join(self, group_id: str, request: JoinRequest) -> JoinResult | asyncio.Future[JoinResult]:
         """JoinGroup: the answer, or a future for it while the round runs. KafkaError for the whole request."""
-        shard = self._shard(group_id)
+        shard = self.shard(group_id)
         settings = self._settings
         if not settings.session_timeout_ms_min <= request.session_timeout_ms <= settings.session_timeout_ms_max:
             raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT)
+        shard.refuse_share(group_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         reply: Reply[JoinResult] = Reply()
         if group_id in shard.consumers:
             shard.classic_members.join(group_id, request, reply)
@@ -135,7 +146,7 @@ class GroupCoordinator:
     def sync(self, group_id: str, request: SyncRequest) -> SyncResult | asyncio.Future[SyncResult]:
         """SyncGroup: the answer, or a future for it until the assignment is stored. KafkaError for the whole request.
         """
-        shard = self._shard(group_id)
+        shard = self.shard(group_id)
         if group_id in shard.consumers:
             return shard.classic_members.sync(_there(shard, group_id), request)
         group = shard.group(group_id)
@@ -147,7 +158,7 @@ class GroupCoordinator:
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         """Heartbeat. KafkaError for the whole request."""
-        shard = self._shard(group_id)
+        shard = self.shard(group_id)
         if group_id in shard.consumers:
             return shard.classic_members.heartbeat(_there(shard, group_id), member_id, instance_id, generation)
         group = shard.group(group_id)
@@ -159,7 +170,7 @@ class GroupCoordinator:
         self, group_id: str, leaving: Sequence[LeavingMember]
     ) -> list[ErrorCode] | asyncio.Future[list[ErrorCode]]:
         """LeaveGroup: a code for each member in order. KafkaError for the whole request."""
-        shard = self._shard(group_id)
+        shard = self.shard(group_id)
         if group_id in shard.consumers:
             reply: Reply[list[ErrorCode]] = Reply()
             shard.classic_members.leave(group_id, leaving, reply)
@@ -181,7 +192,8 @@ class GroupCoordinator:
                 ErrorCode.UNSUPPORTED_VERSION,
                 "Consumer groups are switched off (group.coordinator.rebalance.protocols).",
             )
-        shard = self._shard(group_id)
+        shard = self.shard(group_id)
+        shard.refuse_share(group_id, ErrorCode.GROUP_ID_NOT_FOUND)
         reply: Reply[HeartbeatResult] = Reply()
         shard.consumer_heartbeat(group_id, beat, may_read, reply)
         return reply.outcome(self._loop)
@@ -193,7 +205,7 @@ class GroupCoordinator:
 
     def describe_consumer(self, group_id: str) -> ConsumerGroup:
         """A consumer group as it is now. Not to be changed. KafkaError: not answered here, GROUP_ID_NOT_FOUND."""
-        shard = self._shard(group_id, empty_allowed=True)
+        shard = self.shard(group_id, empty_allowed=True)
         group = shard.consumers.get(group_id)
         if group is None:
             known = shard.group(group_id) is not None
@@ -209,7 +221,8 @@ class GroupCoordinator:
 
     def commit(self, request: CommitRequest) -> list[ErrorCode] | asyncio.Future[list[ErrorCode]]:
         """OffsetCommit: a code for each item, once the accepted ones are on disk. KafkaError for the whole request."""
-        shard = self._shard(request.group_id, empty_allowed=True)
+        shard = self.shard(request.group_id, empty_allowed=True)
+        shard.refuse_share(request.group_id, ErrorCode.GROUP_ID_NOT_FOUND)
         reply: Reply[list[ErrorCode]] = Reply()
         self._commits.commit(shard, request, self._clock.wall_ms(), reply)
         return self._bounded(reply.outcome(self._loop), len(request.items))
@@ -220,7 +233,7 @@ class GroupCoordinator:
         wanted: Sequence[tuple[Uuid, int]],
     ) -> list[CommittedOffset | None]:
         """OffsetFetch of given partitions, in order. KafkaError for the whole group."""
-        shard = self._shard(group_id, empty_allowed=True)
+        shard = self.shard(group_id, empty_allowed=True)
         return [shard.offsets.get(group_id, topic_id, partition) for topic_id, partition in wanted]
 
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
@@ -228,7 +241,7 @@ class GroupCoordinator:
         classic groups always may. KafkaError UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, for the whole group."""
         if member_id is None and epoch < 0:
             return
-        consumers = self._shard(group_id, empty_allowed=True).consumers
+        consumers = self.shard(group_id, empty_allowed=True).consumers
         group = consumers.get(group_id)
         if group is not None:
             consumers.check_fetch(group, member_id or "", epoch)
@@ -236,12 +249,12 @@ class GroupCoordinator:
     def unstable(self, group_id: str) -> set[tuple[Uuid, int]]:
         """(topic id, partition) of a group's offsets that depend on transactions which have not ended. KafkaError for
         the whole group."""
-        shard = self._shard(group_id, empty_allowed=True)
+        shard = self.shard(group_id, empty_allowed=True)
         return {(topic_id, key.partition) for topic_id, key in shard.transactions.unstable_of(group_id)}
 
     def fetch_all(self, group_id: str) -> list[tuple[Uuid, TopicOffsets]]:
         """OffsetFetch of everything a group has committed. KafkaError for the whole group."""
-        shard = self._shard(group_id, empty_allowed=True)
+        shard = self.shard(group_id, empty_allowed=True)
         return list(shard.offsets.topics(group_id).items())
 
     def delete_offsets(
@@ -249,7 +262,7 @@ class GroupCoordinator:
     ) -> list[ErrorCode] | asyncio.Future[list[ErrorCode]]:
         """OffsetDelete: a code for each partition, once the tombstones are on disk. KafkaError for the whole request.
         """
-        shard = self._shard(group_id, empty_allowed=True)
+        shard = self.shard(group_id, empty_allowed=True)
         reply: Reply[list[ErrorCode]] = Reply()
         self._commits.delete(shard, group_id, wanted, reply)
         return self._bounded(reply.outcome(self._loop), len(wanted))
@@ -275,7 +288,7 @@ class GroupCoordinator:
     def open_in(self, group_id: str, producer: tuple[int, int]) -> Watch | None:
         """For a commit in the transaction of this producer (id, epoch), before it is verified: what tells later whether
         the transaction has ended meanwhile; None: the transaction has offsets in the group's partition already."""
-        shard = self._shard(group_id)
+        shard = self.shard(group_id)
         return None if shard.transactions.holds(*producer) else shard.transactions.watch(producer[0])
 
     def transaction_ending(self, topic_id: Uuid, partition: int, producer_id: int) -> None:
@@ -283,9 +296,7 @@ class GroupCoordinator:
         for shard in self._of_partition(topic_id, partition):
             shard.transactions.ending(producer_id)
 
-    def transaction_ended(
-        self, topic_id: Uuid, partition: int, producer_id: int, at: int, *, committed: bool
-    ) -> None:
+    def transaction_ended(self, topic_id: Uuid, partition: int, producer_id: int, at: int, *, committed: bool) -> None:
         """The marker is on disk at offset `at`: what was committed in the transaction counts, or is forgotten."""
         for shard in self._of_partition(topic_id, partition):
             shard.transaction_ended(producer_id, at, committed=committed)
@@ -297,7 +308,7 @@ class GroupCoordinator:
 
     def describe(self, group_id: str) -> Group | None:
         """A group as it is now, None if it does not exist. KafkaError: not answered here. Not to be changed."""
-        return self._shard(group_id, empty_allowed=True).group(group_id)
+        return self.shard(group_id, empty_allowed=True).group(group_id)
 
     def list_groups(self) -> tuple[list[Group], bool]:
         """All groups of this broker, and whether shards are still being loaded."""
@@ -310,7 +321,7 @@ class GroupCoordinator:
 
     def delete_group(self, group_id: str) -> ErrorCode | asyncio.Future[ErrorCode]:
         """DeleteGroups: NONE once group and offsets are buried. KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, …"""
-        shard = self._shard(group_id, empty_allowed=True)
+        shard = self.shard(group_id, empty_allowed=True)
         reply: Reply[ErrorCode] = Reply()
         consumer = shard.consumers.get(group_id)
         group = shard.group(group_id)
@@ -337,6 +348,7 @@ class GroupCoordinator:
         for topic in removed:
             self._removals.note(topic.name)
             for shard in self.shards:
+                shard.shares.topic_removed(topic.topic_id)
                 keys = shard.offsets.keys_of_topic(topic.topic_id)
                 keys = list(dict.fromkeys([*keys, *shard.transactions.drop_topic(topic.topic_id)]))
                 shard.offsets.drop_topic(topic.topic_id)
@@ -397,7 +409,7 @@ class GroupCoordinator:
         for group_id, entries in by_group.items():
             done = stored[group_id] = self._loop.create_future()
             try:
-                shard = self._shard(group_id, empty_allowed=True)
+                shard = self.shard(group_id, empty_allowed=True)
             except KafkaError as error:
                 done.set_result(ErrorCode(error.code))
                 continue

@@ -12,10 +12,12 @@ from pybroker.coordinators.group.records import (
     GroupValue,
     OffsetKey,
     OffsetValue,
+    ShareKey,
     decode_group_value,
     decode_key,
     decode_offset_value,
 )
+from pybroker.coordinators.share.records import Stored as StoredShare
 from pybroker.native import CodecError, StoredRecord
 
 log = logging.getLogger(__name__)
@@ -33,6 +35,7 @@ class Loaded:
     """Producer → what it has committed in a transaction that has not ended."""
     groups: dict[str, GroupValue] = field(default_factory=dict)
     consumers: dict[str, Stored] = field(default_factory=dict)
+    shares: dict[str, StoredShare] = field(default_factory=dict)
     records: int = 0
     damaged: int = 0
     """Records that could not be read; passed over."""
@@ -57,6 +60,8 @@ class Loaded:
                     self.groups[parsed.group] = decode_group_value(record.value)
             elif isinstance(parsed, ConsumerKey):
                 self.consumers.setdefault(parsed.group, Stored()).take(parsed.kind, parsed.name, record.value)
+            elif isinstance(parsed, ShareKey):
+                self.shares.setdefault(parsed.group, StoredShare()).take(parsed.kind, parsed.name, record.value)
         except CodecError as problem:
             self.damaged += 1
             log.warning("record %d of the offsets topic is passed over: %s", record.offset, problem)

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from pybroker.coordinators.consumer.settings import ConsumerSettings
 from pybroker.coordinators.group.group import Group
+from pybroker.coordinators.share.settings import ShareSettings
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
@@ -64,9 +65,7 @@ class Settings:
     """The settings that the coordinator obeys, read at each use because some are dynamic. `own`: what a group sets
     itself, by its id."""
 
-    def __init__(
-        self, config: Mapping[str, Any], own: Callable[[str], Mapping[str, str]] = lambda _: NOTHING
-    ) -> None:
+    def __init__(self, config: Mapping[str, Any], own: Callable[[str], Mapping[str, str]] = lambda _: NOTHING) -> None:
         self._config = config
         self._own = own
 
@@ -119,3 +118,8 @@ class Settings:
     def consumer(self) -> ConsumerSettings:
         """Those of consumer groups (KIP-848)."""
         return ConsumerSettings(self._config, self._own)
+
+    @property
+    def share(self) -> ShareSettings:
+        """Those of share groups (KIP-932)."""
+        return ShareSettings(self._config, self._own)

@@ -7,11 +7,10 @@ from collections.abc import Callable, Mapping
 
 from pybroker.clock import Clock
 from pybroker.coordinators.consumer.group import ConsumerGroup
-from pybroker.coordinators.consumer.groups import ConsumerGroups, refused
+from pybroker.coordinators.consumer.groups import ConsumerGroups, Finish, refused
 from pybroker.coordinators.consumer.model import JOINS, Heartbeat, HeartbeatResult
 from pybroker.coordinators.consumer.settings import ConsumerSettings
 from pybroker.coordinators.consumer.topics import MayRead
-from pybroker.coordinators.consumer.turns import Finish, Outcome
 from pybroker.coordinators.group.classic_members import ClassicMembers
 from pybroker.coordinators.group.figures import GroupFigures
 from pybroker.coordinators.group.group import Group, GroupState, Member
@@ -34,6 +33,8 @@ from pybroker.coordinators.shards.log import TOO_LARGE, ShardLog
 from pybroker.coordinators.shards.ports import Record, Topics
 from pybroker.coordinators.shards.shard import Shard, ShardState
 from pybroker.coordinators.shards.timers import TimerWheel
+from pybroker.coordinators.shards.turns import Outcome
+from pybroker.coordinators.share.groups import ShareGround, ShareGroups
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
@@ -56,6 +57,7 @@ class GroupShard(Shard[Loaded]):
         removals: Removals,
         settings: GroupSettings,
         consumer_settings: ConsumerSettings,
+        share: ShareGround,
         timers: TimerWheel,
         figures: GroupFigures,
     ) -> None:
@@ -72,6 +74,7 @@ class GroupShard(Shard[Loaded]):
             changed=self._consumer_changed,
             assigned=self._consumer_assigned,
         )
+        self.shares = ShareGroups(share, self._write_consumer)
         self.classic_members = ClassicMembers(self.consumers, consumer_settings, timers, topics)
         self._settings = settings
         self._consumer_settings = consumer_settings
@@ -115,6 +118,8 @@ class GroupShard(Shard[Loaded]):
             group.formed_at = self._removals_before
         for group_id, consumer in loaded.consumers.items():
             self.consumers.install(group_id, consumer)
+        for group_id, share in loaded.shares.items():
+            self.shares.install(group_id, share)
         for group_id in self.offsets.groups():
             self.note_group(group_id)
         for pending in loaded.pending.values():
@@ -128,7 +133,7 @@ class GroupShard(Shard[Loaded]):
                 "records)",
                 self.partition,
                 loaded.records,
-                len(self.groups) + len(self.consumers.all()),
+                len(self.groups) + len(self.consumers.all()) + len(self.shares.all()),
                 len(loaded.offsets),
                 hidden,
                 loaded.damaged,
@@ -151,6 +156,7 @@ class GroupShard(Shard[Loaded]):
             self.rounds.give_up(group, error, self._clock.wall_ms())
         self.groups.clear()
         self.consumers.give_up_all(error)
+        self.shares.give_up_all(error)
 
     # --- groups -------------------------------------------------------------------------------------------------------
 
@@ -197,6 +203,15 @@ class GroupShard(Shard[Loaded]):
                 self.note_group(key.group)
                 self.offsets.put(key.group, topic_id, key.topic, key.partition, value)
                 self._figures.offset_commits += 1
+
+    def refuse_share(self, group_id: str, code: ErrorCode) -> None:
+        """Raises KafkaError with `code` if the group is a share group, which has no offsets, and members of its own."""
+        if group_id in self.shares:
+            raise KafkaError(code, f"Group {group_id} is a share group.")
+
+    def holds_other_than_share(self, group_id: str) -> bool:
+        """There is a group of that id, of another kind."""
+        return group_id in self.groups or group_id in self.consumers
 
     # --- consumer groups ----------------------------------------------------------------------------------------------
 
@@ -280,9 +295,7 @@ class GroupShard(Shard[Loaded]):
         self.consumers.turns.submit(group_id, change, answered)
 
     def _write_consumer(self, records: list[Record], done: Callable[[ErrorCode], None]) -> None:
-        self.log.write(
-            records, lambda error, _: done(ErrorCode.UNKNOWN_SERVER_ERROR if error in TOO_LARGE else error)
-        )
+        self.log.write(records, lambda error, _: done(ErrorCode.UNKNOWN_SERVER_ERROR if error in TOO_LARGE else error))
 
     def drop_consumer(self, group: ConsumerGroup, done: Callable[[ErrorCode], None]) -> int:
         """`drop_group` of a consumer group."""

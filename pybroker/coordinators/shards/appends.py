@@ -6,11 +6,11 @@ Nothing waits for a flush on the loop: a completion comes through the same queue
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pybroker.coordinators.shards.ports import Record
 from pybroker.errors import KafkaError
-from pybroker.native import Completion, NativePartitions, Uuid
+from pybroker.native import Completion, NativePartitions, RecordsWatch, Uuid
 
 
 class NativeAppends:
@@ -22,6 +22,7 @@ class NativeAppends:
         self._native = native
         self._loop = loop
         self._waiting: dict[int, asyncio.Future[Completion]] = {}
+        self._watching: dict[int, Callable[[], None]] = {}
 
     @property
     def pending(self) -> int:
@@ -42,9 +43,7 @@ class NativeAppends:
         its transaction. The future gives the Completion once it is committed (after the flush in commit mode), or
         raises KafkaError with the code of the partition.
         """
-        return self._wait(
-            self._native.append(topic_id, partition, list(records), timestamp_ms, leader_epoch, producer)
-        )
+        return self._wait(self._native.append(topic_id, partition, list(records), timestamp_ms, leader_epoch, producer))
 
     def append_marker(
         self, topic_id: Uuid, partition: int, marker: tuple[int, int, int], timestamp_ms: int, *,
@@ -59,8 +58,21 @@ class NativeAppends:
         self._waiting[token] = future
         return future
 
+    def watched(self, watch: RecordsWatch, told: Callable[[], None]) -> None:
+        """`told` is called when there are more records, or the partition stops."""
+        self._watching[watch.token] = told
+
+    def unwatched(self, watch: RecordsWatch) -> None:
+        """Takes a watch back."""
+        watch.cancel()
+        self._watching.pop(watch.token, None)
+
     def complete(self, completion: Completion) -> None:
         """Called by the dispatcher for each drained Completion."""
+        told = self._watching.pop(completion.token, None)
+        if told is not None:
+            told()
+            return
         future = self._waiting.pop(completion.token, None)
         if future is None or future.done():
             return

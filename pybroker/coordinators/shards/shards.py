@@ -209,7 +209,7 @@ class Shards(Generic[S]):
         topics = self._ports.topics
         topic_id = topics.topic_id(self._topic)
         if topic_id is None:
-            await self._create_topic()
+            await self.ensure_topic()
             topic_id = topics.topic_id(self._topic)
         partitions = 0 if topic_id is None else topics.partition_count(topic_id)
         if topic_id is None or not partitions:
@@ -220,7 +220,8 @@ class Shards(Generic[S]):
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"The coordinator of {key!r} has no leader now.")
         return leader, endpoint[0], endpoint[1]
 
-    async def _create_topic(self) -> None:
+    async def ensure_topic(self) -> None:
+        """Creates the internal topic. KafkaError COORDINATOR_NOT_AVAILABLE."""
         # Many clients ask at once when a cluster is new; one creation serves them all.
         if self._creating is None or self._creating.done():
             self._creating = self._ports.loop.create_task(self._create())

@@ -13,6 +13,7 @@ from pybroker.coordinators.group.group import JoinResult
 from pybroker.coordinators.group.ports import OFFSETS_TOPIC, Settings
 from pybroker.coordinators.group.requests import JoinRequest, LeavingMember, SyncRequest
 from pybroker.coordinators.shards.ports import Ports
+from pybroker.coordinators.share_state.state import Key, ShareState
 from pybroker.coordinators.transaction.coordinator import TransactionCoordinator
 from pybroker.coordinators.transaction.finishing import Finishing
 from pybroker.coordinators.transaction.ports import Settings as TransactionSettings
@@ -195,6 +196,22 @@ class FakeTopics:
         return self.create(name, 5)
 
 
+class FakeStates:
+    """Where share groups' states are kept (`share.groups.States`)."""
+
+    def __init__(self) -> None:
+        self.kept: dict[Key, ShareState] = {}
+
+    async def initialize(self, key: Key, state_epoch: int, start_offset: int) -> None:
+        self.kept[key] = ShareState(state_epoch, start_offset)
+
+    async def delete(self, key: Key) -> None:
+        self.kept.pop(key, None)
+
+    async def summary(self, key: Key) -> ShareState | None:
+        return self.kept.get(key)
+
+
 @dataclass
 class World:
     """A coordinator and all it stands on."""
@@ -203,6 +220,7 @@ class World:
     clock: FakeClock = field(default_factory=FakeClock)
     log: FakeLog = field(default_factory=FakeLog)
     topics: FakeTopics = field(default_factory=FakeTopics)
+    states: FakeStates = field(default_factory=FakeStates)
     groups: GroupCoordinator = field(init=False)
     transactions: TransactionCoordinator = field(init=False)
     loop: asyncio.AbstractEventLoop = field(init=False)
@@ -216,7 +234,7 @@ class World:
     def start(self) -> None:
         """A new broker on the same log."""
         ports = Ports(1, self.clock, asyncio.get_running_loop(), self.log, self.log, self.topics, self.topics)
-        self.groups = GroupCoordinator(ports, Settings(self.config))
+        self.groups = GroupCoordinator(ports, Settings(self.config), self.states)
         self.groups.start()
         nobody: Any = None
         self.transactions = TransactionCoordinator(

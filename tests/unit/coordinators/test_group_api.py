@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -21,6 +21,7 @@ from pybroker.api import (
     k42_delete_groups,
     k47_offset_delete,
 )
+from pybroker.coordinators.group.share import ShareCoordination
 from pybroker.native import Uuid, decode, encode
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
@@ -57,8 +58,14 @@ class Client:
             outcome = k08_offset_commit.handle(self.world.groups, self.world.topics, PERMITS_ALL, context, arrived)
         elif key == 10:
             outcome = k10_find_coordinator.handle(
-                self.world.groups, self.world.transactions, PERMITS_ALL, context, arrived
+                k10_find_coordinator.Coordinators(self.world.groups, self.world.transactions, cast(Any, None)),
+                PERMITS_ALL,
+                context,
+                arrived,
             )
+        elif key in (16, 42):
+            shares = ShareCoordination(self.world.groups, self.world.topics, self.world.states, self.world.loop)
+            outcome = handlers[key](self.world.groups, shares, PERMITS_ALL, context, arrived)
         else:
             outcome = handlers[key](self.world.groups, PERMITS_ALL, context, arrived)
         if inspect.iscoroutine(outcome):

@@ -13,6 +13,7 @@ from pybroker.coordinators.group.records import (
     MemberValue,
     OffsetKey,
     OffsetValue,
+    ShareKey,
     decode_group_value,
     decode_key,
     decode_offset_value,
@@ -80,7 +81,8 @@ def test_keys_are_kafkas() -> None:
     assert decode_key(b"\x00\x03\x00\x01g") == ConsumerKey("g", 3, "")
     assert decode_key(b"\x00\x05\x00\x01g\x00\x01m") == ConsumerKey("g", 5, "m")
     assert decode_key(b"\x00\x04\x00\x01g") is None  # Kafka has not written it since 4.1.
-    assert decode_key(b"\x00\x0b\x00\x01g") is None  # A share group.
+    assert decode_key(b"\x00\x0b\x00\x01g") == ShareKey("g", 11, "")
+    assert decode_key(b"\x00\x11\x00\x01g") is None  # A streams group.
 
 
 @pytest.mark.parametrize("version", OFFSET_VALUES)

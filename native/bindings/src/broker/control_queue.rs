@@ -7,7 +7,7 @@ use pyo3::types::PyList;
 
 use super::isr::IsrProposal;
 use super::log_lines;
-use super::request::{Completion, LogDirsFailed, ReplicasOffline, Request};
+use super::request::{Completion, ConnectionGone, LogDirsFailed, ReplicasOffline, Request};
 use super::transactions::TransactionQuestion;
 use crate::plane::control_queue::{ControlQueue, Item};
 
@@ -47,10 +47,13 @@ impl NativeControlQueue {
                 Item::Offline(partitions) => {
                     drained.append(Bound::new(py, ReplicasOffline::from(partitions))?)?
                 }
+                Item::Gone(connection_id) => {
+                    drained.append(Bound::new(py, ConnectionGone::new(connection_id))?)?
+                }
                 Item::Failed(reason) => {
                     drained.append(Bound::new(py, LogDirsFailed::new(reason))?)?
                 }
-                Item::Request(request) => match Request::decode(py, request) {
+                Item::Request(request) => match Request::decode(py, request, &self.0) {
                     Ok(request) => drained.append(Bound::new(py, request)?)?,
                     Err(refused) => {
                         let (error, request) = *refused;

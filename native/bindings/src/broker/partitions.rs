@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 
 use pybroker_model::{ControlType, TopicIdPartition, ValidBatches, end_transaction_marker};
 use pybroker_protocol::ErrorCode;
-use pybroker_replica::{AppendInfo, Partition, PartitionError};
+use pybroker_replica::{AppendInfo, OffsetSpec, Partition, PartitionError};
 use pybroker_server::clock::now_ms;
 use pybroker_storage::AppendOrigin;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use super::fetched::{self, FetchedBatches, RecordsWatch};
 use super::orders::{PartitionOrder, StopOrder, partition_orders};
 use super::records::{self, StoredRecords};
 use super::topic_config::topic_config;
@@ -22,6 +23,7 @@ use crate::plane::DataPlane;
 use crate::plane::block_on::block_on;
 use crate::plane::control_queue::Completed;
 use crate::plane::pending_append::PendingAppend;
+use crate::plane::record_watch;
 use crate::uuid::Uuid;
 
 /// Where the log of a hosted partition stands.
@@ -251,6 +253,54 @@ impl NativePartitions {
             .detach(|| records::read(&hosted, offset, max_bytes))
             .map_err(|error| partition_error(&error))?;
         StoredRecords::new(py, &read)
+    }
+
+    /// Batches for a share group, whose bytes stay here.
+    fn fetch(
+        &self,
+        py: Python<'_>,
+        topic_id: Uuid,
+        partition: i32,
+        offset: i64,
+        limits: (usize, i64),
+        read_committed: bool,
+    ) -> PyResult<FetchedBatches> {
+        let hosted = self.hosted(topic_id, partition)?;
+        let (bytes_max, records_max) = limits;
+        py.detach(|| fetched::fetch(&hosted, offset, bytes_max, records_max, read_committed))
+            .map_err(|error| partition_error(&error))
+    }
+
+    fn watch(
+        &self,
+        topic_id: Uuid,
+        partition: i32,
+        bound: i64,
+        read_committed: bool,
+    ) -> PyResult<RecordsWatch> {
+        let token = self.next_token.fetch_add(1, Relaxed);
+        let hosted = self.partition(topic_id, partition)?;
+        let isolation = fetched::isolation(read_committed);
+        let queue = &self.plane.queue;
+        let registration = record_watch::start(queue, token, hosted.as_deref(), isolation, bound);
+        Ok(RecordsWatch::new(token, registration))
+    }
+
+    /// The first offset whose record has at least this timestamp; -1 if there is none.
+    fn offset_for_timestamp(
+        &self,
+        py: Python<'_>,
+        topic_id: Uuid,
+        partition: i32,
+        timestamp_ms: i64,
+        read_committed: bool,
+    ) -> PyResult<i64> {
+        let hosted = self.hosted(topic_id, partition)?;
+        let isolation = fetched::isolation(read_committed);
+        let listed = py
+            .detach(|| hosted.list_offset(OffsetSpec::Timestamp(timestamp_ms), isolation, -1))
+            .map_err(|error| partition_error(&error))?;
+        Ok(listed.offset)
     }
 
     fn offsets(&self, topic_id: Uuid, partition: i32) -> PyResult<Option<PartitionOffsets>> {

@@ -12,12 +12,14 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
 use crate::codec;
-use crate::plane::control_queue::Completed;
+use crate::plane::control_queue::{Completed, ControlQueue, GoneNotice};
 use crate::uuid::Uuid;
 
 const ALTER_USER_SCRAM_CREDENTIALS: i16 = 51;
 /// CreateTopics, DeleteTopics, CreatePartitions: their clients may have to wait for the changes that they have made.
 const MUTATIONS: [i16; 3] = [19, 20, 37];
+/// What it gave out goes to others when its connection has gone.
+const SHARE_FETCH: i16 = 78;
 
 /// A request that Python answers; dropped unanswered, it closes its connection.
 #[pyclass(frozen, module = "pybroker._native")]
@@ -46,8 +48,15 @@ impl Request {
     pub(crate) fn decode(
         py: Python<'_>,
         mut request: ControlRequest,
+        queue: &Arc<ControlQueue>,
     ) -> Result<Self, Box<(PyErr, ControlRequest)>> {
         request.reply.taken();
+        if request.api_key == SHARE_FETCH {
+            request
+                .peer
+                .attached
+                .get_or_init(|| Box::new(GoneNotice::new(queue, request.peer.connection_id)));
+        }
         let decode = |body: &[u8]| {
             codec::decode_request(
                 py,
@@ -271,6 +280,18 @@ impl From<Vec<TopicIdPartition>> for ReplicasOffline {
         Self {
             partitions: partitions.into_iter().map(of).collect(),
         }
+    }
+}
+
+/// A connection over which records were acquired has gone, and its last request is answered.
+#[pyclass(frozen, get_all, module = "pybroker._native")]
+pub(crate) struct ConnectionGone {
+    connection_id: u64,
+}
+
+impl ConnectionGone {
+    pub(crate) const fn new(connection_id: u64) -> Self {
+        Self { connection_id }
     }
 }
 

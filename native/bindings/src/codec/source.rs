@@ -9,6 +9,7 @@ use pyo3::types::{PyByteArray, PyBytes, PyFloat, PyInt, PyList, PyString, PyTupl
 
 use super::classes::Classes;
 use super::sink::Failure;
+use crate::record_bytes::RecordBytes;
 use crate::uuid::Uuid;
 
 pub(super) struct PySource<'py> {
@@ -78,6 +79,8 @@ impl<'py> Source for PySource<'py> {
             Ok(bytes.as_bytes().into())
         } else if let Ok(bytes) = value.cast::<PyByteArray>() {
             Ok(bytes.to_vec().into())
+        } else if let Ok(records) = value.cast::<RecordBytes>() {
+            Ok(records.get().bytes().into())
         } else {
             Err(wrong("bytes", value))
         }

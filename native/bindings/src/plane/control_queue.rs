@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
@@ -41,6 +42,8 @@ pub(crate) enum Item {
     Asked(TransactionQuestion),
     /// Partitions that can be served no more: their log directory has failed.
     Offline(Vec<TopicIdPartition>),
+    /// A connection with a notice has gone.
+    Gone(u64),
     /// No log directory is left, with the last reason.
     Failed(String),
 }
@@ -75,6 +78,8 @@ struct Inner {
     /// Bounded by the connections: each has one.
     asked: VecDeque<TransactionQuestion>,
     offline: Vec<TopicIdPartition>,
+    /// Bounded by the connections: each has one notice.
+    gone: VecDeque<u64>,
     failed: Option<String>,
     log: VecDeque<(LogLevel, String)>,
     log_dropped: u64,
@@ -92,6 +97,7 @@ impl Inner {
             && self.proposed.is_empty()
             && self.asked.is_empty()
             && self.offline.is_empty()
+            && self.gone.is_empty()
             && self.failed.is_none()
             && self.log.is_empty()
     }
@@ -173,6 +179,15 @@ impl ControlQueue {
         }
     }
 
+    /// See [`GoneNotice`].
+    fn gone(&self, connection_id: u64) {
+        let mut inner = self.inner.lock();
+        if !inner.closed {
+            inner.gone.push_back(connection_id);
+            self.signal(&mut inner);
+        }
+    }
+
     /// No log directory is left.
     pub(crate) fn fail(&self, reason: &str) {
         let mut inner = self.inner.lock();
@@ -223,6 +238,11 @@ impl ControlQueue {
             && let Some(proposal) = inner.proposed.pop_front()
         {
             items.push(Item::Proposed(proposal));
+        }
+        while items.len() < items_max - admin
+            && let Some(connection_id) = inner.gone.pop_front()
+        {
+            items.push(Item::Gone(connection_id));
         }
         while items.len() < items_max - admin
             && let Some(question) = inner.asked.pop_front()
@@ -276,6 +296,7 @@ impl ControlQueue {
         inner.completed.clear();
         inner.proposed.clear();
         inner.asked.clear();
+        inner.gone.clear();
         inner.bytes = 0;
         let waiting = std::mem::take(&mut inner.waiting);
         drop(inner);
@@ -287,6 +308,30 @@ impl ControlQueue {
     pub(crate) fn depth(&self) -> (usize, usize) {
         let inner = self.inner.lock();
         (inner.lanes.iter().map(VecDeque::len).sum(), inner.bytes)
+    }
+}
+
+/// Attached to a connection; tells the queue when it is dropped with it.
+#[derive(Debug)]
+pub(crate) struct GoneNotice {
+    queue: Weak<ControlQueue>,
+    connection_id: u64,
+}
+
+impl GoneNotice {
+    pub(crate) fn new(queue: &Arc<ControlQueue>, connection_id: u64) -> Self {
+        Self {
+            queue: Arc::downgrade(queue),
+            connection_id,
+        }
+    }
+}
+
+impl Drop for GoneNotice {
+    fn drop(&mut self) {
+        if let Some(queue) = self.queue.upgrade() {
+            queue.gone(self.connection_id);
+        }
     }
 }
 

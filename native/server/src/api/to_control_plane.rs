@@ -68,7 +68,8 @@ pub(crate) fn lane(api_key: i16) -> Lane {
         Some(
             SaslHandshake | SaslAuthenticate | Heartbeat | OffsetCommit | OffsetFetch
             | FindCoordinator | JoinGroup | SyncGroup | LeaveGroup | InitProducerId
-            | AddPartitionsToTxn | AddOffsetsToTxn | EndTxn | TxnOffsetCommit,
+            | AddPartitionsToTxn | AddOffsetsToTxn | EndTxn | TxnOffsetCommit | ShareGroupHeartbeat
+            | ShareFetch | ShareAcknowledge,
         ) => Lane::Session,
         _ => Lane::Admin,
     }

@@ -7,21 +7,37 @@ that failed may lie in the log all the same: the next turn then writes whatever 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
-from pybroker.coordinators.consumer import records
-from pybroker.coordinators.consumer.group import ConsumerGroup
-from pybroker.coordinators.consumer.records import Records
 from pybroker.coordinators.shards.ports import Record
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 
+Records = dict[bytes, bytes | None]
+"""Key → value; None buries the key."""
+
+
+class Turned(Protocol):
+    """A group that is changed in turns."""
+
+    group_id: str
+    epoch: int
+    target_epoch: int
+
+    @property
+    def successor(self) -> Mapping[bytes, bytes | None] | None:
+        """What is stored in its place when it becomes another one; None: it stays."""
+        ...
+
+
+G = TypeVar("G", bound=Turned)
+
 Outcome = Any
 """What a change is answered with; a KafkaError where it was refused."""
-Finish = Callable[[ConsumerGroup], Outcome]
-Change = Callable[[ConsumerGroup], Finish]
+Finish = Callable[[G], Outcome]
+Change = Callable[[G], Callable[[G], Outcome]]
 """Changes the copy (or raises KafkaError before it does); what it gives is called when the target is known, may change
 the copy once more, and gives the answer."""
 Reply = Callable[[Outcome], None]
@@ -29,9 +45,20 @@ Write = Callable[[list[Record], Callable[[ErrorCode], None]], None]
 """Writes records of one group; called back with NONE when they are on disk."""
 
 
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[G]):
+    """How groups of a kind are made, copied and stored."""
+
+    make: Callable[[str], G]
+    fork: Callable[[G], G]
+    changes: Callable[[G | None, G], Records]
+    """What has to be written for the second to be read back, if the first (None: nothing) is what lies in the log."""
+    tombstones: Callable[[G], Records]
+
+
 @dataclass(slots=True, eq=False)
-class _Turns:
-    waiting: list[tuple[Change, Reply]] = field(default_factory=list)
+class _Turns(Generic[G]):
+    waiting: list[tuple[Change[G], Reply]] = field(default_factory=list)
     writing: list[Reply] | None = None
     """Whoever waits for the present write; None: there is none."""
     doubtful: Records = field(default_factory=dict)
@@ -40,18 +67,20 @@ class _Turns:
     """To be written with the next turn."""
 
 
-class GroupTurns:
+class GroupTurns(Generic[G]):
     """The groups of one shard, as they are on disk, and their turns."""
 
     def __init__(
         self,
+        kind: Kind[G],
         write: Write,
-        assign: Callable[[ConsumerGroup], None],
-        changed: Callable[[ConsumerGroup | None, ConsumerGroup], None],
+        assign: Callable[[G], None],
+        changed: Callable[[G | None, G], None],
     ) -> None:
         """assign: brings the target of a copy to its epoch. changed: told after each turn (before, after)."""
-        self.groups: dict[str, ConsumerGroup] = {}
-        self._turns: dict[str, _Turns] = {}
+        self.groups: dict[str, G] = {}
+        self._kind = kind
+        self._turns: dict[str, _Turns[G]] = {}
         self._write = write
         self._assign = assign
         self._changed = changed
@@ -65,20 +94,20 @@ class GroupTurns:
         turns = self._turns.get(group_id)
         return turns is None or turns.writing is None
 
-    def submit(self, group_id: str, change: Change, reply: Reply, *, also: Records | None = None) -> None:
+    def submit(self, group_id: str, change: Change[G], reply: Reply, *, also: Records | None = None) -> None:
         """Makes a change with the next turn, at once if none is being written. `also`: records of another kind that go
         with it."""
-        turns = self._turns.setdefault(group_id, _Turns())
+        turns = self._turns.setdefault(group_id, _Turns[G]())
         turns.waiting.append((change, reply))
         turns.also.update(also or {})
         if turns.writing is None:
             self._run(group_id, turns)
 
-    def _run(self, group_id: str, turns: _Turns) -> None:
+    def _run(self, group_id: str, turns: _Turns[G]) -> None:
         before = self.groups.get(group_id)
-        after = ConsumerGroup(group_id) if before is None else before.fork()
+        after = self._kind.make(group_id) if before is None else self._kind.fork(before)
         waiting, turns.waiting = turns.waiting, []
-        answers: list[tuple[Reply, Outcome | Finish, bool]] = []
+        answers: list[tuple[Reply, Any, bool]] = []
         for place, (change, reply) in enumerate(waiting):
             try:
                 answers.append((reply, change(after), True))
@@ -96,7 +125,7 @@ class GroupTurns:
             self._over(group_id, turns)
             _answer(outcomes)
             return
-        written = _records(turns, before, after)
+        written = self._records(turns, before, after)
         if not written:
             self._install(before, after)
             self._over(group_id, turns)
@@ -127,11 +156,21 @@ class GroupTurns:
 
         self._write(list(written.items()), done)
 
-    def _install(self, before: ConsumerGroup | None, after: ConsumerGroup) -> None:
+    def _install(self, before: G | None, after: G) -> None:
         self.groups[after.group_id] = after
         self._changed(before, after)
 
-    def _over(self, group_id: str, turns: _Turns) -> None:
+    def _records(self, turns: _Turns[G], before: G | None, after: G) -> Records:
+        kind = self._kind
+        if after.successor is not None:
+            buried = {} if before is None else kind.tombstones(before)
+            return {**dict.fromkeys(turns.doubtful), **buried, **after.successor}
+        written = {**turns.also, **kind.changes(before, after)}
+        if turns.doubtful:
+            return {**dict.fromkeys(turns.doubtful), **kind.changes(None, after), **written}
+        return written
+
+    def _over(self, group_id: str, turns: _Turns[G]) -> None:
         # What a failed write may have left in the log has to be remembered while the group lives; of a group that was
         # never made it is a group of its own, whose members a successor waits for in vain.
         if self._turns.get(group_id) is turns and (not turns.doubtful or group_id not in self.groups):
@@ -149,16 +188,6 @@ class GroupTurns:
         """All groups end here."""
         for group_id in [*self.groups, *self._turns]:
             self.forget(group_id, error)
-
-
-def _records(turns: _Turns, before: ConsumerGroup | None, after: ConsumerGroup) -> Records:
-    if after.successor is not None:
-        buried = {} if before is None else records.tombstones(before)
-        return {**dict.fromkeys(turns.doubtful), **buried, **after.successor}
-    written = {**turns.also, **records.changes(before, after)}
-    if turns.doubtful:
-        return {**dict.fromkeys(turns.doubtful), **records.changes(None, after), **written}
-    return written
 
 
 def _answer(outcomes: list[tuple[Reply, Outcome]]) -> None:

@@ -1,0 +1,197 @@
+//! Batches of a partition for share groups: Python decides by their offsets who gets them, the bytes stay here until a
+//! response is encoded.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::Arc;
+
+use pybroker_model::{
+    BatchHeader, Batches, ControlType, Records, decompressed_records, end_transaction_marker_of,
+};
+use pybroker_replica::{FetchRead, Isolation, Partition, PartitionError, Registration};
+use pyo3::prelude::*;
+
+use crate::record_bytes::RecordBytes;
+
+/// What is read at once: a share fetch wants a few hundred records, not what `max_bytes` allows.
+const READ_BYTES: usize = 128 * 1024;
+
+/// A batch among the bytes that were read.
+struct Held {
+    first: i64,
+    last: i64,
+    at: Range<usize>,
+    /// A marker of a transaction, or part of one that was aborted: nobody is given it.
+    unwanted: bool,
+}
+
+/// What one read for share groups gave.
+#[pyclass(frozen, module = "pybroker._native")]
+pub(crate) struct FetchedBatches {
+    bytes: Arc<Vec<u8>>,
+    held: Vec<Held>,
+    /// Where to go on.
+    #[pyo3(get)]
+    next_offset: i64,
+    /// What may be read ends here.
+    #[pyo3(get)]
+    bound: i64,
+}
+
+#[pymethods]
+impl FetchedBatches {
+    /// (first offset, last offset) of each batch with records, ascending.
+    #[getter]
+    fn batches(&self) -> Vec<(i64, i64)> {
+        let wanted = self.held.iter().filter(|one| !one.unwanted);
+        wanted.map(|one| (one.first, one.last)).collect()
+    }
+
+    #[getter]
+    fn size_bytes(&self) -> usize {
+        let wanted = self.held.iter().filter(|one| !one.unwanted);
+        wanted.map(|one| one.at.len()).sum()
+    }
+
+    /// The batches that have offsets from `first` to `last`; `None` if there is none.
+    fn records(&self, first: i64, last: i64) -> Option<RecordBytes> {
+        let from = self.held.partition_point(|one| one.last < first);
+        let to = self.held.partition_point(|one| one.first <= last);
+        let slice = self.held.get(from..to)?;
+        Some(RecordBytes::new(
+            &self.bytes,
+            slice.first()?.at.start..slice.last()?.at.end,
+        ))
+    }
+}
+
+/// A place among those who wait for more records; letting go of it gives the place up.
+#[pyclass(frozen, module = "pybroker._native")]
+pub(crate) struct RecordsWatch {
+    #[pyo3(get)]
+    token: u64,
+    registration: parking_lot::Mutex<Option<Registration>>,
+}
+
+impl RecordsWatch {
+    pub(super) const fn new(token: u64, registration: Option<Registration>) -> Self {
+        Self {
+            token,
+            registration: parking_lot::Mutex::new(registration),
+        }
+    }
+}
+
+#[pymethods]
+impl RecordsWatch {
+    fn cancel(&self) {
+        drop(self.registration.lock().take());
+    }
+}
+
+/// How far share groups read.
+pub(super) const fn isolation(read_committed: bool) -> Isolation {
+    if read_committed {
+        Isolation::ReadCommitted
+    } else {
+        Isolation::ReadUncommitted
+    }
+}
+
+/// Reads whole batches from the one that holds `offset` on, until they cover `records_max` offsets or are `bytes_max`
+/// large. At least one, if there is one.
+pub(super) fn fetch(
+    partition: &Partition,
+    offset: i64,
+    bytes_max: usize,
+    records_max: i64,
+    read_committed: bool,
+) -> Result<FetchedBatches, PartitionError> {
+    let mut bytes = Vec::new();
+    let mut aborted = BTreeSet::new();
+    let (mut from, mut bound);
+    from = offset;
+    loop {
+        let read = partition.read(&FetchRead {
+            offset: from,
+            max_bytes: READ_BYTES.min(bytes_max.saturating_sub(bytes.len())),
+            isolation: isolation(read_committed),
+            current_leader_epoch: -1,
+            last_fetched_epoch: -1,
+            at_least_one: bytes.is_empty(),
+            any_replica: false,
+        })?;
+        bound = read.bound;
+        if read.records.len == 0 {
+            break;
+        }
+        // (first offset, producer): in the order of the log.
+        let transactions = read.aborted.into_iter().flatten();
+        aborted.extend(transactions.map(|(producer, first)| (first, producer)));
+        let more = read.records.to_vec().map_err(PartitionError::storage)?;
+        let mut next = from;
+        for batch in Batches::new(&more) {
+            let (header, _) = batch?;
+            next = header.next_offset();
+        }
+        bytes.extend_from_slice(&more);
+        if next <= from || next - offset >= records_max || bytes.len() >= bytes_max {
+            break;
+        }
+        from = next;
+    }
+    let held = held(&bytes, &aborted)?;
+    Ok(FetchedBatches {
+        next_offset: held.last().map_or(offset, |last| last.last + 1),
+        bytes: Arc::new(bytes),
+        held,
+        bound,
+    })
+}
+
+fn held(bytes: &[u8], aborted: &BTreeSet<(i64, i64)>) -> Result<Vec<Held>, PartitionError> {
+    let mut held = Vec::new();
+    let mut ahead = aborted.iter().peekable();
+    let mut open = BTreeSet::new();
+    let mut position = 0;
+    let mut scratch = Vec::new();
+    for batch in Batches::new(bytes) {
+        let (header, batch) = batch?;
+        let next = header.next_offset();
+        while let Some((_, producer)) = ahead.next_if(|(first, _)| *first < next) {
+            open.insert(*producer);
+        }
+        let mut unwanted = header.is_control();
+        if header.is_control() {
+            if is_abort(&header, batch, &mut scratch)? {
+                open.remove(&header.producer_id);
+            }
+        } else if header.is_transactional() {
+            unwanted = open.contains(&header.producer_id);
+        }
+        held.push(Held {
+            first: header.base_offset,
+            last: next - 1,
+            at: position..position + batch.len(),
+            unwanted,
+        });
+        position += batch.len();
+    }
+    Ok(held)
+}
+
+fn is_abort(
+    header: &BatchHeader,
+    batch: &[u8],
+    scratch: &mut Vec<u8>,
+) -> Result<bool, PartitionError> {
+    header.check_crc(batch)?;
+    let raw = decompressed_records(header, batch, scratch)?;
+    for record in Records::new(header, raw) {
+        let marker = end_transaction_marker_of(&record?);
+        if matches!(marker, Some((ControlType::Abort, _))) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}

@@ -1,0 +1,178 @@
+"""One share group (KIP-932): epochs, members, the target. Pure data and its bookkeeping; no IO, no clock, no timers.
+
+    member joins, leaves, subscribes to others, a topic changes ──► epoch + 1
+    epoch > target epoch                                        ──► a new target at that epoch (`assignor`)
+    a member's heartbeat                                        ──► it has what the target gives it
+
+Several members may read a partition, so nobody waits for anybody. A partition is given to members only once its state
+is there: `initialized`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from pybroker.errors import KafkaError
+from pybroker.native import Uuid
+from pybroker.protocol.error_codes import ErrorCode
+
+Partition = tuple[Uuid, int]
+"""A partition of one incarnation of a topic."""
+
+JOINS, LEAVES = 0, -1
+
+
+class ShareGroupState(StrEnum):
+    """The states, spelt as ShareGroupDescribe and ListGroups print them."""
+
+    EMPTY = "Empty"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+@dataclass(frozen=True, slots=True)
+class ShareMember:
+    """One member."""
+
+    member_id: str
+    client_id: str
+    client_host: str
+    rack_id: str | None = None
+    topics: tuple[str, ...] = ()
+    """Names, sorted."""
+    epoch: int = 0
+    previous_epoch: int = -1
+    assigned: frozenset[Partition] = frozenset()
+
+    def moved_to(self, epoch: int, assigned: frozenset[Partition]) -> ShareMember:
+        """The same at another epoch; the one before is remembered, as the answer that tells the new one may be lost."""
+        if epoch == self.epoch and assigned == self.assigned:
+            return self
+        return replace(self, epoch=epoch, previous_epoch=self.epoch, assigned=assigned)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicState:
+    """Partitions of a topic whose state is there, or on its way."""
+
+    name: str
+    partitions: frozenset[int]
+
+
+@dataclass(slots=True)
+class ShareGroup:
+    """See the module. What is in its dictionaries is immutable: a `fork` is changed and put in place of the original
+    when the change is on disk."""
+
+    group_id: str
+    epoch: int = 0
+    topics_hash: int = 0
+    """Of the topics that members subscribe to, with their partitions; 0: none."""
+    target_epoch: int = 0
+    target_timestamp_ms: int = 0
+    target: dict[str, frozenset[Partition]] = field(default_factory=dict)
+    members: dict[str, ShareMember] = field(default_factory=dict)
+    initializing: dict[Uuid, TopicState] = field(default_factory=dict)
+    """States that are being made."""
+    initialized: dict[Uuid, TopicState] = field(default_factory=dict)
+    deleting: dict[Uuid, str] = field(default_factory=dict)
+    """Topics whose states are being deleted, by id."""
+    looked_at: int = -1
+    """Version of the broker's view of topics that the epoch takes into account; −1: none."""
+
+    @property
+    def successor(self) -> Mapping[bytes, bytes | None] | None:
+        """A share group stays one."""
+        return None
+
+    def fork(self) -> ShareGroup:
+        """A copy to be changed."""
+        return replace(
+            self,
+            target=dict(self.target),
+            members=dict(self.members),
+            initializing=dict(self.initializing),
+            initialized=dict(self.initialized),
+            deleting=dict(self.deleting),
+        )
+
+    @property
+    def state(self) -> ShareGroupState:
+        """What tools are shown."""
+        return ShareGroupState.STABLE if self.members else ShareGroupState.EMPTY
+
+    @property
+    def subscribed(self) -> frozenset[str]:
+        """Names of all topics that members subscribe to."""
+        return frozenset(name for member in self.members.values() for name in member.topics)
+
+    def member(self, member_id: str) -> ShareMember:
+        """KafkaError UNKNOWN_MEMBER_ID."""
+        member = self.members.get(member_id)
+        if member is None:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}."
+            )
+        return member
+
+    def has_state(self, partition: Partition) -> bool:
+        """Its state is there: it may be given to members."""
+        topic = self.initialized.get(partition[0])
+        return topic is not None and partition[1] in topic.partitions
+
+    def missing(self, topics: Mapping[Uuid, tuple[str, int]]) -> dict[Uuid, TopicState]:
+        """Of topics (name, number of partitions): what is neither there nor on its way."""
+        found: dict[Uuid, TopicState] = {}
+        for topic_id, (name, count) in topics.items():
+            if topic_id in self.deleting:
+                continue
+            known: set[int] = set()
+            for states in (self.initialized, self.initializing):
+                if topic_id in states:
+                    known |= states[topic_id].partitions
+            if wanted := frozenset(range(count)) - known:
+                found[topic_id] = TopicState(name, wanted)
+        return found
+
+    def begin(self, wanted: Mapping[Uuid, TopicState]) -> None:
+        """States are being made from now on."""
+        for topic_id, topic in wanted.items():
+            _add(self.initializing, topic_id, topic)
+
+    def made(self, made: Mapping[Uuid, TopicState]) -> None:
+        """States are there."""
+        for topic_id, topic in made.items():
+            left = self.initializing.get(topic_id)
+            if left is None:
+                # Deleted meanwhile.
+                continue
+            rest = left.partitions - topic.partitions
+            if rest:
+                self.initializing[topic_id] = replace(left, partitions=rest)
+            else:
+                del self.initializing[topic_id]
+            _add(self.initialized, topic_id, topic)
+
+    def made_anew(self, made: Mapping[Uuid, TopicState]) -> None:
+        """Somebody sees to it that there are states, whatever there was."""
+        for topic_id, topic in made.items():
+            left = self.initializing.get(topic_id)
+            if left is not None:
+                rest = left.partitions - topic.partitions
+                if rest:
+                    self.initializing[topic_id] = replace(left, partitions=rest)
+                else:
+                    del self.initializing[topic_id]
+            _add(self.initialized, topic_id, topic)
+
+    def forget_topic(self, topic_id: Uuid) -> None:
+        """A topic is gone, or its state is to be."""
+        self.initializing.pop(topic_id, None)
+        self.initialized.pop(topic_id, None)
+
+
+def _add(states: dict[Uuid, TopicState], topic_id: Uuid, topic: TopicState) -> None:
+    known = states.get(topic_id)
+    states[topic_id] = topic if known is None else replace(topic, partitions=topic.partitions | known.partitions)

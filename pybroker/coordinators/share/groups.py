@@ -1,0 +1,358 @@
+"""The share groups of one shard: heartbeats, sessions, the states of their partitions, and what becomes of groups when
+time passes.
+
+Decisions are made by pure functions on copies (`membership`); `turns` makes them durable. What has to be done about
+states is durable before it is done (`initializing`, `deleting`), and is done again by whoever loads the group.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+from pybroker.clock import Clock
+from pybroker.coordinators.consumer.topics import TopicView, hash_of
+from pybroker.coordinators.shards.timers import TimerWheel
+from pybroker.coordinators.shards.turns import Finish as Finishing
+from pybroker.coordinators.shards.turns import GroupTurns, Kind, Outcome, Records, Write
+from pybroker.coordinators.share import membership, records
+from pybroker.coordinators.share.group import LEAVES, ShareGroup, ShareMember, TopicState
+from pybroker.coordinators.share.membership import ShareHeartbeat, ShareHeartbeatResult
+from pybroker.coordinators.share.records import Stored
+from pybroker.coordinators.share.settings import ShareSettings
+from pybroker.coordinators.share_state.state import NO_OFFSET, Key, ShareState
+from pybroker.errors import KafkaError
+from pybroker.native import Uuid
+from pybroker.protocol.error_codes import ErrorCode
+
+log = logging.getLogger(__name__)
+
+KIND = Kind(ShareGroup, ShareGroup.fork, records.changes, records.tombstones)
+Finish = Finishing[ShareGroup]
+
+RETRY_MS = 1_000
+"""What could not be written, or asked of a state's coordinator, is tried again after this."""
+
+
+class States(Protocol):
+    """Where states are kept (`coordinators.share_state`). KafkaError."""
+
+    async def initialize(self, key: Key, state_epoch: int, start_offset: int) -> None:
+        """Makes a state, or sets its start offset under a later state epoch."""
+        ...
+
+    async def delete(self, key: Key) -> None:
+        """Forgets a state."""
+        ...
+
+    async def summary(self, key: Key) -> ShareState | None:
+        """The state; None if there is none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ShareGround:
+    """What the share groups of all shards stand on."""
+
+    clock: Clock
+    loop: asyncio.AbstractEventLoop
+    timers: TimerWheel
+    view: TopicView
+    settings: ShareSettings
+    states: States
+
+
+class ShareGroups:
+    """See the module."""
+
+    def __init__(self, ground: ShareGround, write: Write) -> None:
+        self._ground = ground
+        self.turns = GroupTurns(KIND, write, self._assign, self._changed)
+        self.rebalances = 0
+        self._working: dict[str, asyncio.Task[None]] = {}
+        """By group: what is done about its states."""
+
+    def __contains__(self, group_id: str) -> bool:
+        """The group exists, or is being made."""
+        return self.turns.holds(group_id)
+
+    def get(self, group_id: str) -> ShareGroup | None:
+        """A group as it is on disk. Not to be changed."""
+        return self.turns.groups.get(group_id)
+
+    def all(self) -> list[ShareGroup]:
+        """All of them, as on disk. Not to be changed."""
+        return list(self.turns.groups.values())
+
+    # --- heartbeats ---------------------------------------------------------------------------------------------------
+
+    def heartbeat(
+        self,
+        group_id: str,
+        beat: ShareHeartbeat,
+        reply: Callable[[ShareHeartbeatResult], None],
+        *,
+        also: Records | None = None,
+    ) -> None:
+        """A ShareGroupHeartbeat whose form is right; `reply` gets the answer when it is on disk. `also`: records that
+        go with the first member of a group."""
+        group = self.get(group_id)
+        if group is not None and (answer := self._at_once(group, beat)) is not None:
+            reply(answer)
+            return
+
+        def change(draft: ShareGroup) -> Finish:
+            if beat.epoch == LEAVES:
+                membership.remove(draft, beat.member_id)
+                log.info("share group %s: member %s leaves", group_id, beat.member_id)
+                self._look(draft, raised=True)
+                return lambda _: ShareHeartbeatResult(member_id=beat.member_id, epoch=LEAVES)
+            epoch = draft.epoch
+            before = membership.enter(draft, beat, self._ground.settings.max_size)
+            self._look(draft, raised=draft.epoch > epoch)
+            if before is None:
+                log.info("share group %s: member %s joins at epoch %d", group_id, beat.member_id, draft.epoch)
+
+            def finish(draft: ShareGroup) -> Outcome:
+                moved = membership.progress(draft, beat.member_id)
+                told = beat.topics is not None or before is None or moved.assigned != before.assigned
+                return self._result(group_id, moved, told=told)
+
+            return finish
+
+        def answered(outcome: Outcome) -> None:
+            reply(refused(outcome) if isinstance(outcome, KafkaError) else outcome)
+
+        if group is not None and beat.member_id in group.members:
+            self._keep_alive(group_id, beat.member_id)
+        self.turns.submit(group_id, change, answered, also=also)
+
+    def _at_once(self, group: ShareGroup, beat: ShareHeartbeat) -> ShareHeartbeatResult | None:
+        """The answer to one that changes nothing, which nearly all are; None for others."""
+        member = group.members.get(beat.member_id)
+        if (
+            member is None
+            or beat.epoch <= 0
+            or beat.epoch != member.epoch
+            or beat.topics not in (None, member.topics)
+            or beat.rack_id not in (None, member.rack_id)
+            or member.epoch != group.target_epoch
+            or group.epoch != group.target_epoch
+            or group.looked_at != self._ground.view.version
+            or not self.turns.is_quiet(group.group_id)
+        ):
+            return None
+        self._keep_alive(group.group_id, beat.member_id)
+        return self._result(group.group_id, member, told=beat.topics is not None)
+
+    def _result(self, group_id: str, member: ShareMember, *, told: bool) -> ShareHeartbeatResult:
+        return ShareHeartbeatResult(
+            member_id=member.member_id,
+            epoch=member.epoch,
+            interval_ms=self._ground.settings.heartbeat_interval_ms(group_id),
+            assigned=member.assigned if told else None,
+        )
+
+    # --- epochs and targets -------------------------------------------------------------------------------------------
+
+    def _topics(self, group: ShareGroup) -> dict[Uuid, tuple[str, int]]:
+        """The topics of all members that exist: name and number of partitions."""
+        view = self._ground.view
+        found: dict[Uuid, tuple[str, int]] = {}
+        for name in group.subscribed:
+            topic_id = view.topic_id(name)
+            if topic_id is not None and (count := view.partition_count(topic_id)):
+                found[topic_id] = name, count
+        return found
+
+    def _look(self, draft: ShareGroup, *, raised: bool) -> None:
+        """Takes down which topics the members mean, and begins the states of what is new; raises the epoch if they are
+        others than before. `raised`: it was for another reason."""
+        if draft.looked_at == self._ground.view.version and not raised:
+            return
+        draft.looked_at = self._ground.view.version
+        topics = self._topics(draft)
+        known = hash_of({topic_id: count for topic_id, (_, count) in topics.items()})
+        if known != draft.topics_hash:
+            draft.topics_hash = known
+            if not raised:
+                draft.epoch += 1
+        draft.begin(draft.missing(topics))
+
+    def _assign(self, draft: ShareGroup) -> None:
+        membership.assign(draft, self._topics(draft), self._ground.clock.wall_ms())
+        self.rebalances += 1
+
+    # --- states of partitions -----------------------------------------------------------------------------------------
+
+    def work(self, group_id: str) -> None:
+        """Begins what there is to do about the states of a group, if nothing is being done."""
+        group = self.get(group_id)
+        if group is None or not (group.initializing or group.deleting) or group_id in self._working:
+            return
+        task = self._working[group_id] = self._ground.loop.create_task(self._work(group))
+        task.add_done_callback(lambda done: self._worked(group_id, done))
+
+    def _worked(self, group_id: str, task: asyncio.Task[None]) -> None:
+        if self._working.get(group_id) is task:
+            del self._working[group_id]
+        if task.cancelled():
+            return
+        problem = task.exception()
+        if problem is None:
+            self.work(group_id)
+            return
+        expected = isinstance(problem, KafkaError)
+        level = logging.INFO if expected else logging.ERROR
+        log.log(
+            level,
+            "share group %s: states of partitions are not ready: %s",
+            group_id,
+            problem,
+            exc_info=None if expected else problem,
+        )
+        self._ground.timers.schedule(("share states", group_id), RETRY_MS, lambda: self.work(group_id))
+
+    async def _work(self, group: ShareGroup) -> None:
+        """One round: all that is wanted now is asked for; then the group is told. KafkaError."""
+        group_id, states = group.group_id, self._ground.states
+        gone = dict(group.deleting)
+        for topic_id in gone:
+            for partition in range(self._partitions_known(group, topic_id)):
+                await states.delete(Key(group_id, topic_id, partition))
+        made: dict[Uuid, TopicState] = dict(group.initializing)
+        await asyncio.gather(
+            *(
+                states.initialize(Key(group_id, topic_id, partition), group.epoch, NO_OFFSET)
+                for topic_id, topic in made.items()
+                for partition in topic.partitions
+            )
+        )
+
+        def change(draft: ShareGroup) -> Finish:
+            for topic_id in gone:
+                draft.deleting.pop(topic_id, None)
+            if made:
+                draft.made(made)
+                draft.epoch += 1
+            return lambda _: None
+
+        outcome = await self.submit(group_id, change)
+        if isinstance(outcome, KafkaError):
+            raise outcome
+
+    def _partitions_known(self, group: ShareGroup, topic_id: Uuid) -> int:
+        topic = group.initialized.get(topic_id) or group.initializing.get(topic_id)
+        return 0 if topic is None else max(topic.partitions, default=-1) + 1
+
+    def submit(self, group_id: str, change: Callable[[ShareGroup], Finish]) -> asyncio.Future[Outcome]:
+        """Makes a change with the next turn; its answer, a KafkaError where it was refused or not stored."""
+        future: asyncio.Future[Outcome] = self._ground.loop.create_future()
+
+        def reply(outcome: Outcome) -> None:
+            if not future.done():
+                future.set_result(outcome)
+
+        self.turns.submit(group_id, change, reply)
+        return future
+
+    def topic_removed(self, topic_id: Uuid) -> None:
+        """An incarnation is gone: its states go, too."""
+        for group in self.all():
+            topic = group.initialized.get(topic_id) or group.initializing.get(topic_id)
+            if topic is not None:
+                self._ground.loop.create_task(self._forget_topic(group.group_id, topic_id, topic))
+
+    async def _forget_topic(self, group_id: str, topic_id: Uuid, topic: TopicState) -> None:
+        def change(draft: ShareGroup) -> Finish:
+            draft.forget_topic(topic_id)
+            draft.looked_at = -1
+            return lambda _: None
+
+        # A state that stays because of trouble is of an id that nothing has again; the group's end takes it.
+        try:
+            for partition in sorted(topic.partitions):
+                await self._ground.states.delete(Key(group_id, topic_id, partition))
+        except KafkaError as problem:
+            log.info("share group %s: states of the deleted topic %s stay: %s", group_id, topic.name, problem)
+        if self.get(group_id) is not None:
+            await self.submit(group_id, change)
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    def _changed(self, before: ShareGroup | None, after: ShareGroup) -> None:
+        group_id = after.group_id
+        known: Mapping[str, ShareMember] = {} if before is None else before.members
+        for member_id in known.keys() - after.members.keys():
+            self._ground.timers.cancel(_session(group_id, member_id))
+        for member_id in after.members.keys() - known.keys():
+            self._ground.timers.schedule(
+                _session(group_id, member_id),
+                self._ground.settings.session_timeout_ms(group_id),
+                partial(self.expire, group_id, member_id),
+            )
+        self.work(group_id)
+
+    def _keep_alive(self, group_id: str, member_id: str) -> None:
+        self._ground.timers.touch(_session(group_id, member_id), self._ground.settings.session_timeout_ms(group_id))
+
+    def expire(self, group_id: str, member_id: str) -> None:
+        """The member was silent for too long."""
+
+        def change(draft: ShareGroup) -> Finish:
+            if member_id in draft.members:
+                log.info("share group %s: member %s is removed: its session is over", group_id, member_id)
+                membership.remove(draft, member_id)
+                self._look(draft, raised=True)
+            return lambda _: None
+
+        def answered(outcome: Outcome) -> None:
+            if isinstance(outcome, KafkaError) and self.get(group_id) is not None:
+                self._ground.timers.schedule(
+                    _session(group_id, member_id), RETRY_MS, lambda: self.expire(group_id, member_id)
+                )
+
+        if self.get(group_id) is not None:
+            self.turns.submit(group_id, change, answered)
+
+    # --- taking groups over and giving them up ------------------------------------------------------------------------
+
+    def install(self, group_id: str, stored: Stored) -> None:
+        """A group was loaded: each member gets a session from now on, as its heartbeats went nowhere meanwhile."""
+        group = stored.group(group_id)
+        if group is not None:
+            self.turns.groups[group_id] = group
+            self._changed(None, group)
+
+    def drop(self, group: ShareGroup) -> Records:
+        """The group is deleted; what buries it."""
+        self._stop(group)
+        self.turns.forget(group.group_id, ErrorCode.GROUP_ID_NOT_FOUND)
+        return records.tombstones(group)
+
+    def _stop(self, group: ShareGroup) -> None:
+        for member_id in group.members:
+            self._ground.timers.cancel(_session(group.group_id, member_id))
+        self._ground.timers.cancel(("share states", group.group_id))
+        task = self._working.pop(group.group_id, None)
+        if task is not None:
+            task.cancel()
+
+    def give_up_all(self, error: ErrorCode) -> None:
+        """The shard moves away or the broker stops."""
+        for group in self.all():
+            self._stop(group)
+        self.turns.forget_all(error)
+
+
+def refused(error: KafkaError) -> ShareHeartbeatResult:
+    """The answer to a heartbeat that was refused."""
+    return ShareHeartbeatResult(ErrorCode(error.code), error.message)
+
+
+def _session(group_id: str, member_id: str) -> tuple[str, str, str]:
+    return "share session", group_id, member_id

@@ -1,0 +1,62 @@
+"""The settings that share groups obey, of the broker and of groups, read at each use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pybroker.config.group_defs import (
+    SHARE_HEARTBEAT_INTERVAL,
+    SHARE_ISOLATION_LEVEL,
+    SHARE_LOCK_DURATION,
+    SHARE_OFFSET_RESET,
+    SHARE_SESSION_TIMEOUT,
+    in_force,
+    text_in_force,
+)
+
+
+class ShareSettings:
+    """Over the broker's settings. `own`: what a group sets itself, by its id."""
+
+    def __init__(self, config: Mapping[str, Any], own: Callable[[str], Mapping[str, str]]) -> None:
+        self._config = config
+        self._own = own
+
+    def session_timeout_ms(self, group_id: str) -> int:
+        """share.session.timeout.ms of the group, else group.share.session.timeout.ms"""
+        return in_force(SHARE_SESSION_TIMEOUT, self._own(group_id), self._config)
+
+    def heartbeat_interval_ms(self, group_id: str) -> int:
+        """share.heartbeat.interval.ms of the group, else group.share.heartbeat.interval.ms"""
+        return in_force(SHARE_HEARTBEAT_INTERVAL, self._own(group_id), self._config)
+
+    def lock_duration_ms(self, group_id: str) -> int:
+        """share.record.lock.duration.ms of the group, else group.share.record.lock.duration.ms"""
+        return in_force(SHARE_LOCK_DURATION, self._own(group_id), self._config)
+
+    def auto_offset_reset(self, group_id: str) -> str:
+        """share.auto.offset.reset"""
+        return text_in_force(SHARE_OFFSET_RESET, self._own(group_id))
+
+    def read_committed(self, group_id: str) -> bool:
+        """share.isolation.level is read_committed"""
+        return text_in_force(SHARE_ISOLATION_LEVEL, self._own(group_id)) == "read_committed"
+
+    def deliveries_max(self, group_id: str) -> int:
+        """group.share.delivery.count.limit"""
+        return int(self._config["group.share.delivery.count.limit"])
+
+    def in_flight_max(self, group_id: str) -> int:
+        """group.share.partition.max.record.locks"""
+        return int(self._config["group.share.partition.max.record.locks"])
+
+    @property
+    def sessions_max(self) -> int:
+        """group.share.max.share.sessions"""
+        return int(self._config["group.share.max.share.sessions"])
+
+    @property
+    def max_size(self) -> int:
+        """group.share.max.size"""
+        return int(self._config["group.share.max.size"])

@@ -1,0 +1,122 @@
+"""Share sessions (KIP-932): which partitions a member reads from this broker, told once, in epochs as those of fetch
+sessions. A pure table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from pybroker.errors import KafkaError
+from pybroker.native import Uuid
+from pybroker.protocol.error_codes import ErrorCode
+
+OPENS, CLOSES = 0, -1
+EPOCH_MAX = 0x7FFFFFFF
+
+TopicPartition = tuple[Uuid, int]
+MemberKey = tuple[str, str]
+"""(group, member)"""
+
+
+@dataclass(slots=True, eq=False)
+class ShareSession:
+    """One member's."""
+
+    group: str
+    member: str
+    connection_id: int
+    epoch: int = 1
+    """That its next request names."""
+    partitions: dict[TopicPartition, None] = field(default_factory=dict)
+    turn: int = 0
+    """Grows with each request: who comes first changes."""
+
+    def rotated(self) -> list[TopicPartition]:
+        """Its partitions, each first in its turn."""
+        all_ = list(self.partitions)
+        start = self.turn % len(all_) if all_ else 0
+        return all_[start:] + all_[:start]
+
+
+class ShareSessions:
+    """All of this broker. `limit`: asked at each use."""
+
+    def __init__(self, limit: Callable[[], int]) -> None:
+        self._limit = limit
+        self._sessions: dict[MemberKey, ShareSession] = {}
+        self._by_connection: dict[int, set[MemberKey]] = {}
+        self._of_group: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def open(self, group: str, member: str, connection_id: int, partitions: Iterable[TopicPartition]) -> ShareSession:
+        """A new one, in place of the member's. KafkaError SHARE_SESSION_LIMIT_REACHED."""
+        key = group, member
+        if key not in self._sessions and len(self._sessions) >= self._limit():
+            raise KafkaError(
+                ErrorCode.SHARE_SESSION_LIMIT_REACHED,
+                f"There are {len(self._sessions)} share sessions: group.share.max.share.sessions.",
+            )
+        self._remove(key)
+        session = ShareSession(group, member, connection_id, partitions=dict.fromkeys(partitions))
+        self._sessions[key] = session
+        self._by_connection.setdefault(connection_id, set()).add(key)
+        self._of_group[group] = self._of_group.get(group, 0) + 1
+        return session
+
+    def next(self, group: str, member: str, epoch: int, connection_id: int) -> ShareSession:
+        """The session that a request goes on with or, with CLOSES, ends. KafkaError SHARE_SESSION_NOT_FOUND,
+        INVALID_SHARE_SESSION_EPOCH."""
+        session = self._sessions.get((group, member))
+        if session is None:
+            raise KafkaError(ErrorCode.SHARE_SESSION_NOT_FOUND)
+        if epoch == CLOSES:
+            return session
+        if epoch != session.epoch:
+            raise KafkaError(
+                ErrorCode.INVALID_SHARE_SESSION_EPOCH, f"The session's next request is {session.epoch}, not {epoch}."
+            )
+        if connection_id != session.connection_id:
+            self._leave_connection(session)
+            session.connection_id = connection_id
+            self._by_connection.setdefault(connection_id, set()).add((group, member))
+        session.epoch = 1 if epoch == EPOCH_MAX else epoch + 1
+        session.turn += 1
+        return session
+
+    def close(self, session: ShareSession) -> bool:
+        """Ends one; whether its group has none left here."""
+        key = session.group, session.member
+        if self._sessions.get(key) is session:
+            self._remove(key)
+        return not self.has_group(session.group)
+
+    def holds(self, session: ShareSession) -> bool:
+        """It has not ended, nor begun anew."""
+        return self._sessions.get((session.group, session.member)) is session
+
+    def has_group(self, group: str) -> bool:
+        """A member of it reads from this broker."""
+        return group in self._of_group
+
+    def of_connection(self, connection_id: int) -> list[ShareSession]:
+        """Those that a connection serves."""
+        return [self._sessions[key] for key in self._by_connection.get(connection_id, ())]
+
+    def _remove(self, key: MemberKey) -> None:
+        session = self._sessions.pop(key, None)
+        if session is None:
+            return
+        self._leave_connection(session)
+        self._of_group[session.group] -= 1
+        if not self._of_group[session.group]:
+            del self._of_group[session.group]
+
+    def _leave_connection(self, session: ShareSession) -> None:
+        keys = self._by_connection.get(session.connection_id)
+        if keys is not None:
+            keys.discard((session.group, session.member))
+            if not keys:
+                del self._by_connection[session.connection_id]

@@ -1,0 +1,22 @@
+"""All of share groups that a broker has, as one thing to hand on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from pybroker.coordinators.group.share import ShareCoordination
+from pybroker.coordinators.share.settings import ShareSettings
+from pybroker.coordinators.share_partition.manager import SharePartitions
+from pybroker.coordinators.share_state.coordinator import ShareStateCoordinator
+
+
+class Shares(NamedTuple):
+    """What handlers are bound to."""
+
+    coordination: ShareCoordination
+    partitions: SharePartitions
+    states: ShareStateCoordinator
+    settings: ShareSettings
+    disconnect: Callable[[], None] | None
+    """Ends the connections to other brokers, at a stop; None of a broker that is alone."""

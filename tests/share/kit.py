@@ -1,0 +1,71 @@
+"""Members of share groups: Kafka's own consumer."""
+
+from __future__ import annotations
+
+import subprocess
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from pybroker.protocol import messages as m
+from tests.support.java import compiled, java_command
+from tests.support.maven import CLIENTS, jars
+from tests.wire.client import WireClient
+
+SOURCE = Path(__file__).parent / "java" / "ShareReader.java"
+WAIT_S = 120
+GROUP_RESOURCE = 32
+
+
+class Seen(NamedTuple):
+    """A record as a member was given it."""
+
+    what: str
+    partition: int
+    offset: int
+    deliveries: int
+    value: str
+
+
+def reader(
+    bootstrap: str, group: str, topic: str, count: int, *, how: str = "accept", ms: int = 60_000, **config: str
+) -> subprocess.Popen[str]:
+    """A member in a process of its own. `how`: see ShareReader.java."""
+    libraries = jars(CLIENTS)
+    settings = [f"{name.replace('_', '.')}={value}" for name, value in config.items()]
+    command = java_command(
+        compiled(SOURCE, libraries),
+        "ShareReader",
+        [bootstrap, group, topic, str(count), str(ms), how, *settings],
+    )
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def seen(process: subprocess.Popen[str]) -> list[Seen]:
+    """All that a member saw, when it has ended by itself."""
+    output, _ = process.communicate(timeout=WAIT_S)
+    assert process.returncode == 0, output
+    lines = [line.split(" ", 4) for line in output.splitlines()]
+    assert all(line[0] in ("ACCEPT", "RELEASE", "REJECT") for line in lines), output
+    return [Seen(line[0], int(line[1]), int(line[2]), int(line[3]), line[4]) for line in lines]
+
+
+def accepted(records: list[Seen]) -> Counter[str]:
+    """How often each value was accepted."""
+    return Counter(record.value for record in records if record.what == "ACCEPT")
+
+
+def set_group(port: int, group: str, settings: Mapping[str, str]) -> None:
+    """Settings of a group's own."""
+    resource = m.IncrementalAlterConfigsRequest_AlterConfigsResource(
+        resource_type=GROUP_RESOURCE,
+        resource_name=group,
+        configs=[
+            m.IncrementalAlterConfigsRequest_AlterableConfig(name=name, config_operation=0, value=value)
+            for name, value in settings.items()
+        ],
+    )
+    with WireClient(port) as client:
+        answer = client.call(m.IncrementalAlterConfigsRequest(resources=[resource]), 1)
+    assert [one.error_code for one in answer.responses] == [0], answer
