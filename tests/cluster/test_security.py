@@ -236,11 +236,15 @@ def finalize(client: WireClient, level: int, kind: UpgradeType) -> None:
     assert kit.call(client, m.UpdateFeaturesRequest(timeout_ms=60_000, feature_updates=[change])).error_code == 0
 
 
-def finalized(broker: SecureBroker) -> list[str]:
-    """The features that a broker says are in force, of those that the test changes."""
+OTHERS = [("share.version", 1), ("transaction.version", 2)]
+"""Features that stay as they are."""
+
+
+def finalized(broker: SecureBroker) -> list[tuple[str, int]]:
+    """The features that a broker says are in force, and their levels."""
     with WireClient(broker.port) as client:
         answer = client.call(m.ApiVersionsRequest(client_software_name="test", client_software_version="1"), 3)
-    return [one.name for one in answer.finalized_features if one.name == "group.version"]
+    return [(one.name, one.max_version_level) for one in answer.finalized_features]
 
 
 def test_users_and_entries_hold_at_every_broker(brokers: dict[int, SecureBroker]) -> None:
@@ -274,7 +278,7 @@ def test_users_and_entries_hold_at_every_broker(brokers: dict[int, SecureBroker]
         assert token.error_code == 0
     for number in (1, 2):
         assert logs_in(brokers[number], token)
-    assert finalized(brokers[1]) == finalized(brokers[2]) == []
+    assert finalized(brokers[1]) == finalized(brokers[2]) == OTHERS
     brokers[3].process.start()
     assert seen(3)
     assert quotas(brokers[3]) == [["alice", "alice"]]
@@ -282,10 +286,10 @@ def test_users_and_entries_hold_at_every_broker(brokers: dict[int, SecureBroker]
     with brokers[3].as_user(ROOT) as client:
         assert kit.call(client, m.ExpireDelegationTokenRequest(token.hmac, -1)).error_code == 0
     assert [logs_in(broker, token) for broker in brokers.values()] == [False] * 3
-    assert finalized(brokers[3]) == []
+    assert finalized(brokers[3]) == OTHERS
     with brokers[1].as_user(ROOT) as client:
         finalize(client, 1, UpgradeType.UPGRADE)
-    assert [finalized(broker) for broker in brokers.values()] == [["group.version"]] * 3
+    assert [finalized(broker) for broker in brokers.values()] == [[("group.version", 1), *OTHERS]] * 3
     kind, name = ResourceType.TOPIC, "shared"
     one = m.DeleteAclsRequest_DeleteAclsFilter(
         resource_type_filter=kind,

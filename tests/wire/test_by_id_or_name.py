@@ -43,8 +43,16 @@ BOTH: dict[str, tuple[Versions, Versions]] = {
 }
 BY_ID_ONLY = {
     "ConsumerGroupHeartbeat", "UndeleteTopics", "IngestBegin", "IngestAppend", "IngestCommit", "IngestAbort",
+    "ShareFetch", "ShareAcknowledge",
 }  # fmt: skip
-BY_NAME_ONLY = {"CreateTopics", "OffsetDelete", "DescribeTopicPartitions"}
+BY_NAME_ONLY = {
+    "CreateTopics",
+    "OffsetDelete",
+    "DescribeTopicPartitions",
+    "DescribeShareGroupOffsets",
+    "AlterShareGroupOffsets",
+    "DeleteShareGroupOffsets",
+}
 NAMES = {"topic", "name", "topic_name", "topic_names", "resource_name"}
 
 

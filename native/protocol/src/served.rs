@@ -140,7 +140,7 @@ mod tests {
         );
         let gone = Api::advertised(Registry::Client, true).count()
             - Api::advertised(Registry::Client, false).count();
-        assert_eq!(gone, 13);
+        assert_eq!(gone, 20);
     }
 
     #[test]

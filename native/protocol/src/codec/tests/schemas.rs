@@ -110,9 +110,18 @@ fn every_served_version_has_a_request_and_a_response() {
             let message = Registry::InterBroker
                 .message(key.code(), direction)
                 .unwrap_or_else(|| panic!("{}", key.name()));
+            // A layout of our own has what is spoken and no more; of Kafka's layouts the newest is spoken.
+            let first = if Registry::InterBroker
+                .names()
+                .any(|name| name == message.name())
+            {
+                by_name.unwrap_or(*version)
+            } else {
+                message.versions.first
+            };
             assert_eq!(
                 (message.versions.first, message.versions.last),
-                (by_name.unwrap_or(*version), *version),
+                (first, *version),
                 "{}",
                 message.name()
             );
