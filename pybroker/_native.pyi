@@ -972,11 +972,11 @@ class NativePartitions:
         """*Blocking.* How far whoever has read up to `offset` is behind, as far as it is known here. None: not hosted
         here. Raises ValueError, NativeError."""
     def fetch(
-        self, topic_id: Uuid, partition: int, offset: int, limits: tuple[int, int], read_committed: bool
-    ) -> FetchedBatches:
-        """*Blocking where it is not in the page cache.* For a share group: whole batches from the one that holds
-        `offset` on, up to the high watermark or the last stable offset, until they cover limits[1] offsets or are
-        limits[0] bytes large; at least one, if there is one. Raises NativeError."""
+        self, partition: tuple[Uuid, int], offset: int, limits: tuple[int, int], read_committed: bool, wait: bool
+    ) -> FetchedBatches | None:
+        """*Blocking if `wait`.* For a share group: whole batches from the one that holds `offset` on, up to the high
+        watermark or the last stable offset, until they cover limits[1] offsets or are limits[0] bytes large; at least
+        one, if there is one. None: they are on disk, and were not to be waited for. Raises NativeError."""
     def watch(self, topic_id: Uuid, partition: int, bound: int, read_committed: bool) -> RecordsWatch:
         """Tells once, by a Completion with its token, when more can be read than up to `bound`, or when the partition
         stops."""

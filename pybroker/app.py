@@ -181,9 +181,8 @@ class Broker:
             await parts.office.start(
                 lambda: _local_ids(scan),
                 # In a cluster brokers of both levels may be in office: what one of them has shown stays.
-                lambda stored, shown: (
-                    with_stored(config, broker_id, stored).topic_ids or (config.in_cluster and shown())
-                ),
+                lambda stored, shown: with_stored(config, broker_id, stored).topic_ids
+                or (config.in_cluster and shown()),
             )
         except DamagedNodeError as problem:
             raise StartError(f"the metadata store is damaged: {problem}") from None
@@ -354,6 +353,7 @@ class Broker:
             if clean and parts is not None:
                 await self._leave(parts)
             await store.close()
+
 
     async def _leave(self, parts: Parts) -> None:
         try:

@@ -230,7 +230,6 @@ def build(ground: Ground, on_fatal: Callable[[FatalError], None]) -> Parts:
     fence = Fence()
     receiver = _receiver(ground, local, followers, fence)
     flush_mode = ground.config["log.flush.mode"]
-
     def make_controller() -> Controller:
         return Controller(
             port=own_port,
@@ -308,7 +307,9 @@ def _peer_watch(
     async def unseat(broker: BrokerImage) -> None:
         await office.unseat(broker.broker_id)
 
-    return PeerWatch(broker_id=ground.broker_id, view=view, seat=seat, dial=dial, fence=fence, unseat=unseat)
+    return PeerWatch(
+        broker_id=ground.broker_id, view=view, seat=seat, dial=dial, fence=fence, unseat=unseat
+    )
 
 
 def _channels(ground: Ground, local: LocalChannel, dial: Dialer | None) -> Channels:

@@ -267,8 +267,12 @@ def _of_transactions(services: Services) -> dict[int, Handler]:
             k25_add_offsets_to_txn.handle, coordinator, transactions.commits, authorizer
         ),
         k26_end_txn.API_KEY: partial(k26_end_txn.handle, coordinator, authorizer),
-        k27_write_txn_markers.API_KEY: partial(k27_write_txn_markers.handle, transactions.markers, topics, authorizer),
-        k28_txn_offset_commit.API_KEY: partial(k28_txn_offset_commit.handle, transactions.commits, topics, authorizer),
+        k27_write_txn_markers.API_KEY: partial(
+            k27_write_txn_markers.handle, transactions.markers, topics, authorizer
+        ),
+        k28_txn_offset_commit.API_KEY: partial(
+            k28_txn_offset_commit.handle, transactions.commits, topics, authorizer
+        ),
         k61_describe_producers.API_KEY: partial(
             k61_describe_producers.handle, services.native.partitions, topics, authorizer
         ),

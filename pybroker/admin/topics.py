@@ -294,7 +294,9 @@ class TopicAdmin:
         if not ids:
             return [unknown[one] for one in which]
         deleted_by = BY_BROKER if caller is None else caller.principal
-        event = DeleteTopics(tuple(ids), deleted_by, self._clock.wall_ms(), self._config["delete.topic.delay.ms"])
+        event = DeleteTopics(
+            tuple(ids), deleted_by, self._clock.wall_ms(), self._config["delete.topic.delay.ms"]
+        )
         answer = await self._port.submit(event, timeout_ms, caller=caller)
         replies = iter(answer.reply)
         decided = [unknown[one] if one in unknown else next(replies) for one in which]

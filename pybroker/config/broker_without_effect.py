@@ -5,6 +5,7 @@ stored and shown, and their documentation says why they change nothing.
 What asks for protection or for another way of running is not here but in `foreign`.
 """
 
+
 from __future__ import annotations
 
 from pybroker.config.values import ConfigKey, ConfigType, Scope, Validator, Value, at_least, between

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -96,6 +97,16 @@ def test_an_aborted_transaction_is_not_given(broker: PybrokerProcess) -> None:
             producer.produce(topic, f"{name}{index}")
         end(WAIT_S)
     assert accepted(seen(reader(broker.bootstrap, group, topic, 5))) == {f"yes{index}": 1 for index in range(5)}
+
+
+def test_records_that_are_on_disk_only_are_given(broker: PybrokerProcess) -> None:
+    group, topic = _group(broker), create_topic(broker.bootstrap, 1)
+    fill(broker.bootstrap, topic, 1, 200)
+    for segment in broker.data_dir.glob(f"**/{topic}-0/*.log"):
+        with segment.open("rb") as file:
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    assert len(accepted(seen(reader(broker.bootstrap, group, topic, 200)))) == 200
 
 
 def test_kafkas_tool_lists_describes_and_sets_groups(broker: PybrokerProcess) -> None:

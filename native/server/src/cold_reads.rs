@@ -6,6 +6,7 @@
 
 use std::cell::RefCell;
 use std::future::Future;
+use std::io;
 use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -78,6 +79,41 @@ fn byte_is_resident(file: &SliceFile, position: u64) -> bool {
         // A file system without RWF_NOWAIT cannot tell; other errors show when the bytes are sent.
         Err(_) => true,
     }
+}
+
+/// Appends a part of a file. False: it is not in the page cache, and this should not `wait`; some of it may have been
+/// appended.
+///
+/// # Errors
+/// Whatever the operating system says; a file that ends before.
+pub fn copy(
+    file: impl AsFd,
+    position: u64,
+    bytes: usize,
+    wait: bool,
+    out: &mut Vec<u8>,
+) -> io::Result<bool> {
+    let start = out.len();
+    out.resize(start + bytes, 0);
+    let (mut done, mut wait) = (0, wait);
+    while done < bytes {
+        let rest = &mut out[start + done..];
+        let read = if wait {
+            rustix::io::pread(&file, rest, position + done as u64)
+        } else {
+            os::read_resident(&file, rest, position + done as u64)
+        };
+        match read {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => done += count,
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) if !wait => return Ok(false),
+            // A file system that cannot tell: it is read the ordinary way.
+            Err(Errno::OPNOTSUPP) if !wait => wait = true,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(true)
 }
 
 impl Default for ColdReads {
@@ -215,6 +251,19 @@ mod tests {
         assert!(read.is_done());
         pool.stop();
         assert!(pool.read(vec![slice], Waker::noop()).is_none(), "stopped");
+    }
+
+    #[test]
+    fn what_is_in_the_page_cache_is_copied_without_waiting() {
+        let mut file = tempfile::tempfile().expect("a file");
+        file.write_all(b"0123456789").expect("written");
+        for wait in [false, true] {
+            let mut out = b"x".to_vec();
+            assert!(copy(&file, 3, 4, wait, &mut out).expect("read"));
+            assert_eq!(out, b"x3456");
+            let short = copy(&file, 8, 4, wait, &mut out).expect_err("the file ends before");
+            assert_eq!(short.kind(), io::ErrorKind::UnexpectedEof);
+        }
     }
 
     #[test]

@@ -26,7 +26,7 @@ mod buffers;
 mod client_software;
 pub mod clock;
 mod close;
-mod cold_reads;
+pub mod cold_reads;
 pub mod config;
 mod connection;
 mod connection_counts;

@@ -46,13 +46,7 @@ class ConsumerGroups:
     """See the module."""
 
     def __init__(
-        self,
-        *,
-        clock: Clock,
-        timers: TimerWheel,
-        view: TopicView,
-        settings: ConsumerSettings,
-        write: Write,
+        self, *, clock: Clock, timers: TimerWheel, view: TopicView, settings: ConsumerSettings, write: Write,
         made: Callable[[ConsumerGroup], None],
         changed: Callable[[ConsumerGroup], None],
         assigned: Callable[[], None],

@@ -102,7 +102,9 @@ class ClassicMembers:
         assignment = write_assignment(member.assigned, side.protocols[0][1], self._topics)
         return SyncResult(ErrorCode.NONE, assignment, CONSUMER_PROTOCOL_TYPE, protocol)
 
-    def heartbeat(self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+    def heartbeat(
+        self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
+    ) -> ErrorCode:
         """Prolongs a session, and tells the member to join again if that takes it further. KafkaError: no member."""
         member = self._member(group, member_id, instance_id, generation)
         self._consumers.keep_alive(group.group_id, member)
@@ -117,7 +119,9 @@ class ClassicMembers:
         if key not in self._timers:
             self._expect(key, group.group_id, member, "it did not join again in time")
 
-    def leave(self, group_id: str, leaving: Iterable[LeavingMember], reply: Callable[[list[ErrorCode]], None]) -> None:
+    def leave(
+        self, group_id: str, leaving: Iterable[LeavingMember], reply: Callable[[list[ErrorCode]], None]
+    ) -> None:
         """Removes members; a code for each, in order."""
 
         def change(draft: ConsumerGroup) -> Finish:
@@ -177,10 +181,8 @@ def enter(draft: ConsumerGroup, request: JoinRequest, topics: Topics, size_max: 
         ClassicSide(request.session_timeout_ms, request.protocols),
     )
     before = _known(draft, request)
-    now = (
-        Member(request.member_id, subscription)
-        if before is None
-        else replace(membership.inherited(before, request.member_id), subscription=subscription)
+    now = Member(request.member_id, subscription) if before is None else replace(
+        membership.inherited(before, request.member_id), subscription=subscription
     )
     membership.take_in(draft, before, now)
     # What it had in an earlier generation it has lost since.
@@ -200,7 +202,9 @@ def _shares_protocol(draft: ConsumerGroup, request: JoinRequest) -> bool:
     if not request.protocols:
         return False
     others = [side for m, side in draft.classic_sides().items() if m != request.member_id]
-    return not others or any(all(name in dict(side.protocols) for side in others) for name, _ in request.protocols)
+    return not others or any(
+        all(name in dict(side.protocols) for side in others) for name, _ in request.protocols
+    )
 
 
 def _sync(group_id: str, member_id: str) -> tuple[str, str, str]:

@@ -52,7 +52,6 @@ GROUP_ID_BYTES_MAX = 0x7FFF
 EXPIRY_GROUPS_A_TURN = 200
 """Groups looked at in one turn of the loop, so that the expiry of many does not hold up heartbeats."""
 
-
 class GroupCoordinator:
     """See the module. Built by `app.Broker`; `start` once the metadata cache is filled and local partitions are
     applied.
@@ -296,7 +295,9 @@ class GroupCoordinator:
         for shard in self._of_partition(topic_id, partition):
             shard.transactions.ending(producer_id)
 
-    def transaction_ended(self, topic_id: Uuid, partition: int, producer_id: int, at: int, *, committed: bool) -> None:
+    def transaction_ended(
+        self, topic_id: Uuid, partition: int, producer_id: int, at: int, *, committed: bool
+    ) -> None:
         """The marker is on disk at offset `at`: what was committed in the transaction counts, or is forgotten."""
         for shard in self._of_partition(topic_id, partition):
             shard.transaction_ended(producer_id, at, committed=committed)

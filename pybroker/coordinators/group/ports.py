@@ -65,7 +65,9 @@ class Settings:
     """The settings that the coordinator obeys, read at each use because some are dynamic. `own`: what a group sets
     itself, by its id."""
 
-    def __init__(self, config: Mapping[str, Any], own: Callable[[str], Mapping[str, str]] = lambda _: NOTHING) -> None:
+    def __init__(
+        self, config: Mapping[str, Any], own: Callable[[str], Mapping[str, str]] = lambda _: NOTHING
+    ) -> None:
         self._config = config
         self._own = own
 

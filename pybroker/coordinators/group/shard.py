@@ -295,7 +295,9 @@ class GroupShard(Shard[Loaded]):
         self.consumers.turns.submit(group_id, change, answered)
 
     def _write_consumer(self, records: list[Record], done: Callable[[ErrorCode], None]) -> None:
-        self.log.write(records, lambda error, _: done(ErrorCode.UNKNOWN_SERVER_ERROR if error in TOO_LARGE else error))
+        self.log.write(
+            records, lambda error, _: done(ErrorCode.UNKNOWN_SERVER_ERROR if error in TOO_LARGE else error)
+        )
 
     def drop_consumer(self, group: ConsumerGroup, done: Callable[[ErrorCode], None]) -> int:
         """`drop_group` of a consumer group."""

@@ -43,7 +43,9 @@ class NativeAppends:
         its transaction. The future gives the Completion once it is committed (after the flush in commit mode), or
         raises KafkaError with the code of the partition.
         """
-        return self._wait(self._native.append(topic_id, partition, list(records), timestamp_ms, leader_epoch, producer))
+        return self._wait(
+            self._native.append(topic_id, partition, list(records), timestamp_ms, leader_epoch, producer)
+        )
 
     def append_marker(
         self, topic_id: Uuid, partition: int, marker: tuple[int, int, int], timestamp_ms: int, *,

@@ -16,6 +16,7 @@ from pybroker.clock import Clock
 from pybroker.coordinators.shards.timers import TimerWheel
 from pybroker.coordinators.share_partition.in_flight import AckBatch, Change, Found, InFlight, Span
 from pybroker.coordinators.share_partition.ports import GroupSettings, Log, Persister
+from pybroker.coordinators.share_partition.reading import Reading
 from pybroker.coordinators.share_partition.start import first_offset
 from pybroker.coordinators.share_state.state import NO_OFFSET, Key, Write
 from pybroker.errors import KafkaError
@@ -86,6 +87,7 @@ class SharePartition:
         self._state_epoch = 0
         self._table = InFlight(0, deliveries_max=lambda: 1)
         self._committed = around.settings.read_committed(key.group)
+        self._reading = Reading(around, key, self._committed, self._wake, self._run)
         self._bound = 0
         """Up to where the log could be read last."""
         self._watch: RecordsWatch | None = None
@@ -174,13 +176,13 @@ class SharePartition:
             if offset >= self._bound and self._watch is not None:
                 return None
             try:
-                fetched = self._around.log.fetch(
-                    key.topic_id, key.partition, offset, (bytes_max, records_max), self._committed
-                )
+                fetched = self._reading.fetch(offset, (bytes_max, records_max))
             except NativeError as problem:
                 if problem.code == ErrorCode.OFFSET_OUT_OF_RANGE and self._follow_log():
                     continue
                 raise KafkaError(problem.code, str(problem)) from problem
+            if fetched is None:
+                return None
             self._bound = fetched.bound
             if fetched.next_offset <= offset:
                 self._watch_log()

@@ -24,9 +24,10 @@ class Log(Protocol):
     """Partitions that are led here (`NativePartitions`). NativeError."""
 
     def fetch(
-        self, topic_id: Uuid, partition: int, offset: int, limits: tuple[int, int], read_committed: bool
-    ) -> FetchedBatches:
-        """Batches from the one with `offset` on; limits: (bytes, records)."""
+        self, partition: tuple[Uuid, int], offset: int, limits: tuple[int, int], read_committed: bool, wait: bool
+    ) -> FetchedBatches | None:
+        """*Blocking if `wait`.* Batches from the one with `offset` on; limits: (bytes, records). None: they are on
+        disk."""
         ...
 
     def watch(self, topic_id: Uuid, partition: int, bound: int, read_committed: bool) -> RecordsWatch:

@@ -9,6 +9,8 @@ use pybroker_model::{
     BatchHeader, Batches, ControlType, Records, decompressed_records, end_transaction_marker_of,
 };
 use pybroker_replica::{FetchRead, Isolation, Partition, PartitionError, Registration};
+use pybroker_server::cold_reads;
+use pybroker_storage::LogSlice;
 use pyo3::prelude::*;
 
 use crate::record_bytes::RecordBytes;
@@ -98,55 +100,80 @@ pub(super) const fn isolation(read_committed: bool) -> Isolation {
     }
 }
 
+/// How much is read.
+pub(super) struct Limits {
+    pub(super) bytes_max: usize,
+    pub(super) records_max: i64,
+    pub(super) read_committed: bool,
+    /// The disk may be waited for.
+    pub(super) wait: bool,
+}
+
 /// Reads whole batches from the one that holds `offset` on, until they cover `records_max` offsets or are `bytes_max`
-/// large. At least one, if there is one.
+/// large. At least one, if there is one; `None`: it is on disk, and was not to be waited for.
 pub(super) fn fetch(
     partition: &Partition,
     offset: i64,
-    bytes_max: usize,
-    records_max: i64,
-    read_committed: bool,
-) -> Result<FetchedBatches, PartitionError> {
+    limits: &Limits,
+) -> Result<Option<FetchedBatches>, PartitionError> {
     let mut bytes = Vec::new();
     let mut aborted = BTreeSet::new();
-    let (mut from, mut bound);
-    from = offset;
-    loop {
+    let mut from = offset;
+    let bound = loop {
+        let room = limits.bytes_max.saturating_sub(bytes.len());
         let read = partition.read(&FetchRead {
             offset: from,
-            max_bytes: READ_BYTES.min(bytes_max.saturating_sub(bytes.len())),
-            isolation: isolation(read_committed),
+            max_bytes: READ_BYTES.min(room),
+            isolation: isolation(limits.read_committed),
             current_leader_epoch: -1,
             last_fetched_epoch: -1,
             at_least_one: bytes.is_empty(),
             any_replica: false,
         })?;
-        bound = read.bound;
         if read.records.len == 0 {
-            break;
+            break read.bound;
         }
+        let Some(more) = bytes_of(&read.records, limits.wait)? else {
+            if bytes.is_empty() {
+                return Ok(None);
+            }
+            break read.bound;
+        };
         // (first offset, producer): in the order of the log.
         let transactions = read.aborted.into_iter().flatten();
         aborted.extend(transactions.map(|(producer, first)| (first, producer)));
-        let more = read.records.to_vec().map_err(PartitionError::storage)?;
         let mut next = from;
         for batch in Batches::new(&more) {
             let (header, _) = batch?;
             next = header.next_offset();
         }
         bytes.extend_from_slice(&more);
-        if next <= from || next - offset >= records_max || bytes.len() >= bytes_max {
-            break;
+        let enough = next - offset >= limits.records_max || bytes.len() >= limits.bytes_max;
+        if next <= from || enough {
+            break read.bound;
         }
         from = next;
-    }
+    };
     let held = held(&bytes, &aborted)?;
-    Ok(FetchedBatches {
+    Ok(Some(FetchedBatches {
         next_offset: held.last().map_or(offset, |last| last.last + 1),
         bytes: Arc::new(bytes),
         held,
         bound,
-    })
+    }))
+}
+
+/// `None`: they are not in the page cache. So it is where the log was cut meanwhile, which reading again shows.
+fn bytes_of(slice: &LogSlice, wait: bool) -> Result<Option<Vec<u8>>, PartitionError> {
+    let (Some(file), false) = (&slice.file, wait) else {
+        return slice.to_vec().map(Some).map_err(PartitionError::storage);
+    };
+    let mut bytes = Vec::new();
+    let resident = matches!(
+        cold_reads::copy(file.as_ref(), slice.position, slice.len, false, &mut bytes),
+        Ok(true)
+    );
+    Ok(resident.then_some(bytes))
 }
 
 fn held(bytes: &[u8], aborted: &BTreeSet<(i64, i64)>) -> Result<Vec<Held>, PartitionError> {

@@ -255,19 +255,24 @@ impl NativePartitions {
         StoredRecords::new(py, &read)
     }
 
-    /// Batches for a share group, whose bytes stay here.
+    /// Batches for a share group, whose bytes stay here. `None`: they are on disk, and were not to be waited for.
     fn fetch(
         &self,
         py: Python<'_>,
-        topic_id: Uuid,
-        partition: i32,
+        partition: (Uuid, i32),
         offset: i64,
         limits: (usize, i64),
         read_committed: bool,
-    ) -> PyResult<FetchedBatches> {
-        let hosted = self.hosted(topic_id, partition)?;
-        let (bytes_max, records_max) = limits;
-        py.detach(|| fetched::fetch(&hosted, offset, bytes_max, records_max, read_committed))
+        wait: bool,
+    ) -> PyResult<Option<FetchedBatches>> {
+        let hosted = self.hosted(partition.0, partition.1)?;
+        let limits = fetched::Limits {
+            bytes_max: limits.0,
+            records_max: limits.1,
+            read_committed,
+            wait,
+        };
+        py.detach(|| fetched::fetch(&hosted, offset, &limits))
             .map_err(|error| partition_error(&error))
     }
 

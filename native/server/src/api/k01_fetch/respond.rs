@@ -2,20 +2,18 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::AsFd;
 use std::time::Instant;
 
 use pybroker_model::TopicId;
 use pybroker_protocol::hot::WireVersion;
 use pybroker_protocol::hot::fetch_response::FetchResponseWriter;
 use pybroker_protocol::{ApiKey, ErrorCode};
-use rustix::io::Errno;
 
 use super::read::Outcome;
 use super::wanted::{Source, Wanted};
+use crate::cold_reads::copy;
 use crate::fetch_sessions::TopicKey;
 use crate::limits::{COPIED_BYTES_MAX, SENDFILE_BYTES_MIN, SENDFILE_PIECE_BYTES_MIN};
-use crate::os;
 use crate::outgoing::{FileSlice, Outgoing};
 use crate::reply::{ReplyFrame, ReplyHeader};
 use crate::resolve::endpoints;
@@ -137,7 +135,13 @@ impl Reply<'_> {
                     Some(slice) if way.is_sent(slice) => {
                         cuts.push_back((bytes.len() - start, slice.clone()))
                     }
-                    Some(slice) if !append(slice, self.wait, bytes)? => return Ok(Written::Cold),
+                    Some(FileSlice {
+                        file,
+                        position,
+                        bytes: size,
+                    }) if !copy(file, *position, *size, self.wait, bytes)? => {
+                        return Ok(Written::Cold);
+                    }
                     _ => {}
                 }
                 writer.end_partition(bytes, &outcome.head);
@@ -206,35 +210,6 @@ fn runs_of_one_topic(source: &Source, outcomes: &[Outcome]) -> Vec<usize> {
         last = Some(topic);
     }
     sizes
-}
-
-/// Appends a slice. False: it is not in the page cache, and this should not `wait`.
-fn append(slice: &FileSlice, wait: bool, out: &mut Vec<u8>) -> io::Result<bool> {
-    let start = out.len();
-    out.resize(start + slice.bytes, 0);
-    let mut done = 0;
-    while done < slice.bytes {
-        let position = slice.position + done as u64;
-        let rest = &mut out[start + done..];
-        let read = if wait {
-            rustix::io::pread(slice.file.as_fd(), rest, position)
-        } else {
-            os::read_resident(slice.file.as_fd(), rest, position)
-        };
-        match read {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(count) => done += count,
-            Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) if !wait => return Ok(false),
-            // A file system that cannot tell: read it the ordinary way.
-            Err(Errno::OPNOTSUPP) if !wait => {
-                out.truncate(start);
-                return append(slice, true, out);
-            }
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(true)
 }
 
 /// A response without partitions, to a client that has to wait.
