@@ -20,7 +20,8 @@ ROOT = Path(__file__).parents[2]
 LOCKS = ("tests/requirements.run.lock", "tests/requirements.lock")
 
 PYTHON_ALLOWED = frozenset(
-    {"0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "CC0-1.0", "ISC", "MIT", "PSF-2.0", "Unlicense", "Zlib"}
+    {"0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "CC0-1.0", "ISC", "MIT", "MIT-0", "PSF-2.0", "Unlicense"}
+    | {"Zlib"}
 )
 TOOLS_ALLOWED = PYTHON_ALLOWED | {"MPL-2.0", "LGPL-2.1"}
 """Of what only tests and builds need: nothing of it is handed on."""
