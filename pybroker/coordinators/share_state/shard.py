@@ -23,7 +23,7 @@ from pybroker.coordinators.share_state.records import (
     update_key,
     update_value,
 )
-from pybroker.coordinators.share_state.state import NO_OFFSET, Key, ShareState, Write, changed
+from pybroker.coordinators.share_state.state import NO_COUNT, NO_OFFSET, Key, ShareState, Write, changed
 from pybroker.errors import KafkaError
 from pybroker.native import CodecError, StoredRecord
 from pybroker.protocol.error_codes import ErrorCode
@@ -140,7 +140,9 @@ class ShareStateShard(Shard[Loaded]):
                     self._snapshot(key, entry.coming, done)
                 return
         leader_epoch = 0 if entry is None else entry.coming.leader_epoch
-        self._snapshot(key, ShareState(state_epoch, start_offset, leader_epoch), done)
+        # Beyond an offset that is set nothing is done; where the group will begin is not known yet.
+        complete = NO_COUNT if start_offset == NO_OFFSET else 0
+        self._snapshot(key, ShareState(state_epoch, start_offset, leader_epoch, complete), done)
 
     def read(self, key: Key, leader_epoch: int, done: Callable[[ErrorCode, ShareState | None], None]) -> None:
         """The state for who leads the partition in this epoch: from then on nobody of an earlier one writes. KafkaError

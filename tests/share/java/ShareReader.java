@@ -7,7 +7,10 @@ import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaShareConsumer;
 import org.apache.kafka.common.serialization.StringDeserializer;
 
-/** Reads as a member of a share group until `count` records are accepted or `ms` are over; writes a line for each. */
+/**
+ * Reads as a member of a share group until `count` records are accepted (with `release`: released) or `ms` are over;
+ * writes a line for each.
+ */
 public final class ShareReader {
     private ShareReader() {}
 
@@ -17,7 +20,7 @@ public final class ShareReader {
         final String topic = args[2];
         final int count = Integer.parseInt(args[3]);
         final long ends = System.currentTimeMillis() + Long.parseLong(args[4]);
-        // accept | release-odd | reject-odd | none
+        // accept | release | release-odd | reject-odd | none
         final String how = args[5];
         final Map<String, Object> config = new HashMap<>();
         config.put("bootstrap.servers", bootstrap);
@@ -44,13 +47,13 @@ public final class ShareReader {
                             sleep();
                         }
                         System.exit(3);
-                    } else if (how.equals("release-odd") && odd) {
+                    } else if (how.equals("release") || how.equals("release-odd") && odd) {
                         type = AcknowledgeType.RELEASE;
                     } else if (how.equals("reject-odd") && odd) {
                         type = AcknowledgeType.REJECT;
                     }
                     consumer.acknowledge(record, type);
-                    if (type == AcknowledgeType.ACCEPT) {
+                    if (type == AcknowledgeType.ACCEPT || how.equals("release")) {
                         accepted++;
                     }
                     System.out.println(type.name() + " " + record.partition() + " " + record.offset() + " " + deliveries

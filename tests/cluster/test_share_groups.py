@@ -1,0 +1,65 @@
+"""Share groups over brokers: one is killed that leads partitions, groups and their states, and the others go on with
+what it knew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from pybroker.client import NewTopic, blocking
+from tests.groups.kit import fill, unique
+from tests.share.kit import accepted, reader, seen, set_group
+from tests.support.cluster import BrokerCluster, isr, leaders, running_cluster, until
+
+PARTITIONS, EACH = 3, 20
+ALL = PARTITIONS * EACH
+STATES = "__share_group_state"
+SETTINGS = {
+    "auto.leader.rebalance.enable": "false",
+    "offsets.topic.num.partitions": "3",
+    "offsets.topic.replication.factor": "3",
+    "share.coordinator.state.topic.num.partitions": "3",
+    "share.coordinator.state.topic.replication.factor": "3",
+    "min.insync.replicas": "2",
+}
+READ_MS = 100_000
+
+
+@pytest.fixture
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]:
+    with running_cluster(tmp_path_factory.mktemp("share"), 3, SETTINGS) as cluster:
+        yield cluster
+
+
+def test_another_broker_goes_on_where_a_killed_one_was(cluster: BrokerCluster) -> None:
+    """Each of the three leads a partition of the topic, one of the groups' and one of their states'."""
+    group, topic = unique("share"), unique("read")
+    with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
+        admin.create_topics([NewTopic(topic, PARTITIONS, 3)])
+    set_group(cluster.brokers[1].port, group, {"share.auto.offset.reset": "earliest"})
+    fill(cluster.bootstrap, topic, PARTITIONS, EACH, "accepted")
+    first = seen(reader(cluster.bootstrap, group, topic, ALL, ms=READ_MS))
+    assert len(accepted(first)) == ALL
+    fill(cluster.bootstrap, topic, PARTITIONS, EACH, "released")
+    released = seen(reader(cluster.bootstrap, group, topic, ALL, how="release", ms=READ_MS))
+    deliveries: dict[str, int] = {}
+    for record in released:
+        deliveries[record.value] = record.deliveries
+    for name in (topic, STATES):
+        until(lambda name=name: all(len(one) == 3 for one in isr(cluster, name)))
+        assert set(leaders(cluster, name)) == {1, 2, 3}
+    cluster.brokers[1].kill()
+    fill(cluster.bootstrap, topic, PARTITIONS, EACH, "after")
+    last = seen(reader(cluster.bootstrap, group, topic, 2 * ALL, ms=READ_MS))
+    assert {record.value for record in last} == {
+        f"{prefix}{partition}:{index}"
+        for prefix in ("released", "after")
+        for partition in range(PARTITIONS)
+        for index in range(EACH)
+    }
+    # Once each; and how often it was delivered was not forgotten with the leader.
+    assert {record.value: record.deliveries for record in last if record.value.startswith("released")} == {
+        value: count + 1 for value, count in deliveries.items()
+    }
+    assert len(last) == 2 * ALL

@@ -1,0 +1,54 @@
+"""A broker that dies at a named record of a share group's state: `python -m tests.share.dies_writing FILE start …`.
+
+The file says where, e.g. "WRITE before": with what is to be stored and not yet given to the log; "after": it is on
+disk, and nobody has heard of it. INITIALIZE: the group begins in a partition; READ: its leader takes the state; WRITE:
+what members acknowledge; FOLD: the same as a whole; DELETE.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pybroker.__main__ import main
+from pybroker.coordinators.share_state.shard import ShareStateShard
+from pybroker.coordinators.share_state.state import Key
+from pybroker.protocol.error_codes import ErrorCode
+from tests.transactions.dies_writing import Death
+
+
+def die_at(death: Death) -> None:
+    """Looks at everything that a share coordinator writes."""
+
+    def watched(name: Callable[[ShareStateShard, Key], str], method: Callable[..., None]) -> Callable[..., None]:
+        def called(shard: ShareStateShard, key: Key, *args: Any) -> None:
+            record, done = name(shard, key), args[-1]
+            death.at(record, "before")
+
+            def told(error: ErrorCode, *answer: Any) -> None:
+                if error is ErrorCode.NONE:
+                    death.at(record, "after")
+                done(error, *answer)
+
+            method(shard, key, *args[:-1], told)
+
+        return called
+
+    def written(shard: ShareStateShard, key: Key) -> str:
+        entry = shard.entries.get(key)
+        return "FOLD" if entry is not None and entry.updates else "WRITE"
+
+    for name, record in (
+        ("initialize", lambda *_: "INITIALIZE"),
+        ("read", lambda *_: "READ"),
+        ("write", written),
+        ("delete", lambda *_: "DELETE"),
+    ):
+        setattr(ShareStateShard, name, watched(record, getattr(ShareStateShard, name)))  # for this process
+
+
+if __name__ == "__main__":
+    die_at(Death(Path(sys.argv.pop(1))))
+    main()

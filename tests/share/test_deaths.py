@@ -1,0 +1,113 @@
+"""The broker dies at each record of a share group's state: every record is done in the end, and none that is
+acknowledged comes again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from pybroker.client import ErrorCode, KafkaError, TopicPartition
+from pybroker.client.blocking import AdminClient, ShareConsumer
+from tests.groups.kit import create_topic, fill, unique
+from tests.share.kit import WAIT_S, set_group
+from tests.support.brokers import PybrokerProcess
+from tests.transactions.dies_writing import DIED
+
+RECORDS = 4
+STEPS = [f"{record} {moment}" for record in ("INITIALIZE", "READ", "WRITE", "FOLD") for moment in ("before", "after")]
+
+
+class DyingBroker(PybrokerProcess):
+    """A broker that dies where it is told, and comes back."""
+
+    @property
+    def where(self) -> Path:
+        """The file that says where."""
+        return self.folder / "dies"
+
+    def command(self) -> list[str]:
+        python, minus_m, _, *rest = super().command()
+        return [python, minus_m, "tests.share.dies_writing", str(self.where), *rest]
+
+    def comes_back(self) -> None:
+        """After it has died there."""
+        assert self.wait() == DIED, self.log_tail()
+        self.start()
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DyingBroker]:
+    broker = DyingBroker(
+        tmp_path_factory.mktemp("deaths"),
+        {
+            "share.coordinator.state.topic.num.partitions": "1",
+            "share.coordinator.snapshot.update.records.per.snapshot": "1",
+            # A member that the broker has forgotten of is away at once, not when its session ends.
+            "group.share.heartbeat.interval.ms": "500",
+            "group.share.min.heartbeat.interval.ms": "500",
+        },
+    )
+    broker.start()
+    yield broker
+    broker.kill()
+
+
+def work(bootstrap: str, group: str, topic: str) -> set[int]:
+    """Accepts one record after the other until none is left; those of which it is known."""
+    where = TopicPartition(topic, 0)
+    settings = {"bootstrap.servers": bootstrap, "retry.backoff.max.ms": 200}
+    member = {**settings, "group.id": group, "share.acknowledgement.mode": "explicit", "fetch.max.wait.ms": 100}
+    known: set[int] = set()
+    with AdminClient(settings) as admin, ShareConsumer(member) as consumer:
+        # Both have met the broker before it dies: else a wrong address is what it would look like.
+        admin.describe_cluster()
+        consumer.start()
+        consumer.subscribe(topic)
+        while True:
+            records = consumer.poll(0.5)
+            for record in records:
+                assert record.offset not in known
+                consumer.acknowledge(record)
+                if consumer.commit().get(where, KafkaError(ErrorCode.NETWORK_EXCEPTION)) is None:
+                    known.add(record.offset)
+            if not records:
+                there = admin.list_share_group_offsets(group).get(where)
+                if there is not None and (there.start_offset, there.lag) == (RECORDS, 0):
+                    return known
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_the_broker_dies_at_each_record(broker: DyingBroker, step: str) -> None:
+    group, topic = unique("share"), create_topic(broker.bootstrap, 1)
+    set_group(broker.port, group, {"share.auto.offset.reset": "earliest"})
+    fill(broker.bootstrap, topic, 1, RECORDS)
+    broker.where.write_text(step)
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(work, broker.bootstrap, group, topic)
+        broker.comes_back()
+        # Of the one that was on disk when the broker died nobody has heard.
+        assert len(done.result(WAIT_S)) >= RECORDS - 1
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_the_broker_dies_while_a_group_is_deleted(broker: DyingBroker, moment: str) -> None:
+    group, topic = unique("share"), create_topic(broker.bootstrap, 1)
+    set_group(broker.port, group, {"share.auto.offset.reset": "earliest"})
+    fill(broker.bootstrap, topic, 1, RECORDS)
+    assert len(work(broker.bootstrap, group, topic)) == RECORDS
+    broker.where.write_text(f"DELETE {moment}")
+
+    def delete() -> None:
+        with AdminClient({"bootstrap.servers": broker.bootstrap}) as admin:
+            admin.delete_groups([group])
+            assert group not in {one.group_id for one in admin.list_groups()}
+
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(delete)
+        broker.comes_back()
+        done.result(WAIT_S)
+    # One of the same name begins anew.
+    assert work(broker.bootstrap, group, topic) == set(range(RECORDS))

@@ -1,0 +1,87 @@
+"""Kafka's own VerifiableShareConsumer: two members share what its VerifiableProducer writes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.groups.kit import create_topic, unique, until
+from tests.share.kit import WAIT_S
+from tests.support.brokers import PybrokerProcess
+from tests.support.java import java_command
+from tests.support.maven import TOOLS, jars
+
+RECORDS = 3000
+
+
+class Program:
+    """One of Kafka's programs, and what it has said so far."""
+
+    def __init__(self, name: str, *arguments: str) -> None:
+        command = java_command(f"{jars(TOOLS)}/*", f"org.apache.kafka.tools.{name}", arguments)
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.lines: list[str] = []
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        self.lines.extend(self.process.stdout)
+
+    def told(self, name: str) -> list[dict[str, Any]]:
+        """Its events of one kind."""
+        events = [json.loads(line) for line in list(self.lines) if line.startswith("{")]
+        return [event for event in events if event["name"] == name]
+
+    def ends(self) -> None:
+        """As it ends by itself, or when asked to."""
+        self.process.wait(WAIT_S)
+        self._reader.join(WAIT_S)
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PybrokerProcess]:
+    broker = PybrokerProcess(
+        tmp_path_factory.mktemp("verifiable"), {"share.coordinator.state.topic.num.partitions": "3"}
+    )
+    broker.start()
+    yield broker
+    broker.kill()
+
+
+@pytest.mark.parametrize("mode", ["auto", "sync", "async"])
+def test_two_members_share_what_was_produced(broker: PybrokerProcess, mode: str) -> None:
+    programs: list[Program] = []
+    try:
+        topic, group = create_topic(broker.bootstrap, 3), unique("verifiable")
+        at = ["--bootstrap-server", broker.bootstrap, "--topic", topic]
+        shared = [*at, "--group-id", group, "--acknowledgement-mode", mode, "--offset-reset-strategy", "earliest"]
+        members = [Program("VerifiableShareConsumer", *shared, "--verbose") for _ in range(2)]
+        producer = Program("VerifiableProducer", *at, "--max-messages", str(RECORDS))
+        programs = [*members, producer]
+        producer.ends()
+        assert len(producer.told("producer_send_success")) == RECORDS, producer.lines[-5:]
+
+        def acknowledged() -> list[dict[str, Any]]:
+            return [event for member in members for event in member.told("offsets_acknowledged")]
+
+        until(lambda: sum(event["count"] for event in acknowledged()) >= RECORDS, "all are acknowledged")
+        for member in members:
+            member.process.terminate()
+            member.ends()
+            assert member.told("shutdown_complete"), member.lines[-5:]
+        assert all(event["success"] for event in acknowledged())
+        seen = Counter(
+            (event["partition"], event["offset"]) for member in members for event in member.told("record_data")
+        )
+        assert seen == Counter((partition, offset) for partition, offset in seen)
+        assert len(seen) == RECORDS
+    finally:
+        for program in programs:
+            program.process.kill()
