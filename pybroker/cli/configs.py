@@ -1,4 +1,4 @@
-"""`pybroker configs`: settings of topics and brokers, in the manner of kafka-configs."""
+"""`pybroker configs`: settings of topics, brokers and groups, in the manner of kafka-configs."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
     from pybroker.client import AdminClient, AlterConfigOp, ConfigEntry, ConfigResource
     from pybroker.native import Uuid
 
-ENTITY_TYPES = ("topics", "brokers", "broker-loggers")
+ENTITY_TYPES = ("topics", "brokers", "broker-loggers", "groups", "client-metrics")
 LOG_DIRS = "log.dirs"
 """Where a broker's data is: shown also if nobody has set it, with the directories that there are."""
 
 
 @click.group(cls=VerbGroup)
 def configs() -> None:
-    """Settings of topics, brokers and the broker's loggers."""
+    """Settings of topics, brokers, the broker's loggers, groups and metrics of clients."""
 
 
 def entity_options(command: Callable[..., None]) -> Callable[..., None]:
     """Adds the options that say whose settings; the function gets them as `resource`: ConfigResource."""
 
     @click.option("--entity-type", type=click.Choice(ENTITY_TYPES), help="Whose settings; with --entity-name.")
-    @click.option("--entity-name", metavar="NAME", help="A topic's name or a broker's id.")
+    @click.option("--entity-name", metavar="NAME", help="A topic's or group's name, or a broker's id.")
     @click.option("--entity-default", is_flag=True, help="With --entity-type brokers: the defaults of all brokers.")
     @click.option(
         "--topic", metavar="NAME", shell_complete=topic_names, help="Short for --entity-type topics --entity-name NAME."
@@ -99,6 +99,9 @@ def _resource(
     ]
     if entity_name is not None and entity_type == "topics":
         named.append(ConfigResource.topic(entity_name))
+    elif entity_name is not None and entity_type in ("groups", "client-metrics"):
+        kind = ConfigResourceType.GROUP if entity_type == "groups" else ConfigResourceType.CLIENT_METRICS
+        named.append(ConfigResource(kind, entity_name))
     elif entity_name is not None and entity_type is not None:
         if not (entity_name.isascii() and entity_name.isdigit()):
             raise click.UsageError(f"--entity-name {entity_name}: a broker's id is a number.")
@@ -185,13 +188,18 @@ async def _where(admin: AdminClient, broker: int, entry: ConfigEntry) -> ConfigE
 
 
 def _shown(entry: ConfigEntry, resource: ConfigResource) -> bool:
-    """Whether it is worth showing without --all: what is set for a topic itself, or for the broker at its start or
-    since, and where the broker's data is.
+    """Whether it is worth showing without --all: what is set for a topic or group itself, or for the broker at its
+    start or since, and where the broker's data is.
     """
     from pybroker.client import ConfigResourceType, ConfigSource
 
-    if resource.type == ConfigResourceType.TOPIC:
-        return entry.source == ConfigSource.TOPIC_CONFIG
+    own = {
+        ConfigResourceType.TOPIC: ConfigSource.TOPIC_CONFIG,
+        ConfigResourceType.GROUP: ConfigSource.GROUP_CONFIG,
+        ConfigResourceType.CLIENT_METRICS: ConfigSource.CLIENT_METRICS_CONFIG,
+    }
+    if resource.type in own:
+        return entry.source == own[resource.type]
     return entry.source != ConfigSource.DEFAULT_CONFIG or entry.name == LOG_DIRS
 
 
@@ -208,7 +216,7 @@ async def _check_broker(admin: AdminClient, resource: ConfigResource) -> None:
     """A broker is asked itself, and the client waits a minute for one that is not there."""
     from pybroker.client import ConfigResourceType
 
-    if resource.type == ConfigResourceType.TOPIC or not resource.name:
+    if resource.type not in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER) or not resource.name:
         return
     brokers = sorted(node.id for node in (await admin.describe_cluster()).nodes)
     if int(resource.name) not in brokers:

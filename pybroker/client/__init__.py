@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         ScramMechanism,
         ScramUpsertion,
     )
+    from pybroker.client.admin.share_groups import SharePartitionOffset
     from pybroker.client.admin.topic_life_types import (
         DeletedReplica,
         LogEnds,
@@ -105,10 +106,13 @@ if TYPE_CHECKING:
     from pybroker.client.producer.producer import Producer
     from pybroker.client.producer.transactional import TransactionalProducer
     from pybroker.client.records import ProducerRecord, RecordMetadata
+    from pybroker.client.share.acknowledgements import AcknowledgeType
+    from pybroker.client.share.consumer import ShareConsumer
     from pybroker.cluster_resource import ClusterResource, ClusterResourceListener
     from pybroker.native import ConsumerRecord, Uuid
 
 __all__ = [
+    "AcknowledgeType",
     "AclBinding",
     "AclBindingFilter",
     "AclOperation",
@@ -189,6 +193,8 @@ __all__ = [
     "ScramMechanism",
     "ScramUpsertion",
     "Serializer",
+    "ShareConsumer",
+    "SharePartitionOffset",
     "StringDeserializer",
     "StringSerializer",
     "TopicCollection",
@@ -265,6 +271,7 @@ _MODULES = {
         "ScramMechanism",
         "ScramUpsertion",
     ),
+    "pybroker.client.admin.share_groups": ("SharePartitionOffset",),
     "pybroker.client.admin.topic_life_types": (
         "DeletedReplica",
         "LogEnds",
@@ -351,6 +358,8 @@ _MODULES = {
         "ProducerRecord",
         "RecordMetadata",
     ),
+    "pybroker.client.share.acknowledgements": ("AcknowledgeType",),
+    "pybroker.client.share.consumer": ("ShareConsumer",),
     "pybroker.cluster_resource": (
         "ClusterResource",
         "ClusterResourceListener",

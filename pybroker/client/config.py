@@ -270,6 +270,40 @@ CONSUMER = ConfigDef(
     )
 )
 
+SHARE_CONSUMER = ConfigDef(
+    (
+        *COMMON,
+        *(
+            CONSUMER[name]
+            for name in (
+                "key.deserializer",
+                "value.deserializer",
+                "group.id",
+                "max.poll.interval.ms",
+                "fetch.min.bytes",
+                "fetch.max.wait.ms",
+                "fetch.max.bytes",
+                "max.poll.records",
+                "check.crcs",
+            )
+        ),
+        ConfigKey(
+            "share.acknowledgement.mode",
+            _STRING,
+            "implicit",
+            "implicit: what was given is accepted with the next poll or commit; explicit: each record is acknowledged.",
+            one_of("implicit", "explicit"),
+        ),
+        ConfigKey(
+            "share.acquire.mode",
+            _STRING,
+            "batch_optimized",
+            "Whole batches, or (record_limit) never more than max.poll.records from a broker (KIP-1206).",
+            one_of("batch_optimized", "record_limit"),
+        ),
+    )
+)
+
 
 NOT_SERVED = {
     "transactional.id": "use a TransactionalProducer; a Producer is idempotent by default and has no transactions",

@@ -9,6 +9,7 @@ from pybroker.observability.cluster_metrics import cluster_metrics
 from pybroker.observability.group_metrics import group_metrics
 from pybroker.observability.lag_metrics import Position, committed_positions, lag_metrics
 from pybroker.observability.metrics import Metric, identity_metrics, render_metrics
+from pybroker.observability.share_metrics import share_metrics
 from pybroker.observability.telemetry_metrics import telemetry_metrics
 from pybroker.observability.transaction_metrics import transaction_metrics
 from pybroker.services import Services
@@ -76,7 +77,8 @@ def _sizes(services: Services) -> list[Metric]:
             "Topics whose metadata cannot be read; not served.",
             lambda: len(image.damaged),
         ),
-        *group_metrics(services.groups),
+        *group_metrics(services.groups, services.shares.coordination),
+        *share_metrics(services.shares.partitions),
         *transaction_metrics(services.transactions.coordinator),
         *telemetry_metrics(services.telemetry),
         Metric(

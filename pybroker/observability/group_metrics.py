@@ -11,24 +11,26 @@ from collections import Counter
 from pybroker.coordinators.consumer.model import GroupState as ConsumerGroupState
 from pybroker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.coordinators.group.group import GroupState
+from pybroker.coordinators.group.share import ShareCoordination
+from pybroker.coordinators.share.group import ShareGroupState
 from pybroker.observability.metrics import Metric
 
 _MANAGER = "kafka_coordinator_group_groupmetadatamanager"
 _SENSORS = "kafka_server_group_coordinator_metrics"
 
 
-def group_metrics(coordinator: GroupCoordinator) -> list[Metric]:
+def group_metrics(coordinator: GroupCoordinator, coordination: ShareCoordination) -> list[Metric]:
     """The groups that this broker coordinates, those of shards that are still being loaded left out."""
     states = Counter(group.state for group in coordinator.list_groups()[0])
     consumers = Counter(group.state for group in coordinator.list_consumer_groups())
+    shares = Counter(group.state for group in coordination.list())
+    of_protocol = {"classic": states.total(), "consumer": consumers.total(), "share": shares.total()}
     figures = coordinator.figures
     return [
-        Metric(f"{_MANAGER}_numgroups", "Groups (Kafka: NumGroups).", lambda: states.total() + consumers.total()),
-        *(
-            _of_protocol(protocol, number)
-            for protocol, number in (("classic", states.total()), ("consumer", consumers.total()))
-        ),
-        *(_consumers_in(state, consumers[state]) for state in ConsumerGroupState),
+        Metric(f"{_MANAGER}_numgroups", "Groups (Kafka: NumGroups).", lambda: sum(of_protocol.values())),
+        *(_of_protocol(protocol, number) for protocol, number in of_protocol.items()),
+        *(_by_state("consumer", state, consumers[state]) for state in ConsumerGroupState),
+        *(_by_state("share", state, shares[state]) for state in ShareGroupState),
         *(_in_state(state, states[state]) for state in GroupState),
         Metric(f"{_MANAGER}_numoffsets", "Committed offsets (Kafka: NumOffsets).", coordinator.count_offsets),
         _count("offset_commit", "Offsets committed", figures.offset_commits),
@@ -48,10 +50,10 @@ def _of_protocol(protocol: str, number: int) -> Metric:
     )
 
 
-def _consumers_in(state: ConsumerGroupState, number: int) -> Metric:
+def _by_state(kind: str, state: ConsumerGroupState | ShareGroupState, number: int) -> Metric:
     return Metric(
-        f"{_SENSORS}_consumer_group_count",
-        "Consumer groups by state (Kafka: consumer-group-count).",
+        f"{_SENSORS}_{kind}_group_count",
+        f"{kind.capitalize()} groups by state (Kafka: {kind}-group-count).",
         lambda: number,
         labels={"state": state.value.lower()},
     )

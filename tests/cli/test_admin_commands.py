@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from pybroker.client.blocking import ShareConsumer
 from pybroker.native import Uuid
 from pybroker.protocol import messages as m
 from tests.support.brokers import BrokerProcess
@@ -333,6 +334,45 @@ def test_positions_are_moved_as_kafkas_tool_moves_them(
     assert "from 1970 on" in early.stderr
     # To a broker, -2 is the start of a partition.
     assert "-2 is not in the range" in run("groups", "reset-offsets", group, "--to-timestamp", "-2", code=2).stderr
+
+
+def test_share_groups_are_shown_moved_and_deleted(run: Run, ask: Callable[..., Any], broker: BrokerProcess) -> None:
+    name, group = unique("jobs"), unique("workers")
+    run("topics", "create", name, "--partitions", "2")
+    settings = ["--entity-type", "groups", "--entity-name", group]
+    run("configs", "--alter", *settings, "--add-config", "share.auto.offset.reset=earliest")
+    (own,) = ask("configs", "--describe", *settings)
+    assert (own["name"], own["value"]) == ("share.auto.offset.reset", "earliest")
+    run("produce", name, "--partition", "1", stdin="one\ntwo\nthree\n")
+    with ShareConsumer({"bootstrap.servers": broker.bootstrap, "group.id": group}) as consumer:
+        consumer.subscribe(name)
+        for record in consumer:
+            if record.value == b"two":
+                break
+        assert {(each["group"], each["protocol"]) for each in ask("groups", "list")} >= {(group, "share")}
+        (member,) = ask("groups", "describe", group, "--members")["members"]
+        assert member["partitions"] == [f"{name}-0", f"{name}-1"]
+        refused = run("groups", "reset-offsets", group, "--to-earliest", "--execute", code=1)
+        assert "NON_EMPTY_GROUP" in refused.stderr
+        assert run("groups", "describe", group).stdout.startswith(f"Share group {group}: Stable, 1 member(s)\n")
+
+    def positions() -> list[tuple[int, int, int, int]]:
+        shown = ask("groups", "describe", group)
+        assert shown["state"] == "Empty"
+        return [(each["partition"], each["offset"], each["lag"], each["members"]) for each in shown["positions"]]
+
+    assert positions() == [(0, 0, 0, 0), (1, 2, 1, 0)]
+    assert "time-lag" in run("groups", "describe", group, "--time-lag", code=2).stderr
+    tried = ask("groups", "reset-offsets", group, "--topic", f"{name}:1", "--to-offset", "1")
+    assert tried["positions"] == [{"topic": name, "partition": 1, "before": 2, "offset": 1}]
+    assert positions() == [(0, 0, 0, 0), (1, 2, 1, 0)]
+    run("groups", "reset-offsets", group, "--to-latest", "--execute")
+    assert positions() == [(0, 0, 0, 0), (1, 3, 0, 0)]
+    assert "whole topics" in run("groups", "delete-offsets", group, "--topic", f"{name}:1", code=1).stderr
+    run("groups", "delete-offsets", group, "--topic", name)
+    assert positions() == []
+    run("groups", "delete", group)
+    assert group not in {each["group"] for each in ask("groups", "list")}
 
 
 @pytest.mark.checklist(279, 305)

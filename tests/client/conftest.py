@@ -56,6 +56,8 @@ def kafka_and_listeners(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tu
             "advertised.listeners": listeners,
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,TLS:SSL,LOGIN:SASL_SSL",
             "inter.broker.listener.name": "PLAINTEXT",
+            "share.coordinator.state.topic.replication.factor": "1",
+            "share.coordinator.state.topic.min.isr": "1",
             "ssl.keystore.location": str(keys),
             "ssl.keystore.password": password,
             "ssl.keystore.type": "PKCS12",

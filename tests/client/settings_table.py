@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pybroker.client.config import ADMIN, CONSUMER, PRODUCER, TRANSACTIONAL
+from pybroker.client.config import ADMIN, CONSUMER, PRODUCER, SHARE_CONSUMER, TRANSACTIONAL
 from pybroker.config.values import ConfigKey
 
 PAGE = Path(__file__).parents[2] / "docs" / "client.md"
@@ -15,8 +15,13 @@ def table() -> str:
     """Every setting of every client, once."""
     lines = ["| setting | of | default | what |", "|---|---|---|---|"]
     own = {name: key for name, key in TRANSACTIONAL.items() if name not in PRODUCER}
-    kinds = (("producer", PRODUCER), ("consumer", CONSUMER), ("transactional producer", own))
-    for name in dict.fromkeys((*ADMIN, *PRODUCER, *CONSUMER, *TRANSACTIONAL)):
+    kinds = (
+        ("producer", PRODUCER),
+        ("consumer", CONSUMER),
+        ("share consumer", SHARE_CONSUMER),
+        ("transactional producer", own),
+    )
+    for name in dict.fromkeys((*ADMIN, *PRODUCER, *CONSUMER, *SHARE_CONSUMER, *TRANSACTIONAL)):
         whose = [(kind, keys[name]) for kind, keys in kinds if name in keys]
         everybody = name in ADMIN
         key = ADMIN[name] if everybody else whose[0][1]

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from pybroker.client.config import ADMIN, CONSUMER, NOT_SERVED, PRODUCER, TRANSACTIONAL
+from pybroker.client.config import ADMIN, CONSUMER, NOT_SERVED, PRODUCER, SHARE_CONSUMER, TRANSACTIONAL
 from tests.client.settings_table import BEGIN, END, PAGE, table
 from tests.support.brokers import BrokerProcess
 
@@ -16,7 +16,7 @@ from tests.support.brokers import BrokerProcess
 @pytest.mark.checklist(28, 151)
 def test_the_examples_run(product: BrokerProcess) -> None:
     examples = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert len(examples) == 8
+    assert len(examples) == 9
     for example in examples:
         code = example.replace("127.0.0.1:9092", product.bootstrap)
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
@@ -33,4 +33,5 @@ def test_the_settings_named_exist() -> None:
     assert {"on.topic.recreated", "bootstrap.servers"} <= named
     code = {"pybroker.client", "pybroker.client.blocking", "error.code", "error.name", "error.retriable"}
     code |= {"transaction.version"}  # a feature of clusters
-    assert named - code - {*ADMIN, *PRODUCER, *TRANSACTIONAL, *CONSUMER, *NOT_SERVED} == set()
+    code |= {"share.record.lock.duration.ms"}  # a setting of groups
+    assert named - code - {*ADMIN, *PRODUCER, *TRANSACTIONAL, *CONSUMER, *SHARE_CONSUMER, *NOT_SERVED} == set()

@@ -15,7 +15,7 @@ FLOORS: list[set[str]] = [
     {"blocking"},
     {"impact"},
     {"admin", "producer"},
-    {"consumer"},
+    {"consumer", "share"},
     {"connection"},
     {"plugins"},
     {"config", "records", "offsets"},

@@ -1,4 +1,4 @@
-"""`pybroker groups`: consumer groups, in the manner of kafka-consumer-groups."""
+"""`pybroker groups`: consumer and share groups, in the manner of kafka-consumer-groups and kafka-share-groups."""
 
 from __future__ import annotations
 
@@ -18,4 +18,4 @@ VERBS: dict[str, str] = {
 
 @click.group(cls=VerbGroup, lazy=VERBS)
 def groups() -> None:
-    """Consumer groups: who is in them, where they are, and moving their positions."""
+    """Consumer and share groups: who is in them, where they are, and moving their positions."""

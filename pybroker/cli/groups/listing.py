@@ -16,7 +16,7 @@ from pybroker.cli.options import Target, broker_options, run
 from pybroker.cli.output import table, write_json
 
 if TYPE_CHECKING:
-    from pybroker.client import TopicPartition
+    from pybroker.client import AdminClient, GroupDescription, TopicPartition
 
 OLDEST_S = 10.0
 """How long the oldest unread records are waited for."""
@@ -59,6 +59,11 @@ async def _positions(target: Target, group: str, time_lag: bool) -> None:
 
     async with AdminClient(target.client_config()) as admin:
         described = (await admin.describe_groups([group]))[group]
+        if described.protocol_type == "share":
+            if time_lag:
+                raise click.UsageError("--time-lag: the members of a share group have no positions of their own.")
+            await _share_positions(target, admin, described)
+            return
         committed = await admin.list_consumer_group_offsets(group)
         owners = {partition: member.member_id for member in described.members for partition in member.assignment}
         everything = sorted(committed.keys() | owners.keys())
@@ -93,6 +98,26 @@ async def _positions(target: Target, group: str, time_lag: bool) -> None:
         return
     click.echo(f"Group {group}: {described.state or 'unknown'}, {len(described.members)} member(s)")
     table(rows, columns)
+
+
+async def _share_positions(target: Target, admin: AdminClient, described: GroupDescription) -> None:
+    """Several members may read one partition, from where all before is done."""
+    group, found = described.group_id, await admin.list_share_group_offsets(described.group_id)
+    rows = [
+        {
+            "topic": partition.topic,
+            "partition": partition.partition,
+            "offset": found[partition].start_offset,
+            "lag": found[partition].lag,
+            "members": sum(partition in member.assignment for member in described.members),
+        }
+        for partition in sorted(found)
+    ]
+    if target.json:
+        write_json({"group": group, "state": described.state, "positions": rows})
+        return
+    click.echo(f"Share group {group}: {described.state}, {len(described.members)} member(s)")
+    table(rows, ["topic", "partition", "offset", "lag", "members"])
 
 
 async def _oldest(target: Target, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:

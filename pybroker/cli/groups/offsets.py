@@ -88,11 +88,16 @@ async def _delete_offsets(target: Target, group: str, topics: Iterable[str]) -> 
     from pybroker.client import AdminClient
 
     async with AdminClient(target.client_config()) as admin:
-        committed = await admin.list_consumer_group_offsets(group)
+        is_share, committed = await _committed(admin, group)
         wanted = [each for each in await _named(admin, topics) if each in committed]
         if not wanted:
             raise click.ClickException(f"Group {group} has no positions there.")
-        await admin.delete_consumer_group_offsets(group, wanted)
+        if is_share:
+            if part := next((text for text in topics if ":" in text), None):
+                raise click.ClickException(f"--topic {part}: a share group forgets whole topics.")
+            await admin.delete_share_group_offsets(group, dict.fromkeys(each.topic for each in wanted))
+        else:
+            await admin.delete_consumer_group_offsets(group, wanted)
     rows = [{"topic": each.topic, "partition": each.partition} for each in wanted]
     if target.json:
         write_json({"group": group, "deleted": True, "positions": rows})
@@ -105,7 +110,7 @@ async def _reset(target: Target, group: str, topics: Iterable[str], goal: Goal |
     from pybroker.client import AdminClient
 
     async with AdminClient(target.client_config()) as admin:
-        committed = {each: at.offset for each, at in (await admin.list_consumer_group_offsets(group)).items()}
+        is_share, committed = await _committed(admin, group)
         if isinstance(goal, Path):
             plan = read_plan(goal)
             chosen = sorted(plan)
@@ -116,7 +121,10 @@ async def _reset(target: Target, group: str, topics: Iterable[str], goal: Goal |
                 raise click.ClickException(f"Group {group} has no positions; name a --topic.")
             wanted = await _reached(admin, chosen, goal, committed)
         if how == "execute":
-            await admin.alter_consumer_group_offsets(group, wanted)
+            if is_share:
+                await admin.alter_share_group_offsets(group, wanted)
+            else:
+                await admin.alter_consumer_group_offsets(group, wanted)
     rows = [
         {"topic": each.topic, "partition": each.partition, "before": committed.get(each), "offset": wanted[each]}
         for each in chosen
@@ -130,6 +138,21 @@ async def _reset(target: Target, group: str, topics: Iterable[str], goal: Goal |
         table(rows, ["topic", "partition", "before", "offset"])
     if how != "execute":
         click.echo("Nothing was changed: --execute does it.", err=True)
+
+
+async def _committed(admin: AdminClient, group: str) -> tuple[bool, dict[TopicPartition, int]]:
+    """Whether it is a share group, and where it is. A group that does not exist yet is none."""
+    from pybroker.client import ErrorCode, KafkaError
+
+    try:
+        is_share = (await admin.describe_groups([group]))[group].protocol_type == "share"
+    except KafkaError as error:
+        if error.code != ErrorCode.GROUP_ID_NOT_FOUND:
+            raise
+        is_share = False
+    if is_share:
+        return True, {each: at.start_offset for each, at in (await admin.list_share_group_offsets(group)).items()}
+    return False, {each: at.offset for each, at in (await admin.list_consumer_group_offsets(group)).items()}
 
 
 async def _named(admin: AdminClient, topics: Iterable[str]) -> list[TopicPartition]:

@@ -14,6 +14,7 @@ from pybroker.client.admin.ingests import IngestsAdmin
 from pybroker.client.admin.placement import PlacementAdmin
 from pybroker.client.admin.records import RecordsAdmin
 from pybroker.client.admin.security import SecurityAdmin
+from pybroker.client.admin.share_groups import ShareGroupsAdmin
 from pybroker.client.admin.topic_lives import TopicLivesAdmin
 from pybroker.client.admin.topics import TopicsAdmin
 from pybroker.client.admin.transactions import TransactionsAdmin
@@ -37,6 +38,7 @@ class AdminClient(
     IngestsAdmin,
     ConfigsAdmin,
     GroupsAdmin,
+    ShareGroupsAdmin,
     RecordsAdmin,
     SecurityAdmin,
     TransactionsAdmin,

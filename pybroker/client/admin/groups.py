@@ -19,6 +19,7 @@ from pybroker.client.cluster import (
     topic_id_of,
 )
 from pybroker.client.connection.broker_connection import BrokerConnection
+from pybroker.client.connection.message_facts import message_facts
 from pybroker.client.connection.offset_requests import (
     OFFSETS_BY_ID,
     fetched_offsets,
@@ -57,7 +58,8 @@ class MemberDescription:
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
     """A group. state: Stable, Empty, PreparingRebalance, CompletingRebalance or Dead; of a consumer group (KIP-848)
-    Stable, Empty, Assigning, Reconciling or Dead."""
+    Stable, Empty, Assigning, Reconciling or Dead, of a share group (KIP-932, protocol_type "share") Stable, Empty or
+    Dead."""
 
     group_id: str
     state: str
@@ -221,10 +223,12 @@ def _raise_retriable(codes: Iterable[int], group_id: str) -> None:
 
 
 async def _describe(group: str, connection: BrokerConnection) -> Any:
-    """The group's row, of the protocol that it has: only one of the two requests knows it."""
+    """The group's row, of the protocol that it has: only one of the requests knows it."""
     row: Any = None
-    if connection.supports(m.ConsumerGroupDescribeRequest):
-        (row,) = (await connection.request(m.ConsumerGroupDescribeRequest(group_ids=[group]))).groups
+    for request in (m.ConsumerGroupDescribeRequest, m.ShareGroupDescribeRequest):
+        lowest = message_facts(request).lowest
+        if connection.supports(request, lowest) and (row is None or row.error_code == ErrorCode.GROUP_ID_NOT_FOUND):
+            (row,) = (await connection.request(request(group_ids=[group]))).groups
     if row is None or row.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
         (row,) = (await connection.request(m.DescribeGroupsRequest(groups=[group]))).groups
     if is_retriable(row.error_code):
@@ -233,16 +237,17 @@ async def _describe(group: str, connection: BrokerConnection) -> Any:
 
 
 def _description(row: Any, coordinator: int) -> GroupDescription:
-    if isinstance(row, m.ConsumerGroupDescribeResponse_DescribedGroup):
+    newer = isinstance(row, m.ConsumerGroupDescribeResponse_DescribedGroup)
+    if newer or isinstance(row, m.ShareGroupDescribeResponse_DescribedGroup):
         return GroupDescription(
             row.group_id,
             row.group_state,
-            "consumer",
+            "consumer" if newer else "share",
             row.assignor_name,
             tuple(
                 MemberDescription(
                     each.member_id,
-                    each.instance_id,
+                    each.instance_id if newer else None,
                     each.client_id,
                     each.client_host,
                     tuple(

@@ -15,5 +15,6 @@ from pybroker.client.blocking.admin import AdminClient
 from pybroker.client.blocking.consumer import Consumer
 from pybroker.client.blocking.event_loop import loop, run
 from pybroker.client.blocking.producer import Delivery, Producer, TransactionalProducer
+from pybroker.client.blocking.share_consumer import ShareConsumer
 
-__all__ = ["AdminClient", "Consumer", "Delivery", "Producer", "TransactionalProducer", "loop", "run"]
+__all__ = ["AdminClient", "Consumer", "Delivery", "Producer", "ShareConsumer", "TransactionalProducer", "loop", "run"]

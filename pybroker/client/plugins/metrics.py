@@ -57,3 +57,11 @@ CONSUMER_METRICS = (
     "rebalance-total",
     "failed-rebalance-total",
 )
+SHARE_CONSUMER_METRICS = (
+    "records-consumed-total",
+    "bytes-consumed-total",
+    "fetch-total",
+    "acknowledgements-send-total",
+    "acknowledgements-error-total",
+    "rebalance-total",
+)

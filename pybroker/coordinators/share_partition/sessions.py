@@ -51,6 +51,11 @@ class ShareSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    @property
+    def partition_count(self) -> int:
+        """Partitions of all sessions."""
+        return sum(len(session.partitions) for session in self._sessions.values())
+
     def open(self, group: str, member: str, connection_id: int, partitions: Iterable[TopicPartition]) -> ShareSession:
         """A new one, in place of the member's. KafkaError SHARE_SESSION_LIMIT_REACHED."""
         key = group, member
