@@ -6,6 +6,8 @@ import re
 
 import pytest
 
+from pybroker.client import NewTopic, TopicPartition
+from pybroker.client.blocking import AdminClient
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
 from tests.conftest import StartBroker
@@ -88,6 +90,14 @@ def test_a_level_goes_down_and_up(broker: BrokerProcess, version: int) -> None:
     assert updated(broker, (GROUPS, 1, UPGRADE), version=version) == 0
     assert finalized(broker) == (LEVELS, 2)
     assert heartbeat(broker) == 0
+
+
+def test_classic_groups_are_described_where_newer_kinds_are_switched_off(broker: BrokerProcess) -> None:
+    assert updated(broker, (GROUPS, 0, SAFE), (SHARE, 0, SAFE)) == 0
+    with AdminClient({"bootstrap.servers": broker.bootstrap}) as admin:
+        admin.create_topics([NewTopic("t")])
+        admin.alter_consumer_group_offsets("classic", {TopicPartition("t", 0): 0})
+        assert admin.describe_groups(["classic"]).all()["classic"].state == "Empty"
 
 
 def test_what_is_no_change_of_a_level(broker: BrokerProcess) -> None:

@@ -222,14 +222,18 @@ def _raise_retriable(codes: Iterable[int], group_id: str) -> None:
             raise broker_error(code, about=f"group {group_id}")
 
 
+_ANOTHER_KIND = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION})
+"""It is a group of another protocol, or that one is switched off (`group.version`, `share.version`)."""
+
+
 async def _describe(group: str, connection: BrokerConnection) -> Any:
     """The group's row, of the protocol that it has: only one of the requests knows it."""
     row: Any = None
     for request in (m.ConsumerGroupDescribeRequest, m.ShareGroupDescribeRequest):
         lowest = message_facts(request).lowest
-        if connection.supports(request, lowest) and (row is None or row.error_code == ErrorCode.GROUP_ID_NOT_FOUND):
+        if connection.supports(request, lowest) and (row is None or row.error_code in _ANOTHER_KIND):
             (row,) = (await connection.request(request(group_ids=[group]))).groups
-    if row is None or row.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+    if row is None or row.error_code in _ANOTHER_KIND:
         (row,) = (await connection.request(m.DescribeGroupsRequest(groups=[group]))).groups
     if is_retriable(row.error_code):
         raise broker_error(row.error_code, row.error_message, about=f"group {group}")
