@@ -57,7 +57,8 @@ class ClientQuotas:
             if resolved:
                 self._hosts[name] = resolved
             found += [(address, None) for address in known if address not in resolved]
-            found += [(address, rate) for address in resolved or ([name] if _is_address(name) else [])]
+            itself = [name] if _is_address(name) and name not in known else []
+            found += [(address, rate) for address in resolved or itself]
         return found
 
 

@@ -15,6 +15,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from prometheus_client.parser import text_string_to_metric_families as families
 
+from pybroker.client import QuotaEntity, blocking
 from pybroker.console.facts.metrics import counters
 from pybroker.testing.ports import free_port
 from tests.support.brokers import PybrokerProcess
@@ -86,6 +87,9 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PybrokerProcess
     broker = PybrokerProcess(tmp_path_factory.mktemp("broker"), {"metrics.listener": listener})
     broker.start()
     try:
+        with blocking.AdminClient({"bootstrap.servers": broker.bootstrap}) as admin:
+            names = ("producer_byte_rate", "consumer_byte_rate", "request_percentage")
+            admin.alter_client_quotas({QuotaEntity(client_id=""): dict.fromkeys(names, 1e9)}).all()
         create(broker, confluent.admin.NewTopic("orders", 2, 1))
         produce(broker, "orders", 50)
         consume(broker, "orders", 20, "billing")
@@ -150,6 +154,17 @@ def test_the_parts_of_a_request_add_up_to_the_whole(broker: PybrokerProcess) -> 
         assert (f"{prefix}_totaltimems", (("quantile", "0.99"), *label)) in shown
     remote = "kafka_network_requestmetrics_remotetimems_sum"
     assert shown[remote, (("request", "JoinGroup"),)] > 0, "members of a group wait for each other"
+
+
+def test_those_who_have_a_quota(broker: PybrokerProcess) -> None:
+    shown = series(scrape(broker))
+    of = {
+        (name.removeprefix("kafka_server_quota_"), *map(dict(labels).get, ("resource", "user", "clientid")))
+        for name, labels in shown
+        if "_quota_" in name
+    }
+    assert {("byte_rate", "Produce", "", "writer"), ("request_time", "Request", "", "writer")} <= of
+    assert {("throttle_time", resource, "", "writer") for resource in ("Produce", "Request")} <= of
 
 
 def test_the_lag_of_groups(broker: PybrokerProcess) -> None:

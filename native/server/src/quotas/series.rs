@@ -1,5 +1,5 @@
-//! The figures in Prometheus' text format, under the names of Kafka's JMX beans. Bounded: those that were slowed down
-//! come first, then those that use most.
+//! The figures in Prometheus' text format, under the names that Kafka's JMX exporter gives them. Bounded: those that
+//! were slowed down come first, then those that use most.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,49 +12,37 @@ use crate::exposition::{self, Page};
 /// Entities that are shown of each kind.
 const SHOWN_MAX: usize = 100;
 
-/// A family: what it is called, whose it is, what it says, and where that is read.
+/// A family: what it is called, what it says, whose resources it has, and where that is read.
 type Family = (
     &'static str,
-    Kind,
     &'static str,
+    &'static [(Kind, &'static str)],
     fn(&Figures, Instant) -> f64,
 );
 
-const FAMILIES: [Family; 6] = [
+const PRODUCE: (Kind, &str) = (Kind::Produce, "Produce");
+const FETCH: (Kind, &str) = (Kind::Fetch, "Fetch");
+const REQUEST: (Kind, &str) = (Kind::Request, "Request");
+
+const FAMILIES: [Family; 3] = [
     (
-        "kafka_server_produce_byte_rate",
-        Kind::Produce,
-        "Bytes of Produce requests a second, of users and client ids with a quota.",
+        "kafka_server_quota_byte_rate",
+        "Bytes a second of users and client ids with a quota: of Produce requests, or of answers to Fetch \
+         (Kafka: byte-rate).",
+        &[PRODUCE, FETCH],
         Figures::rate,
     ),
     (
-        "kafka_server_produce_throttle_time",
-        Kind::Produce,
-        "Milliseconds for which Produce was slowed down, on average of the times that it was.",
-        Figures::throttle_ms,
-    ),
-    (
-        "kafka_server_fetch_byte_rate",
-        Kind::Fetch,
-        "Bytes of answers to Fetch a second, of users and client ids with a quota.",
+        "kafka_server_quota_request_time",
+        "Time of the broker's threads in percent of one, of users and client ids with a quota (Kafka: request-time).",
+        &[REQUEST],
         Figures::rate,
     ),
     (
-        "kafka_server_fetch_throttle_time",
-        Kind::Fetch,
-        "Milliseconds for which Fetch was slowed down, on average of the times that it was.",
-        Figures::throttle_ms,
-    ),
-    (
-        "kafka_server_request_request_time",
-        Kind::Request,
-        "Time of the broker's threads in percent of one, of users and client ids with a quota.",
-        Figures::rate,
-    ),
-    (
-        "kafka_server_request_throttle_time",
-        Kind::Request,
-        "Milliseconds for which requests were slowed down, on average of the times that they were.",
+        "kafka_server_quota_throttle_time",
+        "Milliseconds for which requests were slowed down, on average of the times that they were \
+         (Kafka: throttle-time).",
+        &[PRODUCE, FETCH, REQUEST],
         Figures::throttle_ms,
     ),
 ];
@@ -65,18 +53,20 @@ pub(crate) fn render(quotas: &Quotas, page: &mut Page, now: Instant) {
     if all.is_empty() {
         return;
     }
-    for (name, kind, help, read) in FAMILIES {
+    for (name, help, resources, read) in FAMILIES {
         page.family(name, exposition::Kind::Gauge, help);
-        for figures in most(&all, kind, now) {
-            // Empty: of all of them.
-            let labels = [
-                ("user", figures.key.user.as_deref().unwrap_or_default()),
-                (
-                    "client_id",
-                    figures.key.client_id.as_deref().unwrap_or_default(),
-                ),
-            ];
-            page.series(name, &labels, read(figures, now));
+        for &(kind, resource) in resources {
+            for figures in most(&all, kind, now) {
+                // Empty: of all of them.
+                let user = figures.key.user.as_deref().unwrap_or_default();
+                let client_id = figures.key.client_id.as_deref().unwrap_or_default();
+                let labels = [
+                    ("resource", resource),
+                    ("user", user),
+                    ("clientid", client_id),
+                ];
+                page.series(name, &labels, read(figures, now));
+            }
         }
     }
 }
@@ -125,10 +115,14 @@ mod tests {
         held.produce.expect("set").record(9_000, now);
         let text = text();
         let shown = |name: &str| text.lines().filter(|line| line.starts_with(name)).count();
-        assert_eq!(shown("kafka_server_produce_byte_rate{"), SHOWN_MAX);
-        assert_eq!(shown("kafka_server_fetch_byte_rate{"), 0);
-        let slowed = r#"kafka_server_produce_throttle_time{user="",client_id="c250"} 99"#;
+        assert_eq!(
+            shown(r#"kafka_server_quota_byte_rate{resource="Produce""#),
+            SHOWN_MAX
+        );
+        assert_eq!(shown(r#"kafka_server_quota_byte_rate{resource="Fetch""#), 0);
+        let slowed =
+            r#"kafka_server_quota_throttle_time{resource="Produce",user="",clientid="c250"} 99"#;
         assert!(text.contains(slowed), "{text}");
-        assert!(text.contains(r#"client_id="a\"\\\n""#));
+        assert!(text.contains(r#"clientid="a\"\\\n""#));
     }
 }
