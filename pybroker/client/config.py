@@ -53,7 +53,12 @@ COMMON: tuple[ConfigKey, ...] = (
     ),
     ConfigKey("sasl.username", _STRING, None, "User for SASL."),
     ConfigKey("sasl.password", _PASSWORD, None, "Password for SASL."),
-    ConfigKey("sasl.jaas.config", _PASSWORD, None, "User and password as Java clients write them."),
+    ConfigKey(
+        "sasl.jaas.config",
+        _PASSWORD,
+        None,
+        'User and password as Java clients write them; with tokenauth="true" a delegation token\'s id and HMAC.',
+    ),
     ConfigKey(
         "oauth_cb",
         _CLASS,

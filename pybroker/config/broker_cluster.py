@@ -3,6 +3,7 @@
 # ruff: noqa: E501  (one row of a table, one sentence a setting)
 from __future__ import annotations
 
+from pybroker.config.stores import check_type
 from pybroker.config.values import ConfigKey, ConfigType, InvalidValue, Scope, Value, at_least, one_of
 
 BOOLEAN, STRING, PASSWORD = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.PASSWORD
@@ -13,6 +14,11 @@ LONG_MAX = 9223372036854775807
 METADATA_STORE = "metadata.store"
 EMBEDDED = "embedded"
 ZOOKEEPER = "zookeeper"
+
+
+def _store_type(value: Value) -> None:
+    if value is not None:
+        check_type(value)
 
 
 def _user_and_password(value: Value) -> None:
@@ -66,16 +72,27 @@ METADATA = (
         "zookeeper.ssl.truststore.location",
         STRING,
         None,
-        "PEM file with the certificates that ZooKeeper's certificate must come from. Unset: those of the system.",
+        "File with the certificates that ZooKeeper's certificate must come from. Unset: those of the system.",
     ),
+    ConfigKey(
+        "zookeeper.ssl.truststore.type",
+        STRING,
+        None,
+        "PEM, JKS or PKCS12; unset: what the file is. PEM is read at each connection, the others at the start.",
+        _store_type,
+    ),
+    ConfigKey("zookeeper.ssl.truststore.password", PASSWORD, None, "Password of a truststore that is not PEM."),
     ConfigKey(
         "zookeeper.ssl.keystore.location",
         STRING,
         None,
-        "PEM file with this broker's certificate for ZooKeeper and its private key.",
+        "File with this broker's certificate for ZooKeeper and its private key.",
     ),
     ConfigKey(
-        "zookeeper.ssl.keystore.password", PASSWORD, None, "Password of the private key in zookeeper.ssl.keystore.location."
+        "zookeeper.ssl.keystore.type", STRING, None, "PEM, JKS or PKCS12; unset: what the file is.", _store_type
+    ),
+    ConfigKey(
+        "zookeeper.ssl.keystore.password", PASSWORD, None, "Password of zookeeper.ssl.keystore.location, or of its PEM key."
     ),
     ConfigKey(
         "zookeeper.ssl.endpoint.identification.algorithm",

@@ -66,6 +66,8 @@ REFUSED: dict[str, Refusal] = {
         ),
     ),
     "ssl.protocol": Refusal("use ssl.enabled.protocols", ("", "tls", "tlsv1.2", "tlsv1.3")),
+    "zookeeper.ssl.crl.enable": Refusal("revoked certificates are not looked for; remove the line", ("", "false")),
+    "zookeeper.ssl.ocsp.enable": Refusal("revoked certificates are not looked for; remove the line", ("", "false")),
     "ssl.provider": Refusal(_NO_CLASSES),
     "ssl.engine.factory.class": Refusal(_NO_CLASSES),
     "ssl.secure.random.implementation": Refusal(_NO_CLASSES),
@@ -152,8 +154,8 @@ ssl.keymanager.algorithm ssl.trustmanager.algorithm
 transaction.two.phase.commit.enable
 unclean.leader.election.interval.ms unstable.feature.versions.enable
 zookeeper.clientCnxnSocket zookeeper.max.in.flight.requests zookeeper.metadata.migration.min.batch.size
-zookeeper.ssl.cipher.suites zookeeper.ssl.crl.enable zookeeper.ssl.enabled.protocols zookeeper.ssl.keystore.type
-zookeeper.ssl.ocsp.enable zookeeper.ssl.protocol zookeeper.ssl.truststore.password zookeeper.ssl.truststore.type
+zookeeper.ssl.cipher.suites zookeeper.ssl.enabled.protocols
+zookeeper.ssl.protocol
 """
 HARMLESS: frozenset[str] = frozenset(_NAMES.split())
 

@@ -106,11 +106,14 @@ class ScramCredential(NamedTuple):
         return ScramCredential.of_salted_password(mechanism, salt, iterations, salted)
 
 
-def client_conversation(mechanism: ScramMechanism, user: str, password: str) -> Generator[bytes, bytes, None]:
+def client_conversation(
+    mechanism: ScramMechanism, user: str, password: str, *, token: bool = False
+) -> Generator[bytes, bytes, None]:
     """The client's side: yields what to send, is sent what the broker answers, and ends once the broker has proven
-    that it knows the password as well. Raises ScramError."""
+    that it knows the password as well. `token`: they are a delegation token's id and HMAC (KIP-48). Raises
+    ScramError."""
     nonce = secrets.token_urlsafe(24)
-    first = f"n={_quoted(user)},r={nonce}"
+    first = f"n={_quoted(user)},r={nonce}" + (",tokenauth=true" if token else "")
     challenge = (yield f"n,,{first}".encode()).decode("utf-8", "replace")
     fields = _fields(challenge)
     try:

@@ -15,6 +15,7 @@ from pybroker.metadata.migration_mark import refuse_unfinished
 from pybroker.metadata.store import MetadataStore, UnavailableError, UnknownOutcomeError, ensure_path
 from pybroker.metadata.znodes import PERSISTENT_PATHS, DamagedNodeError
 from pybroker.security.nodes import ensure_security_paths
+from pybroker.startup.zookeeper_tls import zookeeper_tls
 
 ATTEMPTS_MAX = 5
 """Of a start whose connection to the store breaks."""
@@ -25,24 +26,16 @@ async def open_store(config: BrokerConfig, on_fatal: Callable[[FatalError], None
     if not config.in_cluster:
         return await EmbeddedStore.open(Path(config.log_dirs[0]), on_fatal)
     # kazoo is imported where a cluster is wanted only.
-    from pybroker.metadata.zookeeper import Tls, ZooKeeperSettings, ZooKeeperStore
+    from pybroker.metadata.zookeeper import ZooKeeperSettings, ZooKeeperStore
 
     session_ms = config.get_int("zookeeper.session.timeout.ms")
-    tls = None
-    if config["zookeeper.ssl.client.enable"]:
-        tls = Tls(
-            config["zookeeper.ssl.truststore.location"],
-            config["zookeeper.ssl.keystore.location"],
-            config["zookeeper.ssl.keystore.password"],
-            bool(config["zookeeper.ssl.endpoint.identification.algorithm"]),
-        )
     settings = ZooKeeperSettings(
         connect=config.get_str("zookeeper.connect"),
         session_timeout_ms=session_ms,
         connection_timeout_ms=config["zookeeper.connection.timeout.ms"] or session_ms,
         digest=config["zookeeper.digest"],
         set_acl=config["zookeeper.set.acl"],
-        tls=tls,
+        tls=zookeeper_tls(config),
     )
     return await ZooKeeperStore.open(settings, on_fatal)
 

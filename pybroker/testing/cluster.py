@@ -24,6 +24,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from pybroker.testing.broker import Broker, BrokerProcessError
+from pybroker.testing.certificate import Certificate
 from pybroker.testing.zookeeper.server import ZooKeeper
 
 if TYPE_CHECKING:
@@ -53,16 +54,35 @@ def cluster_settings(broker_id: int, connect: str, port: int = 0, between_port: 
     }
 
 
+def tls_settings(port: int, certificate: Certificate) -> dict[str, str]:
+    """Over `cluster_settings`: clients and brokers talk under TLS, and who shows the certificate is a broker."""
+    return {
+        "listeners": f"SSL://127.0.0.1:{port},{BETWEEN}://127.0.0.1:0",
+        "listener.security.protocol.map": f"SSL:SSL,{BETWEEN}:SSL",
+        f"listener.name.{BETWEEN.lower()}.ssl.client.auth": "required",
+        **certificate.settings(),
+    }
+
+
 class ClusterBroker(Broker):
     """One broker of a cluster: what `pybroker.Broker` is alone. Its client port and its data outlive restarts."""
 
-    def __init__(self, broker_id: int, connect: str, settings: Mapping[str, object], data_dir: Path) -> None:
+    def __init__(
+        self,
+        broker_id: int,
+        connect: str,
+        settings: Mapping[str, object],
+        data_dir: Path,
+        certificate: Certificate | None = None,
+    ) -> None:
         super().__init__(settings, data_dir=data_dir)
         self.broker_id = broker_id
         self._connect = connect
+        self._certificate = certificate
 
     def defaults(self) -> dict[str, str]:
-        return super().defaults() | cluster_settings(self.broker_id, self._connect, self._port)
+        settings = super().defaults() | cluster_settings(self.broker_id, self._connect, self._port)
+        return settings if self._certificate is None else settings | tls_settings(self._port, self._certificate)
 
 
 class _Running:
@@ -84,7 +104,8 @@ class Cluster:
     """Brokers 1 to `brokers`. A context manager (also `async with`), or `start()` and `close()`.
 
     settings: of every broker, under Kafka's names, over what this class sets. racks: of the brokers in their order.
-    data_dir: where everything lives and stays; without it a temporary directory, removed by `close()`.
+    data_dir: where everything lives and stays; without it a temporary directory, removed by `close()`. tls: clients and
+    brokers talk under TLS, with a certificate that is made for it; `client_settings` has what clients need.
 
     Topics get three replicas and `min.insync.replicas=2`, as in a cluster that is meant to keep what it acknowledged;
     a cluster that is smaller, as many as it has brokers, and one.
@@ -97,6 +118,7 @@ class Cluster:
         *,
         racks: tuple[str, ...] = (),
         data_dir: str | os.PathLike[str] | None = None,
+        tls: bool = False,
     ) -> None:
         if brokers < 1:
             raise ValueError("a cluster has at least one broker")
@@ -119,18 +141,33 @@ class Cluster:
             "min.insync.replicas": 2 if replicas == REPLICAS else 1,
             **(settings or {}),
         }
+        self._certificate = Certificate.make(folder / "certificate") if tls else None
         self.brokers: dict[int, ClusterBroker] = {}
         """By node.id. Each can be stopped, killed, started and restarted by itself."""
         for number in range(1, brokers + 1):
             own = {"broker.rack": racks[number - 1]} if racks else {}
             self.brokers[number] = ClusterBroker(
-                number, self.zookeeper.address, {**shared, **own}, folder / f"broker-{number}" / "data"
+                number,
+                self.zookeeper.address,
+                {**shared, **own},
+                folder / f"broker-{number}" / "data",
+                self._certificate,
             )
 
     @property
     def bootstrap(self) -> str:
         """`host:port` of every broker, running or not, for clients' bootstrap.servers."""
         return ",".join(broker.bootstrap for broker in self.brokers.values())
+
+    @property
+    def client_settings(self) -> dict[str, str]:
+        """What clients of the cluster need, under the names of pybroker.client and librdkafka."""
+        return {"bootstrap.servers": self.bootstrap, **self._security}
+
+    @property
+    def _security(self) -> dict[str, str]:
+        made = self._certificate
+        return {} if made is None else {"security.protocol": "SSL", "ssl.ca.location": str(made.authority)}
 
     @property
     def cluster_id(self) -> str:
@@ -145,7 +182,7 @@ class Cluster:
         running = [broker.bootstrap for broker in self.brokers.values() if broker.running]
         if not running:
             raise BrokerProcessError("no broker is running")
-        with blocking.AdminClient({"bootstrap.servers": ",".join(running)}) as admin:
+        with blocking.AdminClient({**self._security, "bootstrap.servers": ",".join(running)}) as admin:
             node = admin.describe_cluster().controller
             return None if node is None else node.id
 
@@ -204,7 +241,8 @@ class Cluster:
 
     def _settled(self) -> bool:
         running = {number: broker for number, broker in self.brokers.items() if broker.running}
-        seen = [_seen(broker.bootstrap, set(running)) for broker in running.values()]
+        settings = [{**self._security, "bootstrap.servers": broker.bootstrap} for broker in running.values()]
+        seen = [_seen(each, set(running)) for each in settings]
         return all(each is not None and each == seen[0] for each in seen)
 
     def _until(self, condition: Callable[[], bool], what: str) -> None:
@@ -232,13 +270,13 @@ class Cluster:
         await asyncio.to_thread(self.close)
 
 
-def _seen(bootstrap: str, running: set[int]) -> tuple[int, dict[str, Uuid]] | None:
-    """The controller and the topics that the broker at `bootstrap` shows; None unless it shows the brokers in `running`
+def _seen(settings: Mapping[str, str], running: set[int]) -> tuple[int, dict[str, Uuid]] | None:
+    """The controller and the topics that the broker of `settings` shows; None unless it shows the brokers in `running`
     alone, one of them as the controller, and all that they can lead and have in sync led and in sync."""
     from pybroker.client import KafkaError, blocking
 
     try:
-        with blocking.AdminClient({"bootstrap.servers": bootstrap}) as admin:
+        with blocking.AdminClient(settings) as admin:
             described = admin.describe_cluster()
             if {node.id for node in described.nodes} != running or described.controller is None:
                 return None

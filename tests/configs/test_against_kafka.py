@@ -29,7 +29,10 @@ OF_ZOOKEEPER = {
     "zookeeper.ssl.endpoint.identification.algorithm",
     "zookeeper.ssl.keystore.location",
     "zookeeper.ssl.keystore.password",
+    "zookeeper.ssl.keystore.type",
     "zookeeper.ssl.truststore.location",
+    "zookeeper.ssl.truststore.password",
+    "zookeeper.ssl.truststore.type",
 }
 """Of clusters on ZooKeeper: Kafka's names up to 3.9, which later versions have no more, and ours."""
 

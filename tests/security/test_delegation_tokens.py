@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from pybroker import Broker
+from pybroker.client import AuthenticationError, blocking
+from pybroker.native import BlockingClient
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.scram import ScramCredential, ScramMechanism
@@ -38,6 +40,25 @@ def create(client: WireClient, *renewers: str, lifetime_ms: int = -1) -> m.Creat
     )
     answer: m.CreateDelegationTokenResponse = call(client, request)
     return answer
+
+
+def test_our_own_clients_log_in_by_a_token(broker: Broker) -> None:
+    """With Java's login line, in Python and in native code (`format("pybroker")`)."""
+    token = create(login(broker, "alice"))
+    secret = base64.b64encode(token.hmac).decode()
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule required"
+    settings = {
+        "bootstrap.servers": f"127.0.0.1:{port_of(broker, 'SASL')}",
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "SCRAM-SHA-256",
+        "sasl.jaas.config": f'{module} username="{token.token_id}" password="{secret}" tokenauth="true";',
+    }
+    with blocking.AdminClient(settings) as admin:
+        assert admin.describe_cluster().cluster_id == broker.cluster_id
+    assert BlockingClient(settings).cluster_id() == broker.cluster_id
+    without = {**settings, "sasl.jaas.config": str(settings["sasl.jaas.config"]).replace('tokenauth="true"', "")}
+    with blocking.AdminClient(without) as admin, pytest.raises(AuthenticationError):
+        admin.describe_cluster()
 
 
 def seen(client: WireClient) -> set[str]:

@@ -207,6 +207,27 @@ def test_listeners_with_each_kind(stores: Mapping[str, Path], authority: Authori
         Broker({**settings, "ssl.keystore.password": "another"}).start()
 
 
+@pytest.mark.parametrize("kind", ["PKCS12", "JKS"])
+@pytest.mark.parametrize("curve", ["secp256r1", "secp384r1"])
+def test_elliptic_keys_that_java_made(tmp_path: Path, kind: str, curve: str) -> None:
+    """keytool writes them without their public half, which TLS asks for."""
+    store, trusted = tmp_path / "store", tmp_path / "trusted.pem"
+    where = ("-alias", "own", "-keystore", str(store), "-storetype", kind)
+    names = ("-dname", "CN=broker", "-ext", "SAN=ip:127.0.0.1,dns:localhost")
+    keytool("-genkeypair", "-keyalg", "EC", "-groupname", curve, *where, *names, "-keypass", PASSWORD)
+    keytool("-exportcert", "-rfc", "-file", str(trusted), *where)
+    settings = {
+        "listeners": "SSL://127.0.0.1:0",
+        "ssl.keystore.type": kind,
+        "ssl.keystore.location": str(store),
+        "ssl.keystore.password": PASSWORD,
+    }
+    with Broker(settings) as broker:
+        client = through_tls(port_of(broker, "SSL"), ssl.create_default_context(cafile=str(trusted)))
+        assert call(client, m.ApiVersionsRequest(), 0).error_code == 0
+        client.close()
+
+
 def test_clients_have_the_same_stores(stores: Mapping[str, Path], authority: Authority, tmp_path: Path) -> None:
     """pybroker.client, the command line's settings, and native clients (`format("pybroker")`)."""
     settings = {

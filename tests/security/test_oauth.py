@@ -21,6 +21,7 @@ from pybroker import Broker
 from pybroker.client import AuthenticationError, blocking
 from pybroker.client.errors import ClientConfigError
 from pybroker.config import ConfigError, load_config
+from pybroker.native import BlockingClient, NativeError
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
 from tests.security.kit import NEVER_SECONDS, call, port_of, secure_broker, until
@@ -204,6 +205,23 @@ def test_our_own_client(broker: Broker, provider: IdentityProvider, tmp_path: Pa
         while time.monotonic() < end:
             producer.send(topic, b"2")
             time.sleep(0.1)
+
+
+def test_native_clients(broker: Broker, provider: IdentityProvider, tmp_path: Path) -> None:
+    """Those of `format("pybroker")`: a token in a file, read at each login."""
+    file = tmp_path / "token"
+    settings = {**settings_of(broker), "sasl.oauthbearer.token.endpoint.url": file.as_uri()}
+    texts = {name: str(value) for name, value in settings.items()}
+    for content, told in ((None, "No such file"), ("", "there is no token in it"), ("opaque", "invalid_token")):
+        if content is not None:
+            file.write_text(content)
+        with pytest.raises(NativeError, match=told):
+            BlockingClient(texts).cluster_id()
+    file.write_text(f"{provider.token('alice')}\n")
+    assert BlockingClient(texts).cluster_id() == broker.cluster_id
+    url = {**texts, "sasl.oauthbearer.token.endpoint.url": f"{provider.url}/token"}
+    with pytest.raises(NativeError, match="file:///path"):
+        BlockingClient(url).cluster_id()
 
 
 def test_our_own_client_is_refused(broker: Broker, provider: IdentityProvider, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import socket
 import ssl
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -294,6 +295,35 @@ def test_records_that_were_changed_on_the_way_end_the_connection(broker: Broker,
     plain.sendall(spoiled)
     ended(plain)
     until(lambda: lines_with(broker, "closed: TLS failed: "))
+
+
+def test_a_client_that_expects_another_name_or_authority(
+    broker: Broker, authority: Authority, tmp_path: Path
+) -> None:
+    """It goes, with one line; whatever name it asks for (SNI), the listener has one certificate."""
+    other = Authority(tmp_path / "other", "other")
+    for context, name in ((trusting(authority), "elsewhere.example"), (trusting(other), "localhost")):
+        with pytest.raises(ssl.SSLCertVerificationError):
+            through_tls(port_of(broker, "SSL"), context, name)
+    until(lambda: lines_with(broker, "TLS handshake failed"))
+    anybody = trusting(authority)
+    anybody.check_hostname = False
+    for name in ("elsewhere.example", None):
+        with through_tls(port_of(broker, "SSL"), anybody, name) as client:
+            assert call(client, m.ApiVersionsRequest(), 0).error_code == 0
+
+
+def test_nobody_negotiates_again(broker: Broker, authority: Authority) -> None:
+    """A client of TLS 1.2 that asks for it, which would cost the broker handshakes without end on one connection."""
+    command = ["openssl", "s_client", "-tls1_2", "-CAfile", str(authority.certificate), "-connect"]
+    done = subprocess.run(
+        [*command, address_of(broker, "LOGIN")], input=b"R\n", capture_output=True, timeout=GIVE_UP_S, check=False
+    )
+    said = (done.stdout + done.stderr).decode("utf-8", "replace")
+    assert "RENEGOTIATING" in said
+    assert "no renegotiation" in said
+    with through_tls(port_of(broker, "SSL"), trusting(authority)) as client:
+        assert call(client, m.ApiVersionsRequest(), 0).error_code == 0
 
 
 def test_keystores_that_cannot_be_used_are_named_at_the_start(authority: Authority, tmp_path: Path) -> None:

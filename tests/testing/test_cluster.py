@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import confluent_kafka
 import pytest
 
 from pybroker.client import NewTopic, blocking
@@ -55,6 +56,27 @@ def test_life_of_its_brokers(shared: Cluster) -> None:
     assert len({broker.cluster_id for broker in shared.brokers.values()}) == 1
     with blocking.AdminClient({"bootstrap.servers": shared.brokers[controller].bootstrap}) as admin:
         assert list(admin.list_topics()) == ["replicated"]
+
+
+def test_under_tls() -> None:
+    """Clients and brokers; a broker that comes back is let in."""
+    with Cluster(2, {"default.replication.factor": 2}, tls=True) as cluster:
+        settings = cluster.client_settings
+        assert settings["security.protocol"] == "SSL"
+        with blocking.AdminClient(settings) as admin:
+            admin.create_topics([NewTopic("secret", 1, 2)])
+            cluster.settle()
+            leader = admin.describe_topics(["secret"]).all_topic_names()["secret"].partitions[0].leader
+        assert leader is not None
+        cluster.kill(leader.id)
+        cluster.settle()
+        cluster.start_broker(leader.id)
+        cluster.settle()
+        errors: list[object] = []
+        producer = confluent_kafka.Producer(settings)
+        producer.produce("secret", b"librdkafka", on_delivery=lambda error, _: errors.append(error))
+        assert producer.flush(LIMIT_S) == 0
+        assert errors == [None]
 
 
 def test_brokers_outlive_zookeeper(shared: Cluster) -> None:

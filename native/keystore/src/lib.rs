@@ -1,6 +1,7 @@
 //! What Kafka's keystores and truststores hold: PEM, PKCS#12 and JKS, each read into PEM without a password, which is
 //! what TLS is given here. Files are read by whoever knows where they are.
 
+mod ec;
 mod jks;
 mod pem;
 mod pkcs12;
@@ -54,7 +55,8 @@ pub fn identity(store: &Store<'_>, key_password: Option<&str>) -> Result<Vec<u8>
         );
         return Err(store.problem(told));
     }
-    let mut text = pem::block("PRIVATE KEY", &entry.key);
+    let completed = ec::completed(&entry.key, &entry.chain[0]);
+    let mut text = pem::block("PRIVATE KEY", completed.as_deref().unwrap_or(&entry.key));
     for certificate in &entry.chain {
         text += &pem::block("CERTIFICATE", certificate);
     }

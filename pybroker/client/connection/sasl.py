@@ -21,7 +21,17 @@ Exchange = Generator[bytes, bytes, None]
 class Credentials:
     """As whom a client logs in: by mechanism, user and password, or by tokens. Never shows a secret."""
 
-    def __init__(self, mechanism: str, username: str, password: str, tokens: TokenSource | None = None) -> None:
+    def __init__(
+        self,
+        mechanism: str,
+        username: str,
+        password: str,
+        tokens: TokenSource | None = None,
+        *,
+        delegation_token: bool = False,
+    ) -> None:
+        """`delegation_token`: user and password are a token's id and HMAC (KIP-48)."""
+        self._delegation_token = delegation_token
         self.mechanism = mechanism
         self.username = username
         self._password = password
@@ -53,7 +63,7 @@ class Credentials:
         for name, value in (("mechanism", mechanism), ("username", user), ("password", password)):
             if value is None:
                 raise ClientConfigError(f"security.protocol={config['security.protocol']} needs sasl.{name}")
-        return cls(mechanism, user, password)
+        return cls(mechanism, user, password, delegation_token=jaas.get("tokenauth", "").lower() == "true")
 
     async def exchange(self) -> Exchange:
         """One conversation. Raises AuthenticationError and BrokerConnectionError where there is no token."""
@@ -61,13 +71,13 @@ class Credentials:
             return _bearer((await self._tokens.get()).message())
         if self.mechanism == "PLAIN":
             return _plain(self.username, self._password)
-        return _scram(BY_NAME[self.mechanism], self.username, self._password)
+        return _scram(BY_NAME[self.mechanism], self.username, self._password, self._delegation_token)
 
 
 def _of_jaas(text: str) -> dict[str, str]:
     """`… required username="alice" password="secret";` as Java clients have it."""
-    found = re.findall(r"(\w+)\s*=\s*\"((?:[^\"\\]|\\.)*)\"", text)
-    return {name: re.sub(r"\\(.)", r"\1", value) for name, value in found}
+    found = re.findall(r"(\w+)\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|([^\s;\"]+))", text)
+    return {name: re.sub(r"\\(.)", r"\1", quoted) or bare for name, quoted, bare in found}
 
 
 def _bearer(message: bytes) -> Exchange:
@@ -80,8 +90,8 @@ def _plain(username: str, password: str) -> Exchange:
     yield b"\0" + username.encode() + b"\0" + password.encode()
 
 
-def _scram(mechanism: ScramMechanism, username: str, password: str) -> Exchange:
+def _scram(mechanism: ScramMechanism, username: str, password: str, token: bool) -> Exchange:
     try:
-        yield from client_conversation(mechanism, username, password)
+        yield from client_conversation(mechanism, username, password, token=token)
     except ScramError as problem:
         raise AuthenticationError(str(problem)) from None

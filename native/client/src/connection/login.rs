@@ -1,5 +1,7 @@
-//! SASL: PLAIN (RFC 4616) and SCRAM-SHA-256/512 (RFC 5802, RFC 7677) inside SaslAuthenticate (KIP-152).
+//! SASL: PLAIN (RFC 4616), SCRAM-SHA-256/512 (RFC 5802, RFC 7677) and OAUTHBEARER (RFC 7628) inside SaslAuthenticate
+//! (KIP-152).
 
+use std::io::Read;
 use std::num::NonZeroU32;
 
 use base64::Engine;
@@ -17,17 +19,26 @@ const HANDSHAKE_VERSION: i16 = 1;
 const AUTHENTICATE_VERSION: i16 = 1;
 /// More rounds than any server asks for: a hostile one must not keep a client busy for ever.
 const ITERATIONS_MAX: u32 = 1 << 20;
+/// Longer than any token.
+const TOKEN_BYTES_MAX: u64 = 1 << 20;
 
 pub(super) fn log_in(connection: &mut Connection, settings: &ConnectionSettings) -> Result<()> {
     let sasl = &settings.sasl;
     let mechanism = sasl.mechanism.as_str();
     let scram = match mechanism {
+        "OAUTHBEARER" => {
+            let token = token(&sasl.token_file).map_err(|problem| {
+                Error::Setting(format!("token {}: {problem}", sasl.token_file))
+            })?;
+            handshake(connection, mechanism)?;
+            return bear(connection, &token);
+        }
         "PLAIN" => None,
         "SCRAM-SHA-256" => Some(Scram::SHA_256),
         "SCRAM-SHA-512" => Some(Scram::SHA_512),
         other => {
             return Err(Error::Setting(format!(
-                "{}sasl.mechanism={other}: expected PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512",
+                "{}sasl.mechanism={other}: expected PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER",
                 settings.prefix
             )));
         }
@@ -36,8 +47,34 @@ pub(super) fn log_in(connection: &mut Connection, settings: &ConnectionSettings)
     let (user, password) = (&sasl.username, &sasl.password);
     match scram {
         None => authenticate(connection, format!("\0{user}\0{password}").as_bytes()).map(|_| ()),
-        Some(scram) => scram.run(connection, user, password),
+        Some(scram) => scram.run(connection, user, password, sasl.delegation_token),
     }
+}
+
+/// The token in a file, without the blanks around it.
+fn token(path: &str) -> core::result::Result<String, String> {
+    let mut content = String::new();
+    std::fs::File::open(path)
+        .and_then(|file| file.take(TOKEN_BYTES_MAX).read_to_string(&mut content))
+        .map_err(|problem| problem.to_string())?;
+    let token = content.trim();
+    if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err("there is no token in it".into());
+    }
+    Ok(token.to_owned())
+}
+
+/// A refusal comes as JSON; the broker fails the login when it has been acknowledged.
+fn bear(connection: &mut Connection, token: &str) -> Result<()> {
+    let said = format!("n,,\u{1}auth=Bearer {token}\u{1}\u{1}");
+    if authenticate(connection, said.as_bytes())?.is_empty() {
+        return Ok(());
+    }
+    authenticate(connection, b"\x01")?;
+    Err(Error::Protocol {
+        broker: connection.address().to_owned(),
+        problem: "OAUTHBEARER: the token is refused, and then the login is not".into(),
+    })
 }
 
 fn handshake(connection: &mut Connection, mechanism: &str) -> Result<()> {
@@ -107,15 +144,26 @@ impl Scram {
         pbkdf2: pbkdf2::PBKDF2_HMAC_SHA512,
     };
 
-    fn run(self, connection: &mut Connection, user: &str, password: &str) -> Result<()> {
+    fn run(
+        self,
+        connection: &mut Connection,
+        user: &str,
+        password: &str,
+        delegation_token: bool,
+    ) -> Result<()> {
         let mut nonce = [0u8; 24];
         ring::rand::SystemRandom::new()
             .fill(&mut nonce)
             .map_err(|_| Error::Setting("the system gives no random bytes".into()))?;
         let first = format!(
-            "n={},r={}",
+            "n={},r={}{}",
             user.replace('=', "=3D").replace(',', "=2C"),
-            BASE64.encode(nonce)
+            BASE64.encode(nonce),
+            if delegation_token {
+                ",tokenauth=true"
+            } else {
+                ""
+            }
         );
         let server_first = authenticate(connection, format!("n,,{first}").as_bytes())?;
         let broken = |problem: &str, connection: &Connection| Error::Protocol {
@@ -148,7 +196,10 @@ impl Scram {
                 .ok_or("a field is missing")
         };
         let nonce = field("r=")?;
-        let ours = first.rsplit_once("r=").map_or("", |(_, nonce)| nonce);
+        let mut parts = first.split(',');
+        let ours = parts
+            .find_map(|part| part.strip_prefix("r="))
+            .unwrap_or_default();
         if !nonce.starts_with(ours) {
             return Err("the nonce is not ours");
         }

@@ -42,12 +42,16 @@ pub struct Software {
 /// How a client logs in.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Sasl {
-    /// PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.
+    /// PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER.
     pub mechanism: String,
     /// The user.
     pub username: String,
     /// Its password.
     pub password: String,
+    /// They are a delegation token's id and HMAC (KIP-48).
+    pub delegation_token: bool,
+    /// With OAUTHBEARER: the file of the token, read at each login.
+    pub token_file: String,
 }
 
 impl std::fmt::Debug for Sasl {
@@ -124,6 +128,7 @@ impl ClientSettings {
         Setting::new("retry.backoff.ms", Allowed::Whole(0, INT_MAX)).or("100"),
         Setting::new("sasl.jaas.config", Allowed::Text),
         Setting::new("sasl.mechanism", Allowed::Text).or("PLAIN"),
+        Setting::new(TOKEN_URL, Allowed::Text),
         Setting::new("sasl.password", Allowed::Text),
         Setting::new("sasl.username", Allowed::Text),
         Setting::new(
@@ -228,6 +233,25 @@ impl ConnectionSettings {
     }
 }
 
+const TOKEN_URL: &str = "sasl.oauthbearer.token.endpoint.url";
+
+/// Where the token is. Executors ask no identity provider: who keeps the file fresh has the secret, they have not.
+fn token_file(values: &Values<'_>) -> Result<String> {
+    let prefix = values.prefix();
+    match values.text(TOKEN_URL)?.unwrap_or_default() {
+        "" => Err(Error::Setting(format!(
+            "{prefix}sasl.mechanism=OAUTHBEARER needs {prefix}{TOKEN_URL}: file:///path of a token"
+        ))),
+        url => match url.strip_prefix("file://") {
+            Some(path) if path.starts_with('/') => Ok(path.to_owned()),
+            _ => Err(Error::Setting(format!(
+                "{prefix}{TOKEN_URL}={url}: tokens are read from a file here, which is looked at for each login; set \
+                 file:///path and keep a token in it"
+            ))),
+        },
+    }
+}
+
 /// librdkafka's two names, or the user and password inside a Java login line.
 fn sasl(values: &Values<'_>, protocol: SecurityProtocol) -> Result<Sasl> {
     let credential = |direct: &str, name: &str| -> Result<String> {
@@ -252,10 +276,17 @@ fn sasl(values: &Values<'_>, protocol: SecurityProtocol) -> Result<Sasl> {
              {prefix}sasl.username, or username=\"...\" in {prefix}sasl.jaas.config"
         )));
     }
+    let line = values.text("sasl.jaas.config")?.unwrap_or_default();
     Ok(Sasl {
         mechanism: mechanism.to_owned(),
         username,
         password: credential("sasl.password", "password")?,
+        delegation_token: jaas::option(line, "tokenauth").as_deref() == Some("true"),
+        token_file: if protocol.sasl && mechanism == "OAUTHBEARER" {
+            token_file(values)?
+        } else {
+            String::new()
+        },
     })
 }
 
@@ -329,6 +360,33 @@ mod tests {
                 settings(&given[1..]).expect("usable");
             }
         }
+    }
+
+    #[test]
+    fn tokens_are_in_a_file() {
+        let oauth = [
+            ("security.protocol", "SASL_SSL"),
+            ("sasl.mechanism", "OAUTHBEARER"),
+        ];
+        let url = |url| {
+            settings(&[
+                oauth[0],
+                oauth[1],
+                ("sasl.oauthbearer.token.endpoint.url", url),
+            ])
+        };
+        let sasl = url("file:///run/token").expect("usable").connection.sasl;
+        assert_eq!(sasl.token_file, "/run/token");
+        for other in ["", "https://issuer.example/token", "file:token"] {
+            let told = url(other).expect_err(other).to_string();
+            assert!(told.contains("file:///path"), "{told}");
+        }
+        let line = "Module required username=\"id\" password=\"hmac\" tokenauth=\"true\";";
+        let sasl = settings(&[("sasl.jaas.config", line)])
+            .expect("usable")
+            .connection
+            .sasl;
+        assert!(sasl.delegation_token);
     }
 
     #[test]
