@@ -32,6 +32,7 @@ from pybroker.config import (
     validate_group_config,
     validate_topic_configs,
 )
+from pybroker.config.dynamic import broker_key
 from pybroker.config.protocol_version import PROTOCOL_VERSION, check_protocol_version, has_topic_ids
 from pybroker.config.topic_defs import broker_default
 from pybroker.errors import KafkaError
@@ -203,7 +204,7 @@ def broker_changes(resource: ResourceOps, current: Mapping[str, str], config: Br
         raise _refused(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
     changes: dict[str, str | None] = {}
     for op in resource.ops:
-        key = BROKER_SETTINGS.get(op.name)
+        key = broker_key(op.name)
         if op.op == OpType.DELETE and (op.name in current or _is_fixed(op.name)):
             changes[op.name] = None  # nothing, or left there by a version that knew it
             continue
@@ -218,7 +219,7 @@ def broker_changes(resource: ResourceOps, current: Mapping[str, str], config: Br
         if op.op == OpType.DELETE:
             changes[op.name] = None
             continue
-        text = _new_text(op, current, lambda name: render_value(config[name]) or "", BROKER_SETTINGS)
+        text = _new_text(op, current, lambda name: render_value(config.get(name)) or "", {op.name: key})
         try:
             changes[op.name] = rendered = render_value(key.parse(text)) or ""
         except InvalidValue as problem:
@@ -232,7 +233,7 @@ def broker_changes(resource: ResourceOps, current: Mapping[str, str], config: Br
 
 def _is_fixed(name: str) -> bool:
     """Settings of this broker or of Kafka's that no request changes."""
-    key = BROKER_SETTINGS.get(name)
+    key = broker_key(name)
     return foreign.is_foreign(name) if key is None else key.scope is Scope.READ_ONLY
 
 

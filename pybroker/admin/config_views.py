@@ -24,6 +24,7 @@ from pybroker.config import (
     Scope,
     render_value,
 )
+from pybroker.config.dynamic import broker_key
 from pybroker.config.group_defs import OF_BROKER
 from pybroker.config.topic_defs import broker_default
 
@@ -106,6 +107,11 @@ def broker_entries(config: BrokerConfig) -> list[ConfigEntry]:
         source = next((one.source for one in synonyms if one.name == name), ConfigSource.DEFAULT_CONFIG)
         read_only = key.scope is Scope.READ_ONLY
         entries.append(_entry(key, render_value(config[name]), read_only, source, synonyms))
+    source = ConfigSource.DYNAMIC_BROKER_CONFIG
+    for name, text in config.layer(source).items():
+        of_listener = None if name in BROKER_SETTINGS else broker_key(name)
+        if of_listener is not None:
+            entries.append(_entry(of_listener, text, False, source, [ConfigSynonym(name, text, source)]))
     return sorted(entries)
 
 

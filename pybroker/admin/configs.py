@@ -34,12 +34,15 @@ from pybroker.cluster.events import AlterConfigs, ConfigChange
 from pybroker.cluster.port import ControllerPort
 from pybroker.cluster.view import ClusterView
 from pybroker.config import (
-    BROKER_SETTINGS,
     BrokerConfig,
     ConfigError,
+    InvalidValue,
     check_resolved,
     resolve_topic_configs,
 )
+from pybroker.config.broker_tls import BY_NAME as TLS
+from pybroker.config.dynamic import broker_key
+from pybroker.config.listener_settings import listener_setting
 from pybroker.config.protocol_version import PROTOCOL_VERSION
 from pybroker.errors import KafkaError
 from pybroker.metadata.image import TopicImage
@@ -47,6 +50,7 @@ from pybroker.metadata.znodes import DEFAULT_BROKER_CONFIG
 from pybroker.protocol.caller import Caller
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.replicas.dynamic_configs import usable
+from pybroker.security.keystores import listener_tls
 
 log = logging.getLogger(__name__)
 
@@ -214,6 +218,7 @@ class ConfigAdmin:
             check_resolved(resolve_topic_configs({}, then))
         except ConfigError as problem:
             raise KafkaError(ErrorCode.INVALID_CONFIG, str(problem)) from None
+        self._check_listeners(change, then)
         if PROTOCOL_VERSION not in change.changes and not (change.replace and PROTOCOL_VERSION in current):
             # In a cluster brokers of two levels may live side by side: another setting changes nothing about that.
             return False
@@ -224,6 +229,22 @@ class ConfigAdmin:
                 "knows, and they cannot be taken back.",
             )
         return then.topic_ids
+
+    def _check_listeners(self, change: ConfigChange, then: BrokerConfig) -> None:
+        """Refuses keystores and truststores that cannot be used, and settings of listeners that are not there."""
+        settings = [listener_setting(name) for name in change.changes]
+        names = {listener.name for listener in then.listeners if listener.protocol.endswith("SSL")}
+        for setting in settings:
+            if setting is not None and setting.listener not in names:
+                told = f"listener {setting.listener} is not one with TLS of this broker"
+                raise KafkaError(ErrorCode.INVALID_REQUEST, told)
+        if not any(setting is not None or name in TLS for setting, name in zip(settings, change.changes, strict=True)):
+            return
+        for name in sorted(names):
+            try:
+                listener_tls(then.listener_tls(name))
+            except InvalidValue as problem:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"listener {name}: {problem}") from None
 
     def _topic(self, name: str) -> TopicImage:
         topic = self._view.image.topics.get(name)
@@ -238,7 +259,7 @@ class ConfigAdmin:
 
 def _shown(change: ConfigChange) -> str:
     """A change for the log; secrets stay out of it."""
-    sensitive = {name for name in change.changes if name in BROKER_SETTINGS and BROKER_SETTINGS[name].sensitive}
+    sensitive = {name for name in change.changes if (key := broker_key(name)) is not None and key.sensitive}
     parts = [
         f"{name} removed" if text is None else f"{name}={'(hidden)' if name in sensitive else text}"
         for name, text in change.changes.items()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from urllib.parse import urlsplit
 
 from pybroker.config.broker_config import BrokerConfig
 from pybroker.config.listeners import Listener
@@ -24,6 +25,13 @@ def _security(config: BrokerConfig) -> Iterator[str]:
             yield (
                 f"Nobody can authenticate on listener {listener.name}: PLAIN is its only mechanism and "
                 f"listener.name.{listener.name.lower()}.plain.sasl.jaas.config names no user"
+            )
+        oauth = config.listener_oauth(listener.name)
+        url = urlsplit(oauth.url) if oauth is not None else None
+        if oauth is not None and url is not None and url.scheme == "http" and not is_loopback(url.hostname or ""):
+            yield (
+                f"Listener {listener.name} takes tokens by the keys of {oauth.url}, in plaintext: "
+                "whoever is on the way can name keys of his own; use https"
             )
     if not config.get_str("authorizer.class.name"):
         if config.get_str("super.users"):

@@ -8,6 +8,7 @@ import os
 import socket
 from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
+from itertools import chain
 from typing import Any
 
 from pybroker.config import broker_oauth, broker_tls, one_node
@@ -39,6 +40,10 @@ class ConfigSource(IntEnum):
     DYNAMIC_BROKER_LOGGER_CONFIG = 6
     DYNAMIC_CLIENT_METRICS_CONFIG = 7
     DYNAMIC_GROUP_CONFIG = 8
+
+
+DYNAMIC = (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, ConfigSource.DYNAMIC_BROKER_CONFIG)
+"""The weaker one first."""
 
 
 class BrokerConfig(Mapping[str, Any]):
@@ -153,7 +158,8 @@ class BrokerConfig(Mapping[str, Any]):
     def listener_tls(self, listener: str) -> TlsSettings:
         """What a listener with TLS shows and whom it trusts. Raises InvalidValue."""
         values = {name: self[name] for name in broker_tls.BY_NAME}
-        for given, text in self.listener_settings.items():
+        dynamic = (self._layers[source].items() for source in DYNAMIC)
+        for given, text in (*self.listener_settings.items(), *chain.from_iterable(dynamic)):
             setting = listener_setting(given)
             if setting is not None and setting.listener == listener and setting.name in values:
                 values[setting.name] = broker_tls.BY_NAME[setting.name].parse(text)

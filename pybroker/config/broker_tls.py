@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from pybroker.config.stores import PEM, StoreFile, StoreText, check_type
-from pybroker.config.values import ConfigKey, ConfigType, InvalidValue, Value, not_empty, one_of
+from pybroker.config.values import ConfigKey, ConfigType, InvalidValue, Scope, Value, not_empty, one_of
 
 STRING, LIST, PASSWORD = ConfigType.STRING, ConfigType.LIST, ConfigType.PASSWORD
 
@@ -23,7 +23,7 @@ def _protocols(value: Value) -> None:
             raise InvalidValue(f"{name} is not served; this broker has {', '.join(PROTOCOLS)}")
 
 
-TLS = (
+_TLS = (
     ConfigKey(
         "ssl.keystore.type",
         STRING,
@@ -113,7 +113,12 @@ TLS = (
         "How the subject of a client's certificate becomes its name: DEFAULT is the subject as it is, RULE:pattern/replacement/[LU] what a pattern makes of it. The first rule that fits counts.",
     ),
 )
-"""Read at the start."""
+
+RULES = "ssl.principal.mapping.rules"
+
+TLS = tuple(key if key.name == RULES else key._replace(scope=Scope.PER_BROKER) for key in _TLS)
+"""Changed while the broker runs for one broker, all together or for one listener; but for the rules, which are read at
+the start."""
 
 BY_NAME: Mapping[str, ConfigKey] = {key.name: key for key in TLS}
 

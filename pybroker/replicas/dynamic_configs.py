@@ -8,7 +8,8 @@ import logging
 from collections.abc import Iterable, Mapping
 
 from pybroker import logs
-from pybroker.config import BROKER_SETTINGS, BrokerConfig, InvalidValue, Scope, one_node, resolve_topic_configs
+from pybroker.config import BrokerConfig, InvalidValue, Scope, one_node, resolve_topic_configs
+from pybroker.config.dynamic import broker_key
 from pybroker.metadata.image import ClusterImage, ConfigImage, ImageDelta, TopicImage
 from pybroker.metadata.znodes import DEFAULT_BROKER_CONFIG
 from pybroker.native import NativeBroker
@@ -92,7 +93,7 @@ def _layers(broker_id: int, stored: Mapping[str, ConfigImage]) -> tuple[Mapping[
 
 
 def _obstacle(name: str, text: str, *, in_cluster: bool) -> str | None:
-    key = BROKER_SETTINGS.get(name)
+    key = broker_key(name)
     if key is None or key.scope is Scope.READ_ONLY:
         return "it is not a dynamic setting of this version"
     try:

@@ -33,17 +33,19 @@ def listener_tls(settings: TlsSettings) -> ListenerTls:
 
 
 class Keystores:
-    """Has each listener with TLS show what the settings name, and again when one of the files changes: connections from
-    then on see it, those that are open keep what they began with."""
+    """Has each listener with TLS show what the settings name, and again when one of the files changes, or
+    a setting (KIP-226): connections from then on see it, those that are open keep what they began with."""
 
     def __init__(self, listeners: NativeListeners, config: BrokerConfig, loop: asyncio.AbstractEventLoop) -> None:
         self._listeners = listeners
+        self._config = config
         self._loop = loop
         self._settings: dict[str, TlsSettings] = {}
         for listener in config.listeners:
             if listener.protocol.endswith("SSL"):
                 self._settings[listener.name] = config.listener_tls(listener.name)
         self._seen: dict[str, _Marks] = {}
+        self._refused: dict[str, str] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
@@ -51,7 +53,7 @@ class Keystores:
         for name, settings in self._settings.items():
             self._seen[name] = _marks(settings)
             self._secure(name, settings)
-        if any(self._seen.values()):
+        if self._settings:
             self._timer = self._loop.call_later(LOOK_S, self._look)
 
     def stop(self) -> None:
@@ -69,17 +71,25 @@ class Keystores:
 
     def _look(self) -> None:
         self._timer = self._loop.call_later(LOOK_S, self._look)
-        for name, settings in self._settings.items():
-            marks = _marks(settings)
-            if marks == self._seen[name]:
-                continue
-            self._seen[name] = marks
+        for name in self._settings:
             try:
+                settings = self._config.listener_tls(name)
+                marks = _marks(settings)
+                if (settings, marks) == (self._settings[name], self._seen[name]):
+                    continue
+                self._settings[name], self._seen[name] = settings, marks
                 self._secure(name, settings)
             except InvalidValue as problem:
-                log.error("%s; what it has shown so far stays", problem)
+                self._told(name, str(problem))
             else:
+                self._refused.pop(name, None)
                 log.info("listener %s has read its keystore and truststore again, for new connections", name)
+
+    def _told(self, name: str, problem: str) -> None:
+        """Once: settings that cannot be used stay until somebody changes them."""
+        if self._refused.get(name) != problem:
+            log.error("%s; what it has shown so far stays", problem)
+            self._refused[name] = problem
 
 
 _Marks = tuple[Marks, ...]

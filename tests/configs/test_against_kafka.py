@@ -111,24 +111,6 @@ OTHER_SCOPE = {
     "num.network.threads": "connections stay with their thread",
     "sasl.enabled.mechanisms": "read with the users of its listener, once",
     "metric.reporters": "made once",
-    **{
-        f"ssl.{name}": "read once"
-        for name in (
-            "keystore.type",
-            "keystore.location",
-            "keystore.password",
-            "key.password",
-            "truststore.password",
-            "keystore.key",
-            "keystore.certificate.chain",
-            "truststore.type",
-            "truststore.location",
-            "truststore.certificates",
-            "client.auth",
-            "enabled.protocols",
-            "cipher.suites",
-        )
-    },
 }
 
 

@@ -88,7 +88,7 @@ REFUSED = [
     ),
     ("num.io.threads=0", "InvalidRequestException: Invalid value 0 for configuration num.io.threads: "),
     ("max.connections.per.ip.overrides=x", "InvalidRequestException: "),
-    ("ssl.keystore.location=/x", "InvalidRequestException: "),
+    ("ssl.principal.mapping.rules=DEFAULT", "InvalidRequestException: "),
 ]
 
 

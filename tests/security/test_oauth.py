@@ -335,3 +335,9 @@ def test_what_stops_the_start(settings: dict[str, str | None], told: str) -> Non
             given[f"sasl.oauthbearer.{name}"] = value
     with pytest.raises(ConfigError, match=re.escape(told)):
         load_config(settings=given)
+
+
+def test_keys_in_plaintext_are_warned_of() -> None:
+    for url, warned in (("http://issuer.example/jwks", True), ("http://127.0.0.1/jwks", False)):
+        told = load_config(settings={**OAUTH, "sasl.oauthbearer.jwks.endpoint.url": url}).warnings
+        assert any("whoever is on the way can name keys of his own" in one for one in told) == warned

@@ -114,7 +114,7 @@ def test_broker_changes(
         ([("log.retention.ms", SET, "x")], INVALID_REQUEST),
         ([("max.connections.per.ip.overrides", SET, "x")], INVALID_REQUEST),
         ([("request.timeout.ms", SET, "1")], INVALID_REQUEST),
-        ([("ssl.keystore.location", SET, "/x")], INVALID_REQUEST),
+        ([("ssl.principal.mapping.rules", SET, "DEFAULT")], INVALID_REQUEST),
         ([("min.insync.replicas", SET, "2")], INVALID_CONFIG),
         ([("min.insync.replicas", SUBTRACT, "1")], INVALID_CONFIG),
     ],

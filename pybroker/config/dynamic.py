@@ -1,0 +1,21 @@
+"""Which settings of a broker a request may name: those of the table, and those of one listener with TLS
+(`listener.name.<listener>.ssl.…`, KIP-226)."""
+
+from __future__ import annotations
+
+from pybroker.config.broker_defs import BROKER_SETTINGS
+from pybroker.config.broker_tls import BY_NAME as TLS
+from pybroker.config.listener_settings import listener_setting
+from pybroker.config.values import ConfigKey, Scope
+
+
+def broker_key(name: str) -> ConfigKey | None:
+    """The row of a setting under the name that a request gives it; None for unknown ones and for what a listener cannot
+    change while the broker runs."""
+    if name in BROKER_SETTINGS:
+        return BROKER_SETTINGS[name]
+    setting = listener_setting(name)
+    if setting is None or setting.mechanism is not None or setting.name not in TLS:
+        return None
+    key = TLS[setting.name]
+    return None if key.scope is Scope.READ_ONLY else key._replace(name=name)
