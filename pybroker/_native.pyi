@@ -1534,6 +1534,18 @@ class IngestAttempt:
     def attempt(self) -> int: ...
 
 @final
+class SinkTransaction:
+    """The transaction that rows are written in, by the producer that InitProducerId gave; whoever began it ends it."""
+
+    def __new__(cls, transactional_id: str, producer_id: int, producer_epoch: int) -> SinkTransaction: ...
+    @property
+    def transactional_id(self) -> str: ...
+    @property
+    def producer_id(self) -> int: ...
+    @property
+    def producer_epoch(self) -> int: ...
+
+@final
 class WrittenPartition:
     """What was written to one partition."""
 
@@ -1564,8 +1576,8 @@ class WrittenPartition:
 class ArrowSink:
     """One task's writer: Arrow batches become record batches, sent five at a time to each broker.
 
-    `topic_column`: the column `topic` chooses instead of `targets`. `staging`: rows are staged; None = Produce. `seed`
-    spreads records without key."""
+    `topic_column`: the column `topic` chooses instead of `targets`. `staging`: rows are staged; None = Produce, in a
+    `transaction` if there is one. `seed` spreads records without key."""
 
     def __new__(
         cls,
@@ -1574,6 +1586,7 @@ class ArrowSink:
         *,
         topic_column: bool = False,
         staging: IngestAttempt | None = None,
+        transaction: SinkTransaction | None = None,
         seed: int = 0,
     ) -> ArrowSink:
         """Connects. Raises NativeError."""

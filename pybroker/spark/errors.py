@@ -43,5 +43,16 @@ class DataLossError(SparkSourceError):
     """Records between a checkpoint and the log's start are gone (`failOnDataLoss`)."""
 
 
+class TransactionError(SparkSourceError):
+    """A step of a transaction failed (`mode=transactions`)."""
+
+    def __init__(self, code: int, text: str) -> None:
+        self.code = code
+        super().__init__(text)
+
+    def __reduce__(self) -> tuple[type[TransactionError], tuple[int, str]]:
+        return TransactionError, (self.code, str(self))
+
+
 class IngestError(SparkSourceError):
     """The broker refused a step of a staged ingest."""

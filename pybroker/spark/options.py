@@ -46,7 +46,7 @@ READ = (
     "columns",
 )
 NEW_TOPIC = ("topicPartitions", "topicReplicationFactor")
-WRITE = ("topic", "topicId", "createTopic", *NEW_TOPIC, "mode", "ingestId", "ingestTtlMs")
+WRITE = ("topic", "topicId", "createTopic", *NEW_TOPIC, "mode", "ingestId", "ingestTtlMs", "transactionTimeoutMs")
 # What Spark itself adds to the options of a streaming sink.
 SPARKS = ("checkpointLocation", "queryName")
 # load("…"), save("…") and start("…") with a path.
@@ -58,7 +58,9 @@ NO_TABLES = (
     "pybroker OPTIONS (…), or give them in each query, FROM t WITH (…)"
 )
 POLICIES = ("fail", "earliest", "continue")
-MODES = ("exactly-once", "append")
+MODES = ("exactly-once", "append", "transactions")
+TRANSACTION_TIMEOUT_MS = 900_000
+"""The longest that brokers allow unless they are told otherwise (transaction.max.timeout.ms)."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,9 @@ class WriteOptions:
     exactly_once: bool
     ingest_id: str | None
     ingest_ttl_ms: int
+    transactions: bool = False
+    """Exactly once by Kafka's transactions, into any broker that has them."""
+    transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS
 
     @property
     def one_topic(self) -> bool:
@@ -215,12 +220,17 @@ def read_options(options: Mapping[str, str], *, streaming: bool | None) -> ReadO
 def write_options(options: Mapping[str, str], *, streaming: bool = False) -> WriteOptions:
     """Checks the options of a write. Raises OptionError."""
     given = _Given(options, (*WRITE, *SPARKS), READ, "reading")
-    exactly_once = given.choice("mode", MODES) == "exactly-once"
+    mode = given.choice("mode", MODES)
+    exactly_once = mode == "exactly-once"
     topic, pinned = given.text("topic"), given.text("topicId")
-    if exactly_once and topic is None and pinned is None:
-        raise OptionError("mode=exactly-once needs the option topic or topicId; a column topic works with mode=append")
+    if mode != "append" and topic is None and pinned is None:
+        raise OptionError(f"mode={mode} needs the option topic or topicId; a column topic works with mode=append")
     if not exactly_once:
-        given.refuse(("ingestId", "ingestTtlMs"), "with mode=append")
+        given.refuse(("ingestTtlMs",), f"with mode={mode}")
+    if mode == "append":
+        given.refuse(("ingestId",), "with mode=append")
+    if mode != "transactions":
+        given.refuse(("transactionTimeoutMs",), f"with mode={mode}")
     if streaming:
         given.refuse(
             ("ingestId",),
@@ -235,6 +245,8 @@ def write_options(options: Mapping[str, str], *, streaming: bool = False) -> Wri
         exactly_once=exactly_once,
         ingest_id=given.text("ingestId"),
         ingest_ttl_ms=given.number("ingestTtlMs") or -1,
+        transactions=mode == "transactions",
+        transaction_timeout_ms=given.number("transactionTimeoutMs", INT) or TRANSACTION_TIMEOUT_MS,
     )
 
 

@@ -1,4 +1,5 @@
-"""Streaming writes: each micro-batch is an ingest of its own, `(query id, batch id)`.
+"""Streaming writes: each micro-batch is an ingest of its own, `(query id, batch id)`, or with `mode=transactions` a
+transaction for each partition.
 
 Spark makes a writer anew for the tasks, for commit and for abort, and tells none of them the query; the tasks find it
 in their local properties and join the same ingest. Their messages carry it to commit.
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from pybroker.spark import ingest
+from pybroker.spark import ingest, transactions
 from pybroker.spark.cluster import Cluster
 from pybroker.spark.errors import IngestError
 from pybroker.spark.options import WriteOptions
@@ -22,6 +23,7 @@ from pybroker.spark.writer import Staged, Task, check_schema, give_up
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark import TaskContext
 
 log = logging.getLogger(__name__)
 
@@ -50,22 +52,27 @@ class StreamWriter(DataSourceStreamArrowWriter):
         if context is None:
             raise IngestError("a streaming write runs in Spark's tasks only")
         begun = None
+        if self._options.transactions:
+            query, batch = _query_and_batch(context)
+            return self._task.write_in_transaction(iterator, query, context.partitionId(), batch)
         if self._options.exactly_once:
-            query, batch = context.getLocalProperty(QUERY), context.getLocalProperty(BATCH)
-            if query is None or batch is None:
-                raise IngestError(f"Spark did not say which query and batch this is ({QUERY}, {BATCH})")
+            query, batch = _query_and_batch(context)
             assert self._topic is not None, "exactly-once has a topic: the options were checked"
             begun = ingest.begin(
                 Cluster(self._options.client, waits=True),
                 self._topic.id,
                 query,
-                int(batch),
+                batch,
                 ttl_ms=self._options.ingest_ttl_ms,
                 join=True,
             )
         return self._task.write(iterator, context.partitionId(), begun)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        prepared = transactions.prepared_in(messages)
+        if prepared:
+            _tell_of_repeats(prepared, batchId)
+            transactions.commit(Cluster(self._options.client, waits=True), prepared)
         staged = [each for each in messages if isinstance(each, Staged) and each.begun is not None]
         if not staged:
             return
@@ -84,6 +91,27 @@ class StreamWriter(DataSourceStreamArrowWriter):
         ingest.commit(Cluster(self._options.client, waits=True), begun, attempts)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        transactions.abort(lambda: Cluster(self._options.client), transactions.prepared_in(messages))
         begun = next((each.begun for each in messages if isinstance(each, Staged) and each.begun), None)
         if begun is not None:
             give_up(self._options, begun, f"batch {batchId} of {begun.ingest_id}")
+
+
+def _query_and_batch(context: TaskContext) -> tuple[str, int]:
+    query, batch = context.getLocalProperty(QUERY), context.getLocalProperty(BATCH)
+    if query is None or batch is None:
+        raise IngestError(f"Spark did not say which query and batch this is ({QUERY}, {BATCH})")
+    return query, int(batch)
+
+
+def _tell_of_repeats(prepared: list[transactions.Prepared], batch: int) -> None:
+    done = sum(one.done for one in prepared)
+    if done:
+        log.warning(
+            "of batch %d %d of %d partitions were committed into %s before and are not written again: right after a "
+            "failure, but rows are missing if the checkpoint was set back or copied",
+            batch,
+            done,
+            len(prepared),
+            prepared[0].topic,
+        )

@@ -23,12 +23,13 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pybroker.native import ArrowSink, IngestAttempt, NativeError, SinkTarget, Uuid
-from pybroker.spark import ingest
+from pybroker.native import ArrowSink, IngestAttempt, NativeError, SinkTarget, SinkTransaction, Uuid
+from pybroker.spark import ingest, transactions
 from pybroker.spark.cluster import Cluster, Topic
 from pybroker.spark.errors import OptionError, SparkSourceError
 from pybroker.spark.options import WriteOptions
 from pybroker.spark.target import pinned_topic
+from pybroker.spark.transactions import Prepared
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -84,6 +85,29 @@ class Task:
         """Writes the rows of Spark's partition `writer`. Raises NativeError."""
         if begun is not None and not begun.is_open:
             return Staged(begun=begun)
+        return self._written(rows, writer, begun, None)
+
+    def write_in_transaction(self, rows: Iterator[pa.RecordBatch], query: str, writer: int, batch: int) -> Prepared:
+        """Writes the rows of partition `writer` of a query in a transaction, which is left open. Raises NativeError,
+        TransactionError."""
+        assert self._topic is not None, "transactions have a topic: the options were checked"
+        cluster = Cluster(self._options.client, waits=True)
+        timeout_ms = self._options.transaction_timeout_ms
+        prepared = transactions.begin(cluster, self._topic, transactions.named(query, writer), batch, timeout_ms)
+        if prepared.done:
+            return prepared
+        written = self._written(rows, writer, None, transactions.sink_transaction(prepared))
+        transactions.mark(cluster, prepared)
+        prepared.rows, prepared.bytes, prepared.offsets = written.rows, written.bytes, written.offsets
+        return prepared
+
+    def _written(
+        self,
+        rows: Iterator[pa.RecordBatch],
+        writer: int,
+        begun: ingest.Ingest | None,
+        transaction: SinkTransaction | None,
+    ) -> Staged:
         # Random: attempts of a restarted job must not meet those of the first one.
         attempt = secrets.randbits(62)
         client, staging = dict(self._options.client), None
@@ -100,7 +124,10 @@ class Task:
             topic = self._topic
             limit = max(1, batch_bytes_max - BATCH_MARGIN)
             targets.append(SinkTarget(Uuid.parse(topic.id), topic.name, topic.partitions, limit))
-        sink = ArrowSink(client, targets, topic_column=self._topic is None, staging=staging, seed=attempt)
+        chooses = self._topic is None
+        sink = ArrowSink(
+            client, targets, topic_column=chooses, staging=staging, transaction=transaction, seed=attempt
+        )
         for batch in rows:
             sink.write(batch)
         written = sink.finish()
@@ -146,14 +173,20 @@ class BatchWriter(DataSourceArrowWriter):
             else:
                 batch_bytes_max = cluster.batch_bytes_max(topic.name)
         self._task = Task(options, topic, batch_bytes_max)
+        self._query = (options.ingest_id or str(uuid.uuid4())) if options.transactions else None
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         from pyspark import TaskContext
 
         context = TaskContext.get()
-        return self._task.write(iterator, context.partitionId() if context else 0, self._begun)
+        partition = context.partitionId() if context else 0
+        if self._query is not None:
+            return self._task.write_in_transaction(iterator, self._query, partition, 0)
+        return self._task.write(iterator, partition, self._begun)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        if self._query is not None:
+            transactions.commit(Cluster(self._options.client, waits=True), transactions.prepared_in(messages))
         if self._begun is not None:
             if not self._begun.is_open:
                 log.warning("ingest %s was committed before: nothing was written", self._begun.ingest_id)
@@ -162,5 +195,6 @@ class BatchWriter(DataSourceArrowWriter):
             ingest.commit(cluster, self._begun, [each.attempt for each in staged if each.attempt is not None])
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        transactions.abort(lambda: Cluster(self._options.client), transactions.prepared_in(messages))
         if self._begun is not None:
             give_up(self._options, self._begun, f"ingest {self._begun.ingest_id}")

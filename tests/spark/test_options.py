@@ -78,7 +78,10 @@ def test_a_mistake_in_a_read_is_named(options: dict[str, str], told: str) -> Non
     ("options", "told"),
     [
         ({}, "needs the option topic"),
-        ({"topic": "t", "mode": "once"}, "exactly-once, append"),
+        ({"topic": "t", "mode": "once"}, "exactly-once, append, transactions"),
+        ({"mode": "transactions"}, "mode=transactions needs the option topic or topicId"),
+        ({"topic": "t", "mode": "transactions", "ingestTtlMs": "5"}, "ingestTtlMs has no meaning with mode=transac"),
+        ({"topic": "t", "transactionTimeoutMs": "5"}, "transactionTimeoutMs has no meaning with mode=exactly-once"),
         ({"topic": "t", "mode": "append", "ingestId": "a"}, "no meaning"),
         ({"topic": "t", "subscribe": "t"}, "subscribe is an option of reading"),
         ({"topic": "t", "mode": "append", "ingestTtlMs": "5"}, "ingestTtlMs has no meaning with mode=append"),

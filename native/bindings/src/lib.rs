@@ -81,8 +81,8 @@ mod _native {
     use crate::record_bytes::RecordBytes;
     #[pymodule_export]
     use crate::spark::{
-        ArrowBatch, ArrowSink, ArrowSource, BlockingClient, IngestAttempt, SinkTarget, SourceRange,
-        WrittenPartition,
+        ArrowBatch, ArrowSink, ArrowSource, BlockingClient, IngestAttempt, SinkTarget,
+        SinkTransaction, SourceRange, WrittenPartition,
     };
     #[pymodule_export]
     use crate::unpack::unpacked;

@@ -12,5 +12,5 @@ mod source;
 pub(crate) use blocking_client::BlockingClient;
 pub(crate) use capsules::ArrowBatch;
 pub(crate) use settings::names as setting_names;
-pub(crate) use sink::{ArrowSink, IngestAttempt, SinkTarget, WrittenPartition};
+pub(crate) use sink::{ArrowSink, IngestAttempt, SinkTarget, SinkTransaction, WrittenPartition};
 pub(crate) use source::{ArrowSource, SourceRange};

@@ -322,6 +322,7 @@ impl Batches {
         &mut self,
         partition: usize,
         producer: Option<(i64, i16, i32)>,
+        transactional: bool,
     ) -> Result<Option<Batch>> {
         let Some(open) = self.open[partition].take() else {
             return Ok(None);
@@ -331,6 +332,11 @@ impl Batches {
         let builder = match producer {
             Some((id, epoch, sequence)) => open.builder.producer(id, epoch, sequence),
             None => open.builder,
+        };
+        let builder = if transactional {
+            builder.transactional()
+        } else {
+            builder
         };
         let bytes = builder
             .finish()

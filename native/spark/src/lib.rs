@@ -16,5 +16,5 @@ mod tests;
 pub use decode::{Column, schema_of};
 pub use error::{Error, Result};
 pub use settings::{FetchSettings, ProduceSettings, Settings};
-pub use sink::{Sink, SinkPlan, Staging, Target, Written};
+pub use sink::{Sink, SinkPlan, Staging, Target, Transaction, Written};
 pub use source::{Source, SourcePlan};

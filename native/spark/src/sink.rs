@@ -3,6 +3,7 @@
 
 mod delivery;
 mod request;
+mod transaction;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -17,6 +18,7 @@ use crate::partitioner::Sticky;
 use crate::settings::{ProduceSettings, Settings};
 use delivery::Sent;
 pub use request::Staging;
+pub use transaction::Transaction;
 
 /// A topic to write to, as the driver resolved it before the job began.
 #[derive(Clone, Debug)]
@@ -40,6 +42,8 @@ pub struct SinkPlan {
     pub topic_column: bool,
     /// Staged outside the log until the job commits; `None` = produced at once.
     pub staging: Option<Staging>,
+    /// Produced in this transaction, which whoever began it ends; `None` = in none.
+    pub transaction: Option<Transaction>,
 }
 
 /// What became of the rows for one partition.
@@ -97,6 +101,8 @@ impl Written {
 /// One task's writer.
 pub struct Sink {
     client: Client,
+    /// Asks the transaction's coordinator, over connections on which no batch is in flight.
+    coordinators: Client,
     settings: ProduceSettings,
     plan: SinkPlan,
     topics: Vec<Topic>,
@@ -114,14 +120,18 @@ impl Sink {
     /// No broker, or a topic that is gone.
     pub fn open(settings: &Settings, plan: SinkPlan, seed: u64) -> Result<Self> {
         let mut client = Client::new(settings.client.clone());
+        let coordinators = Client::new(settings.client.clone());
         let settings = settings.produce.clone();
-        let producer = if plan.staging.is_none() && settings.idempotence {
+        let producer = if let Some(transaction) = &plan.transaction {
+            (transaction.producer_id, transaction.producer_epoch)
+        } else if plan.staging.is_none() && settings.idempotence {
             request::init_producer_id(&mut client)?
         } else {
             (NO_PRODUCER_ID, -1)
         };
         let mut sink = Self {
             client,
+            coordinators,
             settings,
             topics: Vec::with_capacity(plan.targets.len()),
             in_flight: BTreeMap::new(),
@@ -263,12 +273,19 @@ impl Sink {
         // Sequences of producers wrap to 0 after the largest int.
         let wrapped = (sequence & i64::from(i32::MAX)) as i32;
         let producer = (id != NO_PRODUCER_ID).then_some((id, epoch, wrapped));
-        let Some(batch) = this.batches.seal(at, producer)? else {
+        let transactional = self.plan.transaction.is_some();
+        let Some(batch) = this.batches.seal(at, producer, transactional)? else {
             return Ok(());
         };
         this.sequences[at] += i64::from(batch.records);
         if this.sticky.current() == partition {
             this.sticky.next(this.target.partitions);
+        }
+        if let Some(transaction) = &self.plan.transaction
+            && !this.written.contains_key(&partition)
+        {
+            let client = &mut self.coordinators;
+            transaction::add_partition(client, transaction, &this.target, partition)?;
         }
         let written = this.written.entry(partition).or_insert_with(|| Written {
             first_offset: -1,

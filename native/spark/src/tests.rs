@@ -85,7 +85,7 @@ fn encoded(rows: &StructArray, codec: Codec, limit: usize) -> Vec<u8> {
         rows.headers(row, &mut headers).expect("headers");
         let (key, value) = (rows.key(row), rows.value(row));
         if batches.is_full_for(0, record_bytes(key, value, &headers)) {
-            let batch = batches.seal(0, None).expect("builds").expect("is there");
+            let batch = batches.seal(0, None, false).expect("builds").expect("is there");
             assert!(codec != Codec::None || batch.bytes.len() <= limit || batch.records == 1);
             out.extend(batch.bytes);
         }
@@ -93,7 +93,7 @@ fn encoded(rows: &StructArray, codec: Codec, limit: usize) -> Vec<u8> {
         let at = at.expect("all rows have a time");
         batches.push(0, at, key, value, &headers);
     }
-    if let Some(batch) = batches.seal(0, None).expect("builds") {
+    if let Some(batch) = batches.seal(0, None, false).expect("builds") {
         out.extend(batch.bytes);
     }
     assert_eq!(batches.buffered, 0);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
-use pybroker_spark::{Sink, SinkPlan, Staging, Target};
+use pybroker_spark::{Sink, SinkPlan, Staging, Target, Transaction};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
@@ -49,6 +49,22 @@ pub(crate) struct IngestAttempt {
     attempt: i64,
 }
 
+/// The transaction that rows are written in, by the producer that InitProducerId gave.
+#[pyclass(
+    frozen,
+    get_all,
+    eq,
+    from_py_object,
+    new = "from_fields",
+    module = "pybroker._native"
+)]
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct SinkTransaction {
+    transactional_id: String,
+    producer_id: i64,
+    producer_epoch: i16,
+}
+
 /// What was written to one partition.
 #[pyclass(frozen, get_all, eq, module = "pybroker._native")]
 #[derive(Debug, PartialEq)]
@@ -68,7 +84,7 @@ pub(crate) struct WrittenPartition {
     last_offset: i64,
 }
 
-shown!(SinkTarget, IngestAttempt, WrittenPartition);
+shown!(SinkTarget, IngestAttempt, SinkTransaction, WrittenPartition);
 
 impl From<SinkTarget> for Target {
     fn from(target: SinkTarget) -> Self {
@@ -93,6 +109,16 @@ impl From<IngestAttempt> for Staging {
     }
 }
 
+impl From<SinkTransaction> for Transaction {
+    fn from(given: SinkTransaction) -> Self {
+        Transaction {
+            id: given.transactional_id,
+            producer_id: given.producer_id,
+            producer_epoch: given.producer_epoch,
+        }
+    }
+}
+
 /// One task's writer.
 #[pyclass(frozen, module = "pybroker._native")]
 pub(crate) struct ArrowSink(Mutex<Option<Sink>>);
@@ -100,13 +126,14 @@ pub(crate) struct ArrowSink(Mutex<Option<Sink>>);
 #[pymethods]
 impl ArrowSink {
     #[new]
-    #[pyo3(signature = (settings, targets, *, topic_column = false, staging = None, seed = 0))]
+    #[pyo3(signature = (settings, targets, *, topic_column = false, staging = None, transaction = None, seed = 0))]
     fn new(
         py: Python<'_>,
         settings: BTreeMap<String, String>,
         targets: Vec<SinkTarget>,
         topic_column: bool,
         staging: Option<IngestAttempt>,
+        transaction: Option<SinkTransaction>,
         seed: u64,
     ) -> PyResult<Self> {
         if targets.is_empty() && !topic_column {
@@ -116,6 +143,7 @@ impl ArrowSink {
             targets: targets.into_iter().map(Target::from).collect(),
             topic_column,
             staging: staging.map(Staging::from),
+            transaction: transaction.map(Transaction::from),
         };
         let settings = settings::read(&settings)?;
         let sink = py

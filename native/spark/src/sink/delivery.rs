@@ -9,7 +9,7 @@ use pybroker_model::Uuid;
 use pybroker_protocol::ErrorCode;
 
 use super::Sink;
-use super::request::{self, Answer};
+use super::request::{self, Answer, ProduceHead};
 use crate::encode::Batch;
 use crate::error::{Error, Result};
 
@@ -70,13 +70,23 @@ impl Sink {
         }
         let target = &self.topics[sent.topic].target;
         let staging = self.plan.staging.as_ref();
-        let acks = self.settings.acks;
+        let transaction = self.plan.transaction.as_ref();
+        let acks = if transaction.is_some() {
+            -1
+        } else {
+            self.settings.acks
+        };
         let timeout = self.client.settings().connection.request_timeout;
         let done = self
             .client
             .connection(Node::Broker(leader))
             .and_then(|connection| {
-                request::send(connection, target, staging, (acks, timeout), &sent)
+                let settings = ProduceHead {
+                    transaction,
+                    acks,
+                    timeout,
+                };
+                request::send(connection, target, staging, &settings, &sent)
             });
         match done {
             Ok(request) => {

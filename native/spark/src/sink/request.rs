@@ -10,11 +10,13 @@ use pybroker_protocol::hot::produce_response::ProduceResponse;
 use pybroker_protocol::primitives::{DecodeError, Reader, Writer};
 use pybroker_protocol::{ApiKey, ErrorCode};
 
-use super::Target;
 use super::delivery::Sent;
+use super::{Target, Transaction};
 
 /// Versions of Produce spoken: from 3 (message format 2); from 13 by topic id (KIP-516).
 const PRODUCE: RangeInclusive<i16> = 3..=13;
+/// The last version of Produce in version 1 of transactions, in which partitions are added before (KIP-890).
+const PRODUCE_VERSION_1: i16 = 11;
 /// Versions of InitProducerId spoken: 2 is the first flexible one.
 const INIT_PRODUCER_ID: RangeInclusive<i16> = 0..=4;
 const INIT_PRODUCER_ID_FLEXIBLE: i16 = 2;
@@ -46,6 +48,13 @@ pub struct Staging {
     pub attempt: i64,
 }
 
+/// What stands at the head of Produce.
+pub(super) struct ProduceHead<'a> {
+    pub(super) transaction: Option<&'a Transaction>,
+    pub(super) acks: i16,
+    pub(super) timeout: Duration,
+}
+
 /// What a broker answered about one batch.
 pub(super) struct Answer {
     pub(super) code: ErrorCode,
@@ -64,7 +73,7 @@ pub(super) fn send(
     connection: &mut Connection,
     target: &Target,
     staging: Option<&Staging>,
-    settings: (i16, Duration),
+    settings: &ProduceHead<'_>,
     sent: &Sent,
 ) -> Result<InFlight> {
     let (key, version, flexible, head) = match staging {
@@ -85,19 +94,22 @@ type Head = (ApiKey, i16, bool, Vec<u8>);
 fn produce_head(
     connection: &Connection,
     target: &Target,
-    (acks, timeout): (i16, Duration),
+    settings: &ProduceHead<'_>,
     sent: &Sent,
 ) -> Result<Head> {
     let mut version = connection.version_of(ApiKey::Produce, PRODUCE)?;
+    if settings.transaction.is_some() {
+        version = version.min(PRODUCE_VERSION_1);
+    }
     if target.id == Uuid::ZERO {
         version = version.min(produce_request::BY_ID - 1);
     }
     let flexible = version >= produce_request::FLEXIBLE;
     let mut head = Vec::with_capacity(64);
     let mut writer = Writer::new(&mut head, flexible);
-    writer.nullable_string(None);
-    writer.i16(acks);
-    writer.i32(timeout.as_millis() as i32);
+    writer.nullable_string(settings.transaction.map(|one| one.id.as_str()));
+    writer.i16(settings.acks);
+    writer.i32(settings.timeout.as_millis() as i32);
     writer.array_len(1);
     if version >= produce_request::BY_ID {
         writer.uuid(target.id);

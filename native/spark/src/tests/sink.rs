@@ -78,6 +78,7 @@ fn open(broker: &Broker, settings: &[(&str, &str)]) -> Result<Sink> {
         }],
         topic_column: false,
         staging: None,
+        transaction: None,
     };
     let settings: Vec<_> = settings.iter().copied().chain([ONE_ROW]).collect();
     Sink::open(&super::settings(broker, &settings), plan, 1)

@@ -1,0 +1,253 @@
+"""`mode=transactions`: exactly once with Kafka's transactions, into any broker that has them (docs/spark.md).
+
+Each partition of a query has a transactional id of its own. A task begins with InitProducerId, which fences every
+earlier attempt of its partition and ends what that had left open; then it looks whether its micro-batch is in the topic
+already. Its records and a mark, the number of the micro-batch as an offset of a group that is called like the
+transactional id, stand in one transaction: they count together or not at all. The driver ends the transactions when all
+tasks have succeeded; nothing of a micro-batch whose tasks fail is ever visible to read_committed readers.
+
+Version 1 of the protocol throughout: EndTxn may be repeated, as the epoch stays.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from pyspark.sql.datasource import WriterCommitMessage
+
+from pybroker.native import NativeError, SinkTransaction
+from pybroker.protocol import messages as m
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.spark.cluster import AWAY, FIND_COORDINATOR, BrokerRefusalError, Cluster, Topic
+from pybroker.spark.errors import TransactionError
+
+OFFSET_FETCH, INIT_PRODUCER_ID, ADD_OFFSETS, END_TXN, TXN_OFFSET_COMMIT, DESCRIBE = 9, 22, 25, 26, 28, 65
+OF_GROUPS, OF_TRANSACTIONS = 0, 1
+PREFIX = "pybroker-spark"
+COMMITTABLE = ("Ongoing", "PrepareCommit", "CompleteCommit")
+MARK_PARTITION = 0
+"""Of the topic, under which the mark stands in its group: there is always one."""
+_MAY_PASS = AWAY | frozenset(
+    {
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.UNSTABLE_OFFSET_COMMIT,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.REQUEST_TIMED_OUT,
+        # A topic that was made just now is known to each broker a moment later.
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+_NOT_OURS = frozenset(
+    {
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    }
+)
+"""Nothing is open any more that the producer could end."""
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Prepared(WriterCommitMessage):
+    """What a task has written and not committed. `done`: the micro-batch was there already, nothing was written."""
+
+    name: str
+    """The transactional id, and the group of the mark."""
+    topic: str
+    batch: int
+    producer_id: int = -1
+    producer_epoch: int = -1
+    done: bool = False
+    rows: int = 0
+    bytes: int = 0
+    offsets: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+
+
+def named(query: str, partition: int) -> str:
+    """The transactional id of a partition of a query."""
+    return f"{PREFIX}-{query}-{partition}"
+
+
+def begin(cluster: Cluster, topic: Topic, name: str, batch: int, timeout_ms: int) -> Prepared:
+    """Fences earlier attempts of the partition whose transactional id this is, and begins a transaction, unless the
+    micro-batch is there already. Raises TransactionError."""
+    prepared = Prepared(name, topic.name, batch)
+    request = m.InitProducerIdRequest(transactional_id=prepared.name, transaction_timeout_ms=timeout_ms)
+
+    def init() -> Any:
+        answer = cluster.send(request, INIT_PRODUCER_ID, 0, 4, _coordinator(cluster, prepared.name, OF_TRANSACTIONS))
+        return _checked(answer, f"InitProducerId of {prepared.name}, transactionTimeoutMs={timeout_ms}")
+
+    answer = _patiently(cluster, init)
+    prepared.producer_id, prepared.producer_epoch = answer.producer_id, answer.producer_epoch
+    # Only now: no earlier attempt can be committed any more.
+    prepared.done = _is_there(cluster, prepared, stable=True)
+    return prepared
+
+
+def sink_transaction(prepared: Prepared) -> SinkTransaction:
+    """As the native sink wants it."""
+    return SinkTransaction(prepared.name, prepared.producer_id, prepared.producer_epoch)
+
+
+def mark(cluster: Cluster, prepared: Prepared) -> None:
+    """Adds the mark of the micro-batch to the transaction. Raises TransactionError."""
+    what = f"mark of batch {prepared.batch} in transaction {prepared.name}"
+    add = m.AddOffsetsToTxnRequest(
+        transactional_id=prepared.name,
+        producer_id=prepared.producer_id,
+        producer_epoch=prepared.producer_epoch,
+        group_id=prepared.name,
+    )
+    commit = m.TxnOffsetCommitRequest(
+        transactional_id=prepared.name,
+        group_id=prepared.name,
+        producer_id=prepared.producer_id,
+        producer_epoch=prepared.producer_epoch,
+        topics=[
+            m.TxnOffsetCommitRequest_TxnOffsetCommitRequestTopic(
+                name=prepared.topic,
+                partitions=[
+                    m.TxnOffsetCommitRequest_TxnOffsetCommitRequestPartition(
+                        partition_index=MARK_PARTITION, committed_offset=prepared.batch + 1, committed_metadata=""
+                    )
+                ],
+            )
+        ],
+    )
+
+    def step() -> None:
+        coordinator = _coordinator(cluster, prepared.name, OF_TRANSACTIONS)
+        _checked(cluster.send(add, ADD_OFFSETS, 0, 3, coordinator), what)
+        answer = cluster.send(commit, TXN_OFFSET_COMMIT, 0, 3, _coordinator(cluster, prepared.name, OF_GROUPS))
+        for topic in answer.topics:
+            for row in topic.partitions:
+                _checked(row, what)
+
+    _patiently(cluster, step)
+
+
+def commit(cluster: Cluster, prepared: Sequence[Prepared]) -> None:
+    """Commits what the tasks have written; may be repeated. Before the first one is committed all are looked at: a
+    transaction that was fenced or has timed out fails the micro-batch as a whole. Raises TransactionError."""
+    left = [one for one in prepared if not one.done]
+    for one in left:
+        if not _can_commit(cluster, one) and not _is_there(cluster, one, stable=False):
+            raise _lost(one)
+    for one in left:
+        try:
+            _end(cluster, one, committed=True)
+        except TransactionError as error:
+            if error.code not in _NOT_OURS:
+                raise
+            if not _is_there(cluster, one, stable=False):
+                raise _lost(one) from error
+
+
+def abort(cluster: Callable[[], Cluster], prepared: Iterable[Prepared]) -> None:
+    """Gives up what is open. What cannot be aborted is told and goes on: the brokers do it after the time-out, and the
+    next attempt before it begins."""
+    for one in prepared:
+        if one.done:
+            continue
+        try:
+            _end(cluster(), one, committed=False)
+        except (NativeError, BrokerRefusalError, TransactionError) as error:
+            if not isinstance(error, TransactionError) or error.code not in _NOT_OURS:
+                print(f"pybroker: transaction {one.name} could not be aborted: {error}", file=sys.stderr)
+
+
+def prepared_in(messages: Iterable[WriterCommitMessage | None]) -> list[Prepared]:
+    """What tasks have told; of those that failed there is nothing."""
+    return [one for one in messages if isinstance(one, Prepared)]
+
+
+def _end(cluster: Cluster, prepared: Prepared, *, committed: bool) -> None:
+    request = m.EndTxnRequest(
+        transactional_id=prepared.name,
+        producer_id=prepared.producer_id,
+        producer_epoch=prepared.producer_epoch,
+        committed=committed,
+    )
+    what = f"{'commit' if committed else 'abort'} of transaction {prepared.name}"
+
+    def step() -> None:
+        coordinator = _coordinator(cluster, prepared.name, OF_TRANSACTIONS)
+        _checked(cluster.send(request, END_TXN, 0, 3, coordinator), what)
+
+    _patiently(cluster, step)
+
+
+def _can_commit(cluster: Cluster, prepared: Prepared) -> bool:
+    """Whether the transaction is this producer's, and open or committed; True of brokers that do not tell (KIP-664)."""
+    if not cluster.serves(DESCRIBE):
+        return True
+    request = m.DescribeTransactionsRequest(transactional_ids=[prepared.name])
+
+    def step() -> bool:
+        coordinator = _coordinator(cluster, prepared.name, OF_TRANSACTIONS)
+        (row,) = cluster.send(request, DESCRIBE, 0, 0, coordinator).transaction_states
+        _checked(row, f"state of transaction {prepared.name}")
+        ours = (prepared.producer_id, prepared.producer_epoch)
+        return row.transaction_state in COMMITTABLE and (row.producer_id, row.producer_epoch) == ours
+
+    return _patiently(cluster, step)
+
+
+def _is_there(cluster: Cluster, prepared: Prepared, *, stable: bool) -> bool:
+    """Whether the mark of the micro-batch, or of a later one, is committed. `stable`: waits for an end that is on its
+    way; else what another attempt has open is passed over."""
+    request = m.OffsetFetchRequest(
+        group_id=prepared.name,
+        topics=[m.OffsetFetchRequest_OffsetFetchRequestTopic(name=prepared.topic, partition_indexes=[MARK_PARTITION])],
+        require_stable=stable,
+    )
+
+    def step() -> bool:
+        coordinator = _coordinator(cluster, prepared.name, OF_GROUPS)
+        answer = cluster.send(request, OFFSET_FETCH, 7, 7, coordinator)
+        what = f"mark of transaction {prepared.name}"
+        _checked(answer, what)
+        rows = [row for topic in answer.topics for row in topic.partitions]
+        for row in rows:
+            _checked(row, what)
+        return any(row.committed_offset > prepared.batch for row in rows)
+
+    return _patiently(cluster, step)
+
+
+def _coordinator(cluster: Cluster, key: str, kind: int) -> int:
+    answer = cluster.send(m.FindCoordinatorRequest(key=key, key_type=kind), FIND_COORDINATOR, 1, 3)
+    return int(_checked(answer, f"coordinator of {key}").node_id)
+
+
+def _checked(answer: Any, what: str) -> Any:
+    if answer.error_code:
+        raise BrokerRefusalError(answer.error_code, what, getattr(answer, "error_message", None))
+    return answer
+
+
+def _lost(prepared: Prepared) -> TransactionError:
+    return TransactionError(
+        ErrorCode.INVALID_TXN_STATE,
+        f"transaction {prepared.name} of batch {prepared.batch} cannot be committed: another attempt has taken its "
+        "place, or it was open for longer than transactionTimeoutMs and was aborted; run it again",
+    )
+
+
+def _patiently(cluster: Cluster, step: Callable[[], T]) -> T:
+    """Every step may be repeated, so trouble that may pass is waited for, as long as `delivery.timeout.ms` allows."""
+    try:
+        return cluster.patiently(step, _MAY_PASS, cluster.patience_s)
+    except (NativeError, BrokerRefusalError) as error:
+        raise TransactionError(error.code, str(error)) from error
