@@ -99,11 +99,7 @@ group.consumer.max.assignment.interval.ms group.consumer.min.assignment.interval
 group.coordinator.append.linger.ms group.coordinator.background.threads group.coordinator.new.enable
 group.coordinator.threads group.share.assignors group.share.dlq.manager.class.name
 group.share.enable group.share.initialize.retry.interval.ms
-group.share.max.assignment.interval.ms group.share.max.delivery.count.limit
-group.share.max.partition.max.record.locks
-group.share.min.assignment.interval.ms
-group.share.min.delivery.count.limit group.share.min.partition.max.record.locks
-group.share.persister.class.name
+group.share.max.assignment.interval.ms group.share.min.assignment.interval.ms group.share.persister.class.name
 group.streams.acceptable.recovery.lag group.streams.assignors group.streams.heartbeat.interval.ms
 group.streams.initial.rebalance.delay.ms group.streams.max.assignment.interval.ms
 group.streams.max.heartbeat.interval.ms group.streams.max.session.timeout.ms group.streams.max.size

@@ -22,6 +22,7 @@ from pybroker.config.values import (
 SESSION_TIMEOUT, HEARTBEAT_INTERVAL = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
 SHARE_SESSION_TIMEOUT, SHARE_HEARTBEAT_INTERVAL = "share.session.timeout.ms", "share.heartbeat.interval.ms"
 SHARE_LOCK_DURATION = "share.record.lock.duration.ms"
+SHARE_DELIVERY_COUNT, SHARE_RECORD_LOCKS = "share.delivery.count.limit", "share.partition.max.record.locks"
 SHARE_OFFSET_RESET, SHARE_ISOLATION_LEVEL = "share.auto.offset.reset", "share.isolation.level"
 
 
@@ -41,6 +42,8 @@ OF_BROKER: Mapping[str, OfBroker] = {
         ("share", "heartbeat.interval.ms"),
         ("share", "session.timeout.ms"),
         ("share", "record.lock.duration.ms"),
+        ("share", "delivery.count.limit"),
+        ("share", "partition.max.record.locks"),
     )
 }
 

@@ -104,6 +104,8 @@ def test_they_are_kept_shown_and_taken_back(broker: BrokerProcess) -> None:
                 ("session.timeout.ms", "45000"),
                 ("heartbeat.interval.ms", "5000"),
                 ("record.lock.duration.ms", "30000"),
+                ("delivery.count.limit", "5"),
+                ("partition.max.record.locks", "2000"),
             )
         },
         "share.auto.offset.reset": ("latest", BY_DEFAULT, []),

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
+from pybroker.client import AcknowledgeType
+from pybroker.client.blocking import ShareConsumer
 from tests.groups.kit import create_topic, delete_topic, fill, unique
 from tests.share.kit import WAIT_S, accepted, reader, seen, set_group
 from tests.support.brokers import PybrokerProcess
@@ -97,6 +99,26 @@ def test_an_aborted_transaction_is_not_given(broker: PybrokerProcess) -> None:
             producer.produce(topic, f"{name}{index}")
         end(WAIT_S)
     assert accepted(seen(reader(broker.bootstrap, group, topic, 5))) == {f"yes{index}": 1 for index in range(5)}
+
+
+def test_a_group_says_how_often_a_record_is_given(broker: PybrokerProcess) -> None:
+    group, topic = _group(broker), create_topic(broker.bootstrap, 1)
+    set_group(broker.port, group, {"share.delivery.count.limit": "2"})
+    fill(broker.bootstrap, topic, 1, 3)
+    config = {"bootstrap.servers": broker.bootstrap, "group.id": group, "share.acknowledgement.mode": "explicit"}
+    given: list[tuple[int, int]] = []
+    with ShareConsumer(config) as consumer:
+        consumer.subscribe(topic)
+        for record in consumer:
+            given.append((record.offset, consumer.delivery_count(record)))
+            if len(given) == 7:
+                break
+            consumer.acknowledge(record, AcknowledgeType.RELEASE)
+            if len(given) == 6:
+                consumer.commit()
+                fill(broker.bootstrap, topic, 1, 1, "next")
+    assert sorted(given[:6]) == [(offset, count) for offset in range(3) for count in (1, 2)]
+    assert given[6] == (3, 1)
 
 
 def test_records_that_are_on_disk_only_are_given(broker: PybrokerProcess) -> None:

@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pybroker.config.group_defs import (
+    SHARE_DELIVERY_COUNT,
     SHARE_HEARTBEAT_INTERVAL,
     SHARE_ISOLATION_LEVEL,
     SHARE_LOCK_DURATION,
     SHARE_OFFSET_RESET,
+    SHARE_RECORD_LOCKS,
     SHARE_SESSION_TIMEOUT,
     in_force,
     text_in_force,
@@ -44,12 +46,12 @@ class ShareSettings:
         return text_in_force(SHARE_ISOLATION_LEVEL, self._own(group_id)) == "read_committed"
 
     def deliveries_max(self, group_id: str) -> int:
-        """group.share.delivery.count.limit"""
-        return int(self._config["group.share.delivery.count.limit"])
+        """share.delivery.count.limit of the group, else group.share.delivery.count.limit"""
+        return in_force(SHARE_DELIVERY_COUNT, self._own(group_id), self._config)
 
     def in_flight_max(self, group_id: str) -> int:
-        """group.share.partition.max.record.locks"""
-        return int(self._config["group.share.partition.max.record.locks"])
+        """share.partition.max.record.locks of the group, else group.share.partition.max.record.locks"""
+        return in_force(SHARE_RECORD_LOCKS, self._own(group_id), self._config)
 
     @property
     def sessions_max(self) -> int:

@@ -59,11 +59,11 @@ class GroupSettings(Protocol):
         ...
 
     def deliveries_max(self, group_id: str) -> int:
-        """group.share.delivery.count.limit"""
+        """share.delivery.count.limit"""
         ...
 
     def in_flight_max(self, group_id: str) -> int:
-        """group.share.partition.max.record.locks"""
+        """share.partition.max.record.locks"""
         ...
 
     @property
