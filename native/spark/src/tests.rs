@@ -85,7 +85,10 @@ fn encoded(rows: &StructArray, codec: Codec, limit: usize) -> Vec<u8> {
         rows.headers(row, &mut headers).expect("headers");
         let (key, value) = (rows.key(row), rows.value(row));
         if batches.is_full_for(0, record_bytes(key, value, &headers)) {
-            let batch = batches.seal(0, None, false).expect("builds").expect("is there");
+            let batch = batches
+                .seal(0, None, false)
+                .expect("builds")
+                .expect("is there");
             assert!(codec != Codec::None || batch.bytes.len() <= limit || batch.records == 1);
             out.extend(batch.bytes);
         }
