@@ -888,10 +888,41 @@ class NativeBroker:
         """Dynamic broker settings that native code obeys; others are ignored. Raises ValueError."""
     def metrics(self) -> str:
         """*Blocking.* Prometheus text; milliseconds for each thousand partitions."""
+    def take_slow_requests(self) -> list[SlowRequest]:
+        """Requests that took `slow.request.log.ms` or longer since the last call, the oldest first, 1,000 at most.
+        The first call gives none."""
     def shutdown(self, timeout_ms: int) -> None:
         """*Blocking.* Finishes produces, closes connections, flushes, writes snapshots, checkpoints
         and the clean-shutdown marker. Past `timeout_ms` no marker is written and the next start
         recovers. Idempotent. Raises NativeError for what could not be brought to disk."""
+
+@final
+class SlowRequest:
+    """A request that took long."""
+
+    @property
+    def api(self) -> str: ...
+    @property
+    def version(self) -> int: ...
+    @property
+    def received_ns(self) -> int:
+        """When its last byte was there, since 1970."""
+    @property
+    def stages_us(self) -> list[int]:
+        """The parts of its time: queue, local, remote, response queue, response send."""
+    @property
+    def client_id(self) -> str: ...
+    @property
+    def principal(self) -> str: ...
+    @property
+    def listener(self) -> str: ...
+    @property
+    def host(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+    @property
+    def control_plane(self) -> bool:
+        """Python has answered it."""
 
 @final
 class NativeLogDirs:

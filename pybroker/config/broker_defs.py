@@ -14,6 +14,7 @@ from pybroker.config import (
     broker_log,
     broker_network,
     broker_oauth,
+    broker_otlp,
     broker_quotas,
     broker_security,
     broker_share,
@@ -28,6 +29,7 @@ BROKER_SETTINGS = ConfigDef(
     + broker_network.LISTENERS
     + broker_network.SOCKETS
     + broker_network.OPERATION
+    + broker_otlp.OTLP
     + broker_security.SASL
     + broker_oauth.OAUTH
     + broker_security.AUTHORIZATION

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import importlib
 import json
 import logging
 import os
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pybroker.config import BrokerConfig, ConfigError, load_config
+from pybroker.config.broker_otlp import ENDPOINT
 from pybroker.diagnosis.socket import DiagnosisSocket
 from pybroker.errors import FatalError, StartError
 from pybroker.logs import configure_logging
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from pybroker.app import Broker
     from pybroker.diagnosis.report import Subject
     from pybroker.observability.http import MetricsServer
+    from pybroker.otlp.export import Export
 
 log = logging.getLogger(__name__)
 
@@ -103,6 +106,7 @@ class Foreground:
         self._parent_fd = parent_fd
         self._signal: asyncio.Future[int] = loop.create_future()
         self._http: MetricsServer | None = None
+        self._otlp: Export | None = None
         self._serving = False
 
     async def run(self) -> int:
@@ -127,6 +131,7 @@ class Foreground:
     async def _run(self, broker: Broker, diagnosis: DiagnosisSocket) -> int:
         try:
             await self._start_http(broker)
+            self._otlp_is_there()
             starting = asyncio.ensure_future(broker.start())
             await asyncio.wait((starting, self._signal), return_when=asyncio.FIRST_COMPLETED)
             if not starting.done():
@@ -140,6 +145,7 @@ class Foreground:
         except Exception as problem:
             return _complain(self._explain(problem), EXIT_CANNOT_START)
         self._serving = True
+        self._start_otlp(broker)
         diagnosis.start()
         self._announce(broker)
         await asyncio.wait((self._signal, broker.failed), return_when=asyncio.FIRST_COMPLETED)
@@ -175,6 +181,8 @@ class Foreground:
         self._arm_deadline()
         if self._http is not None:
             self._http.stop()
+        if self._otlp is not None:
+            await self._loop.run_in_executor(None, self._otlp.stop)
         try:
             await broker.stop()
         except Exception as problem:
@@ -207,6 +215,28 @@ class Foreground:
         except OSError as problem:
             raise StartError(f"metrics.listener={address}: cannot listen: {_reason(problem)}") from None
         log.info("Metrics at http://%s:%d/metrics", *bound)
+
+    def _otlp_is_there(self) -> None:
+        """Raises StartError: what `otlp.endpoint` needs is not installed."""
+        if not self._config[ENDPOINT]:
+            return
+        try:
+            importlib.import_module("pybroker.otlp.export")
+        except ImportError as problem:
+            needs = f"{ENDPOINT} needs what is not installed ({problem.name}); pip install 'pybroker[otlp]'"
+            raise StartError(needs) from None
+
+    def _start_otlp(self, broker: Broker) -> None:
+        if not self._config[ENDPOINT]:
+            return
+        from pybroker.otlp.export import Source
+        from pybroker.otlp.setup import export
+
+        services = broker.services
+        assert services is not None, "a started broker has services"
+        source = Source(self._loop, broker.scrape, services.native.take_slow_requests)
+        self._otlp = export(self._config, source, services)
+        self._otlp.start()
 
     def _announce(self, broker: Broker) -> None:
         services = broker.services

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, OrderedDict
+from collections.abc import Callable, Mapping
 from math import isfinite
 
 from pybroker.clock import Clock
@@ -84,6 +85,8 @@ class Telemetry:
         """What clients have counted, all of them together, since the start."""
         self.gauges: dict[str, float] = {}
         """What the last client that pushed it has said."""
+        self.pass_on: Callable[[bytes, Mapping[str, str]], None] | None = None
+        """Who else gets what is pushed, as it is, and by whom."""
 
     @property
     def max_bytes(self) -> int:
@@ -134,12 +137,17 @@ class Telemetry:
             text = f"{len(data)} bytes are more than telemetry.max.bytes={self.max_bytes}."
             raise self._refusal(ErrorCode.TELEMETRY_TOO_LARGE, text)
         instance.terminating = terminating
-        self._take(data, codec, instance.asked.metrics)
+        plain = self._take(data, codec, instance.asked.metrics)
+        if plain and self.pass_on is not None:
+            self.pass_on(plain, described(instance_id, context))
 
-    def _take(self, data: bytes, codec: int, prefixes: tuple[str, ...]) -> None:
+    def _take(self, data: bytes, codec: int, prefixes: tuple[str, ...]) -> bytes:
+        """What it is without compression."""
+        plain = b""
         if data:
             try:
-                found = numbers(unpacked(codec, data, max(UNPACKED_BYTES_MAX, self.max_bytes)))
+                plain = unpacked(codec, data, max(UNPACKED_BYTES_MAX, self.max_bytes))
+                found = numbers(plain)
             except (ValueError, MalformedError) as problem:
                 raise self._refusal(ErrorCode.INVALID_RECORD, f"The metrics cannot be read: {problem}") from None
             wanted = "" if prefixes == (ALL_METRICS,) else prefixes
@@ -154,6 +162,7 @@ class Telemetry:
                     kept[number.name] = value
         self.pushes += 1
         self.push_bytes += len(data)
+        return plain
 
     def _instance(self, instance_id: Uuid, context: RequestContext) -> _Instance:
         """The client, with what is asked of it now."""

@@ -14,6 +14,7 @@ from pybroker.testing import Cluster
 from pybroker.testing.cluster import ClusterBroker
 from tests.support.cluster import SESSION_MS, until
 
+ROOT = Path(__file__).parents[2]
 SETTINGS = {
     "metrics.listener": "127.0.0.1:0",
     "leader.imbalance.check.interval.seconds": 1,
@@ -106,6 +107,23 @@ def test_a_broker_is_killed_and_comes_back(cluster: Cluster) -> None:
     # A broker that has just come back has not asked any leader yet.
     until(lambda: scrape(cluster.brokers[2]).get('kafka_server_replicafetchermanager_maxlag{clientid="Replica"}') == 0)
     until(lambda: scrape(cluster.brokers[2]).get('kafka_server_fetcherstats_requests_total{leader="1"}', 0) > 0)
+
+
+def test_the_table_of_names_is_true_of_a_cluster(cluster: Cluster) -> None:
+    """docs/metrics.md: nothing is shown that is not there, and what clusters alone have is shown."""
+    rows = re.findall(r"^\| `([a-z0-9_]+)` \| (\w*) ?\|", (ROOT / "docs/metrics.md").read_text(), re.M)
+    of_clusters = {name for name, where in rows if where == "cluster"}
+    assert len(of_clusters) >= 10
+    shown: set[str] = set()
+
+    def all_are_shown() -> bool:
+        for broker in cluster.brokers.values():
+            with urllib.request.urlopen(address(broker), timeout=60) as answer:
+                shown.update(re.findall(r"^# TYPE (\S+)", answer.read().decode(), re.M))
+        return of_clusters <= shown
+
+    until(all_are_shown)
+    assert shown - {name for name, _ in rows} == set()
 
 
 def test_the_session_with_zookeeper(cluster: Cluster) -> None:

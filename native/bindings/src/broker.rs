@@ -17,6 +17,7 @@ mod partitions;
 mod quotas;
 mod records;
 mod request;
+mod slow_requests;
 mod topic_config;
 mod transactions;
 
@@ -52,6 +53,7 @@ pub(crate) use partitions::{Lag, NativePartitions, PartitionEnds, PartitionOffse
 pub(crate) use quotas::{ClientQuota, NativeQuotas};
 pub(crate) use records::{StoredRecord, StoredRecords};
 pub(crate) use request::{Completion, ConnectionGone, LogDirsFailed, ReplicasOffline, Request};
+pub(crate) use slow_requests::SlowRequest;
 pub(crate) use transactions::{ActiveProducer, TransactionQuestion};
 
 /// The data plane of one broker.
@@ -120,6 +122,14 @@ impl NativeBroker {
 
     fn metrics(&self, py: Python<'_>) -> String {
         py.detach(|| metrics::render(&self.plane))
+    }
+
+    fn take_slow_requests(&self) -> Vec<SlowRequest> {
+        let taken = self
+            .plane
+            .server()
+            .map(|server| server.take_slow_requests());
+        taken.iter().flatten().map(SlowRequest::new).collect()
     }
 
     fn shutdown(&self, py: Python<'_>, timeout_ms: u64) -> PyResult<()> {

@@ -47,8 +47,8 @@ mod _native {
         LogDirsFailed, MetadataDelta, NativeAuthorizer, NativeBroker, NativeControlQueue,
         NativeFetchers, NativeIngests, NativeIsr, NativeListeners, NativeLogDirs, NativeMetadata,
         NativePartitions, NativeQuotas, OpenIngest, PartitionEnds, PartitionMetadata,
-        PartitionOffsets, PartitionOrder, RecordsWatch, ReplicasOffline, Request, StagedDirectory,
-        StagedPartition, StopOrder, StoredRecord, StoredRecords, TopicMetadata,
+        PartitionOffsets, PartitionOrder, RecordsWatch, ReplicasOffline, Request, SlowRequest,
+        StagedDirectory, StagedPartition, StopOrder, StoredRecord, StoredRecords, TopicMetadata,
         TransactionQuestion,
     };
     #[pymodule_export]

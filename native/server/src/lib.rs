@@ -56,6 +56,7 @@ mod server;
 mod shared;
 mod slots;
 mod slow_appends;
+pub mod slow_requests;
 mod threads;
 mod throttle_place;
 mod throttled_log;

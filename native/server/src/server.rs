@@ -1,5 +1,6 @@
 //! The server: start, stop, and what its owner may ask and change while it runs.
 
+use std::collections::VecDeque;
 use std::io;
 use std::mem;
 use std::net::SocketAddr;
@@ -26,6 +27,7 @@ use crate::prometheus::{Recent, Sources, render};
 use crate::quotas::{ConnectionRate, QuotaDelta};
 use crate::shared::{Shared, with_thread_state};
 use crate::slow_appends::SlowAppends;
+use crate::slow_requests::{SlowRequest, SlowRequests};
 use crate::threads::{Command, DataThread};
 use crate::throttled_log::ThrottledLog;
 
@@ -115,6 +117,7 @@ impl Server {
             ingest_copies: ColdReads::in_the_background("ingest-copy", ingest_threads()),
             producers: Producers::new(metrics.clone()),
             slow_appends: SlowAppends::default(),
+            slow_requests: SlowRequests::default(),
             draining: AtomicBool::new(false),
             log: ThrottledLog::new(config.log),
         });
@@ -224,6 +227,12 @@ impl Server {
     /// Open connections.
     pub fn connections(&self) -> usize {
         self.shared.connections.open()
+    }
+
+    /// Requests that took `slow.request.log.ms` or longer since this was called last, the oldest first; bounded. The first
+    /// call gives none.
+    pub fn take_slow_requests(&self) -> VecDeque<SlowRequest> {
+        self.shared.slow_requests.take()
     }
 
     /// Counters and gauges as a fragment in Prometheus' text format. Takes milliseconds for each thousand partitions:

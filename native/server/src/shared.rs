@@ -25,6 +25,7 @@ use crate::metrics::{Answered, Moments, Tally, ThreadMetrics, TopicSlots, Topics
 use crate::producers::Producers;
 use crate::quotas::ConnectionRate;
 use crate::slow_appends::{FlushWatch, SlowAppends};
+use crate::slow_requests::SlowRequests;
 use crate::throttled_log::ThrottledLog;
 
 /// State of the server that all threads see. Nothing here is locked on the way of a Produce or Fetch.
@@ -48,6 +49,7 @@ pub(crate) struct Shared {
     pub(crate) ingest_copies: ColdReads,
     pub(crate) producers: Producers,
     pub(crate) slow_appends: SlowAppends,
+    pub(crate) slow_requests: SlowRequests,
     /// Set once the server stops: connections answer what they have and close.
     pub(crate) draining: AtomicBool,
     pub(crate) log: ThrottledLog,

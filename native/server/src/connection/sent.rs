@@ -1,6 +1,7 @@
 //! What is counted, and said in the log (`slow.request.log.ms`), of requests whose replies have gone.
 
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use pybroker_protocol::Api;
 
@@ -9,6 +10,7 @@ use crate::config::LogLevel;
 use crate::connection_info::ConnectionInfo;
 use crate::metrics::{Answered, STAGES, Split, micros_of};
 use crate::shared::{Shared, ThreadState};
+use crate::slow_requests::SlowRequest;
 
 impl Connection {
     /// Counts the times of what was answered: it has gone to the kernel.
@@ -23,8 +25,27 @@ impl Connection {
             unsent.sent(metrics, now, limit, |answered, split| {
                 metrics.slow_requests.add(1);
                 log_slow(shared, info, answered, split);
+                shared
+                    .slow_requests
+                    .note(|| kept(info, answered, split, now));
             });
         }
+    }
+}
+
+/// What a trace of it needs.
+fn kept(info: &ConnectionInfo, answered: &Answered, split: &Split, now: Instant) -> SlowRequest {
+    let ago = now.saturating_duration_since(answered.moments.received);
+    let client_id = info.client_id.borrow();
+    SlowRequest {
+        api_key: answered.api_key,
+        version: answered.version,
+        received: SystemTime::now().checked_sub(ago).unwrap_or(UNIX_EPOCH),
+        stages_us: split.stages,
+        client_id: client_id.as_deref().unwrap_or_default().into(),
+        principal: Arc::clone(&info.principal),
+        listener: Arc::clone(&info.peer.listener),
+        address: info.peer.address,
     }
 }
 

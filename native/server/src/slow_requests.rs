@@ -1,0 +1,93 @@
+//! Requests that took `slow.request.log.ms` or longer, kept for whoever traces them.
+
+use std::collections::VecDeque;
+use std::mem;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
+
+use parking_lot::Mutex;
+
+/// One of them.
+#[derive(Debug, Clone)]
+pub struct SlowRequest {
+    /// Number of the API.
+    pub api_key: i16,
+    /// Of the API.
+    pub version: i16,
+    /// When its last byte was there.
+    pub received: SystemTime,
+    /// Microseconds of the parts of its time, in their order: queue, local, remote, response queue, response send.
+    pub stages_us: [u64; 5],
+    /// What the client calls itself.
+    pub client_id: Box<str>,
+    /// As whom it acts.
+    pub principal: Arc<str>,
+    /// Where it came in.
+    pub listener: Arc<str>,
+    /// The client's address.
+    pub address: SocketAddr,
+}
+
+/// Nothing is kept before somebody asks, and then the last `KEPT_MAX`.
+#[derive(Default)]
+pub(crate) struct SlowRequests {
+    wanted: AtomicBool,
+    kept: Mutex<VecDeque<SlowRequest>>,
+}
+
+const KEPT_MAX: usize = 1_000;
+
+impl SlowRequests {
+    pub(crate) fn note(&self, make: impl FnOnce() -> SlowRequest) {
+        if !self.wanted.load(Ordering::Relaxed) {
+            return;
+        }
+        let request = make();
+        let mut kept = self.kept.lock();
+        if kept.len() >= KEPT_MAX {
+            kept.pop_front();
+        }
+        kept.push_back(request);
+    }
+
+    /// Those since the last time, the oldest first.
+    pub(crate) fn take(&self) -> VecDeque<SlowRequest> {
+        self.wanted.store(true, Ordering::Relaxed);
+        mem::take(&mut *self.kept.lock())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(version: i16) -> SlowRequest {
+        SlowRequest {
+            api_key: 0,
+            version,
+            received: SystemTime::UNIX_EPOCH,
+            stages_us: [0; 5],
+            client_id: "".into(),
+            principal: "User:ANONYMOUS".into(),
+            listener: "PLAINTEXT".into(),
+            address: SocketAddr::from(([127, 0, 0, 1], 1)),
+        }
+    }
+
+    #[test]
+    fn the_last_are_kept_once_somebody_asks() {
+        let slow = SlowRequests::default();
+        slow.note(|| unreachable!("nobody asks"));
+        assert!(slow.take().is_empty());
+        for version in 0..1_500 {
+            slow.note(|| request(version));
+        }
+        let kept = slow.take();
+        assert_eq!(kept.len(), KEPT_MAX);
+        assert_eq!(kept[0].version, 500);
+        assert_eq!(kept[KEPT_MAX - 1].version, 1_499);
+        assert!(slow.take().is_empty());
+    }
+}

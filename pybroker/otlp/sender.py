@@ -1,0 +1,68 @@
+"""The way to the collector. It may be away: what cannot be sent is lost and counted, and the log says so once in a
+while; a broker never waits for it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import logging
+import time
+from collections.abc import Mapping
+
+import requests
+import urllib3
+
+log = logging.getLogger(__name__)
+
+ATTEMPTS = 3
+AGAIN = (429, 502, 503, 504)
+"""OTLP's specification: these may be sent again."""
+TELL_S = 60.0
+
+METRICS, TRACES = "/v1/metrics", "/v1/traces"
+
+
+class Sender:
+    """Used by one thread at a time."""
+
+    def __init__(self, endpoint: str, headers: Mapping[str, str], timeout_s: float) -> None:
+        """endpoint: the URL before /v1/metrics and /v1/traces."""
+        self._endpoint = endpoint.rstrip("/")
+        self._timeout_s = timeout_s
+        self._session = requests.Session()
+        self._session.headers.update({**headers, "Content-Type": "application/x-protobuf", "Content-Encoding": "gzip"})
+        # Longer than that nobody waits, whatever the collector asks for: there is news by then.
+        again = urllib3.Retry(
+            ATTEMPTS - 1,
+            backoff_factor=0.5,
+            status_forcelist=AGAIN,
+            allowed_methods=None,
+            respect_retry_after_header=False,
+        )
+        for scheme in ("http://", "https://"):
+            self._session.mount(scheme, requests.adapters.HTTPAdapter(max_retries=again))
+        self._told: float | None = None
+        self.sent = 0
+        self.lost = 0
+
+    def send(self, path: str, data: bytes) -> None:
+        """One message."""
+        try:
+            answer = self._session.post(
+                self._endpoint + path, gzip.compress(data, 1), timeout=self._timeout_s, allow_redirects=False
+            )
+            problem = "" if answer.ok else f"HTTP status {answer.status_code}"
+        except requests.RequestException as error:
+            problem = str(error)
+        if not problem:
+            self.sent += 1
+            return
+        self.lost += 1
+        now = time.monotonic()
+        if self._told is None or now - self._told >= TELL_S:
+            self._told = now
+            log.warning("otlp.endpoint=%s takes nothing: %s; %d messages are lost", self._endpoint, problem, self.lost)
+
+    def close(self) -> None:
+        """Ends its connections."""
+        self._session.close()
