@@ -98,6 +98,14 @@ TOPIC_SETTINGS = ConfigDef(
                 "Deleting and truncating the topic is refused until this is false again. Not Kafka's.",
             ),
             ConfigKey(
+                "ingest.quota.topic.bytes.per.second",
+                ConfigType.LONG,
+                2**63 - 1,
+                "What staged ingests of the topic may bring a second to each broker, all together; holds for ingests "
+                "that begin afterwards. Not Kafka's.",
+                at_least(1),
+            ),
+            ConfigKey(
                 "leader.replication.throttled.replicas",
                 ConfigType.LIST,
                 (),

@@ -84,7 +84,7 @@ OURS = {
     "topic.history.max.incarnations",
 } | OF_ZOOKEEPER | ELSEWHERE
 
-TOPIC_OWN = {"delete.protection.enable"}
+TOPIC_OWN = {"delete.protection.enable", "ingest.quota.topic.bytes.per.second"}
 
 # Setting → why its default is another one than Kafka's.
 OTHER_DEFAULT = {

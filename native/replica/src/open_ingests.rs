@@ -17,6 +17,7 @@ mod attempt;
 mod copies;
 mod error;
 mod quota;
+mod topic_debts;
 
 pub(crate) use attempt::{Attempt, Staged};
 pub use copies::{StagedChunk, StagedCopies};
@@ -24,6 +25,7 @@ pub use error::IngestError;
 pub use quota::IngestLimits;
 use quota::Quota;
 pub(crate) use quota::too_many_attempts;
+use topic_debts::TopicDebts;
 
 /// What names an ingest in requests.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -74,6 +76,7 @@ pub(crate) struct Ingest {
 pub struct Ingests {
     pub(crate) open: RwLock<HashMap<IngestName, Arc<Ingest>>>,
     pub(crate) quota: Quota,
+    topic_debts: TopicDebts,
     /// Of all open ingests, counted for each partition: each has files and a log of its own in memory.
     pub(crate) attempts: AtomicUsize,
     pub(crate) staged_bytes: AtomicU64,
@@ -167,8 +170,11 @@ impl Ingests {
         shared: bool,
         now: Instant,
     ) -> Result<i32, IngestError> {
-        self.get(name, epoch)?;
+        let ingest = self.get(name, epoch)?;
+        let (topic, rate) = (name.topic_id, ingest.new.config.ingest_bytes_per_second);
+        self.topic_debts.check(topic, rate, now)?;
         let staged = self.staged_bytes.load(Ordering::Relaxed);
-        self.quota.admit(bytes, staged, shared, now)
+        let wait_ms = self.quota.admit(bytes, staged, shared, now)?;
+        Ok(wait_ms.max(self.topic_debts.add(topic, rate, bytes, now)))
     }
 }

@@ -24,6 +24,8 @@ pub struct TopicConfig {
     pub timestamp_after_max_ms: i64,
     /// `compression.type` with the level of that codec.
     pub compression: CompressionType,
+    /// `ingest.quota.topic.bytes.per.second`.
+    pub ingest_bytes_per_second: u64,
     /// `leader.replication.throttled.replicas`.
     pub throttled_as_leader: ThrottledReplicas,
     /// `follower.replication.throttled.replicas`.
@@ -61,6 +63,7 @@ impl Default for TopicConfig {
             timestamp_before_max_ms: i64::MAX,
             timestamp_after_max_ms: 3_600_000,
             compression: CompressionType::Producer,
+            ingest_bytes_per_second: u64::MAX,
             throttled_as_leader: ThrottledReplicas::Nobody,
             throttled_as_follower: ThrottledReplicas::Nobody,
             sequence: 0,

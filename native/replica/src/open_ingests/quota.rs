@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use super::error::IngestError;
 
 /// Appends are taken as long as those before them are paid for within this time.
-const CREDIT: Duration = Duration::from_secs(1);
+pub(super) const CREDIT: Duration = Duration::from_secs(1);
 /// One append is paid for within this time, however low the rate: it is taken whole, and must not keep all ingests
 /// waiting until they expire.
 const APPEND_MAX: Duration = Duration::from_secs(60);
@@ -47,7 +47,7 @@ impl Default for IngestLimits {
 
 /// What was taken on credit, as the time that the rate needs for it.
 #[derive(Debug, Default)]
-struct Debt {
+pub(super) struct Debt {
     left: Duration,
     /// As of when. `None`: nothing was ever taken.
     since: Option<Instant>,
@@ -57,7 +57,7 @@ struct Debt {
 
 impl Debt {
     /// What is left of it `now`. A higher rate pays it sooner; under a lower one it lasts no longer than it would have.
-    fn left(&mut self, rate: u64, now: Instant) -> Duration {
+    pub(super) fn left(&mut self, rate: u64, now: Instant) -> Duration {
         if let Some(since) = self.since {
             // Requests come from several threads, the later one first at times.
             self.left = self
@@ -73,8 +73,14 @@ impl Debt {
         self.left
     }
 
+    /// Whether nothing is left of it `now`.
+    pub(super) fn is_paid(&self, now: Instant) -> bool {
+        let passed = self.since.map(|since| now.saturating_duration_since(since));
+        passed.is_none_or(|passed| passed >= self.left)
+    }
+
     /// Takes so many bytes on, at the rate last given.
-    fn add(&mut self, bytes: u64) {
+    pub(super) fn add(&mut self, bytes: u64) {
         let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(self.rate.max(1));
         self.left += nanos_or_max(nanos).min(APPEND_MAX);
     }
@@ -84,7 +90,7 @@ fn nanos_or_max(nanos: u128) -> Duration {
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
 
-fn millis(time: Duration) -> i32 {
+pub(super) fn millis(time: Duration) -> i32 {
     i32::try_from(time.as_millis()).unwrap_or(i32::MAX)
 }
 

@@ -63,6 +63,7 @@ impl Texts {
             "compression.type" => self.codec = codec(text)?,
             "compression.gzip.level" => self.gzip_level = Some(whole(text)?),
             "compression.zstd.level" => self.zstd_level = Some(whole(text)?),
+            "ingest.quota.topic.bytes.per.second" => config.ingest_bytes_per_second = rate(text)?,
             "leader.replication.throttled.replicas" => {
                 config.throttled_as_leader = ThrottledReplicas::parse(text)?;
             }
@@ -103,6 +104,17 @@ fn size<T: TryFrom<i32>>(text: &str) -> Parsed<T> {
     value
         .and_then(|value| T::try_from(value).ok())
         .ok_or("not a non-negative whole number of 32 bits")
+}
+
+/// Bytes a second; i64::MAX is no bound.
+fn rate(text: &str) -> Parsed<u64> {
+    let value: Option<u64> = text.parse().ok().filter(|rate| *rate >= 1);
+    let value = value.ok_or("not a whole number of at least 1")?;
+    Ok(if value >= i64::MAX as u64 {
+        u64::MAX
+    } else {
+        value
+    })
 }
 
 fn ratio(text: &str) -> Parsed<f64> {
