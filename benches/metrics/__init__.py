@@ -1,0 +1,1 @@
+"""What metrics cost: `python -m benches.metrics`."""
