@@ -126,6 +126,10 @@ class Writer:
     async def _was_done(self, number: int, again: bool) -> bool:
         while True:
             try:
+                # Another server of the ensemble may be behind.
+                await self._store.sync()
+                # The count first: a successor counts as well, and has changed the epoch by then.
+                count = znodes.decode_decisions((await self._store.get(znodes.DECISIONS)).data)
                 epoch = await self._store.get(znodes.CONTROLLER_EPOCH)
                 if epoch.version != self._office.epoch_version:
                     # NOT_CONTROLLER has it asked again: the successor knows the outcome if one was to be kept.
@@ -133,7 +137,7 @@ class Writer:
                         "Another controller has taken over; look whether this was decided.",
                         ErrorCode.NOT_CONTROLLER if again else ErrorCode.REQUEST_TIMED_OUT,
                     )
-                return znodes.decode_decisions((await self._store.get(znodes.DECISIONS)).data) == number
+                return count == number
             except UnavailableError as error:
                 self._unless_given_up(error)
             except StoreClosedError as error:

@@ -17,6 +17,7 @@ from pybroker.metadata.store import (
     PART_OPERATIONS_MAX,
     Create,
     MetadataStore,
+    Node,
     Operation,
     OperationResult,
     Set,
@@ -93,6 +94,48 @@ async def test_a_successor_may_have_it_and_nobody_asks_again(trouble: Trouble) -
     with pytest.raises(ResignedError) as refused:
         await writer.write([Create("/a")])
     assert refused.value.code == ErrorCode.NOT_CONTROLLER, "this one was certainly not written"
+
+
+async def test_the_number_of_a_successor_that_comes_between_two_looks_is_not_ones_own(trouble: Trouble) -> None:
+    writer = await writer_on(trouble)
+    real = trouble._store
+    count = int((await real.get(znodes.DECISIONS)).data)
+    looked: list[str] = []
+
+    async def look(path: str) -> Node:
+        found = await real.get(path)
+        if not looked:
+            epoch = await real.get(znodes.CONTROLLER_EPOCH)
+            took = Set(znodes.CONTROLLER_EPOCH, b"9", epoch.version)
+            await real.multi([took, Set(znodes.DECISIONS, str(count + 1).encode())])
+        looked.append(path)
+        return found
+
+    trouble.get = look  # type: ignore[attr-defined]
+    trouble.coming = ["lost before"]
+    with pytest.raises(ResignedError):
+        await writer.write([Create("/a")])
+    assert set(looked) == {znodes.CONTROLLER_EPOCH, znodes.DECISIONS}
+    assert await real.exists("/a") is None
+
+
+async def test_a_server_that_is_behind_is_not_believed(trouble: Trouble) -> None:
+    writer = await writer_on(trouble)
+    real = trouble._store
+    behind = await real.get(znodes.DECISIONS)
+    synced: list[bool] = []
+
+    async def sync() -> None:
+        synced.append(True)
+
+    async def look(path: str) -> Node:
+        return behind if path == znodes.DECISIONS and not synced else await real.get(path)
+
+    trouble.sync, trouble.get = sync, look  # type: ignore[attr-defined]
+    trouble.coming = ["lost after"]
+    # A second Create of the same node would be refused.
+    await writer.write([Create("/a")])
+    assert await real.exists("/a") is not None
 
 
 async def test_who_gives_up_waits_for_no_store(trouble: Trouble) -> None:
