@@ -20,7 +20,7 @@ from pybroker.protocol.error_codes import ErrorCode
 from pybroker.telemetry.instances import NAMES_MAX
 from pybroker.testing.ports import free_port
 from tests.support.brokers import BrokerProcess, PybrokerProcess
-from tests.support.kafka_tools import ToolError, run_tool
+from tests.support.kafka_tools import ToolError, run_tool, tool_running
 from tests.wire.client import WireClient
 
 CLIENT_METRICS, SET, DELETE = 16, 0, 1
@@ -253,7 +253,7 @@ def test_java_pushes_and_kafkas_tools_subscribe(broker: BrokerProcess) -> None:
     producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap})
     producer.produce("read", b"value")
     assert producer.flush(60) == 0
-    run_tool("kafka-console-consumer", [*at, "--topic", "read", "--from-beginning", "--timeout-ms", "5000"])
-    assert [name for name in metrics(broker) if '{metric="org.apache.kafka.consumer.' in name]
+    with tool_running("kafka-console-consumer", [*at, "--topic", "read", "--from-beginning"]):
+        until(lambda: any('{metric="org.apache.kafka.consumer.' in name for name in metrics(broker)))
     run_tool("kafka-client-metrics", [*at, "--delete", "--name", "java"])
     assert run_tool("kafka-client-metrics", [*at, "--list"]).strip() == ""

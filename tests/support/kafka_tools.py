@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from tests.support.java import java_command
 from tests.support.maven import TOOLS, jars
@@ -42,3 +43,14 @@ def run_tool(name: str, arguments: Sequence[str]) -> str:
     if done.returncode != 0:
         raise ToolError(f"{name} {' '.join(arguments)}: exit code {done.returncode}\n{done.stdout}\n{done.stderr}")
     return done.stdout
+
+
+@contextmanager
+def tool_running(name: str, arguments: Sequence[str]) -> Iterator[None]:
+    """For a tool that does not end by itself: runs it as long as the block takes."""
+    command = java_command(f"{jars(TOOLS)}/*", MAIN_CLASSES[name], arguments)
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            yield
+        finally:
+            process.kill()
