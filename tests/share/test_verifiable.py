@@ -55,7 +55,9 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PybrokerProcess
     broker.kill()
 
 
-@pytest.mark.parametrize("mode", ["auto", "sync", "async"])
+@pytest.mark.parametrize(
+    "mode", ["auto", pytest.param("sync", marks=pytest.mark.slow), pytest.param("async", marks=pytest.mark.slow)]
+)
 def test_two_members_share_what_was_produced(broker: PybrokerProcess, mode: str) -> None:
     programs: list[Program] = []
     try:
