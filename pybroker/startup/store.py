@@ -15,7 +15,6 @@ from pybroker.metadata.migration_mark import refuse_unfinished
 from pybroker.metadata.store import MetadataStore, UnavailableError, UnknownOutcomeError, ensure_path
 from pybroker.metadata.znodes import PERSISTENT_PATHS, DamagedNodeError
 from pybroker.security.nodes import ensure_security_paths
-from pybroker.startup.zookeeper_tls import zookeeper_tls
 
 ATTEMPTS_MAX = 5
 """Of a start whose connection to the store breaks."""
@@ -27,6 +26,7 @@ async def open_store(config: BrokerConfig, on_fatal: Callable[[FatalError], None
         return await EmbeddedStore.open(Path(config.log_dirs[0]), on_fatal)
     # kazoo is imported where a cluster is wanted only.
     from pybroker.metadata.zookeeper import ZooKeeperSettings, ZooKeeperStore
+    from pybroker.startup.zookeeper_tls import zookeeper_tls
 
     session_ms = config.get_int("zookeeper.session.timeout.ms")
     settings = ZooKeeperSettings(
