@@ -63,7 +63,9 @@ def test_produce(broker: BrokerProcess, acks: str, compression: str) -> None:
     with_these = ("--acks", acks, "--compression", compression)
     document = measured(broker, "produce", "--records", "5000", "--size", "200", "--partitions", "3", *with_these)
     assert (document["what"], document["records"], document["bytes"]) == ("produce", 5000, 1_000_000)
-    assert document["records_per_second"] == pytest.approx(5000 / document["seconds"], rel=0.05)
+    # Seconds are told with three decimals, of which a fast machine needs few.
+    told, rounded = document["seconds"], 0.0006
+    assert 5000 / (told + rounded) <= document["records_per_second"] <= 5000 / max(told - rounded, 1e-6)
     assert in_order(document)
     assert topics(broker) == []
 

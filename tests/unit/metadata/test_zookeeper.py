@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.handlers.threading import KazooTimeoutError
 
 from pybroker.errors import FatalError, StartError
 from pybroker.metadata.store import (
@@ -129,10 +132,16 @@ async def test_an_expired_session_is_lost_with_its_nodes_and_a_new_one_follows(s
 
 def expire(store: ZooKeeperStore) -> None:
     """Ends the session of a store behind its back, as an expiry does: another client takes it over and closes it."""
-    client = store._client
-    thief = KazooClient(hosts=",".join(f"{host}:{port}" for host, port in client.hosts), client_id=client.client_id)
-    thief.start(PATIENCE_S)
-    thief.stop()
+    client, session = store._client, store.session_id
+    hosts = ",".join(f"{host}:{port}" for host, port in client.hosts)
+    give_up = time.monotonic() + PATIENCE_S
+    while store.session_id == session and time.monotonic() < give_up:
+        thief = KazooClient(hosts=hosts, client_id=client.client_id)
+        # The one who was robbed takes the session back: it may be lost again before it is closed.
+        with contextlib.suppress(KazooTimeoutError):
+            thief.start(PATIENCE_S)
+        thief.stop()
+        time.sleep(0.2)
     thief.close()
 
 
