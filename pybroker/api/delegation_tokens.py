@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.requests.context import RequestContext
@@ -22,3 +24,15 @@ def type_and_name(principal: str) -> tuple[str, str]:
     """`User:alice` as the wire has it."""
     kind, _, name = principal.partition(":")
     return kind, name
+
+
+def parties(owner: str, requester: str) -> dict[str, Any]:
+    """The fields of an answer that say whose token it is, and who has asked for it."""
+    kind, name = type_and_name(owner)
+    asked_kind, asked_name = type_and_name(requester)
+    return {
+        "principal_type": kind,
+        "principal_name": name,
+        "token_requester_principal_type": asked_kind,
+        "token_requester_principal_name": asked_name,
+    }

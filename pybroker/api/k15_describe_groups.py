@@ -7,6 +7,7 @@ stable.
 
 from __future__ import annotations
 
+from pybroker.admin.cluster import OPERATIONS_NOT_ASKED
 from pybroker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.coordinators.group.group import Group, GroupState
 from pybroker.errors import KafkaError
@@ -23,7 +24,6 @@ from pybroker.security.authorizer import Authorizer
 
 API_KEY = 15
 
-NOT_ASKED = -(1 << 31)
 
 
 def handle(
@@ -42,7 +42,7 @@ def handle(
                 )
             )
             continue
-        allowed = NOT_ASKED
+        allowed = OPERATIONS_NOT_ASKED
         if request.include_authorized_operations:
             allowed = authorizer.operations(context, ResourceType.GROUP, group_id)
         answers.append(_describe(groups, context.api_version, group_id, allowed))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pybroker.admin.delegation_tokens import TokenAdmin
-from pybroker.api.delegation_tokens import require_password, type_and_name
+from pybroker.api.delegation_tokens import parties, require_password
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import CreateDelegationTokenRequest, CreateDelegationTokenResponse
@@ -30,25 +30,15 @@ async def handle(
         renewers = [f"{one.principal_type}:{one.principal_name}" for one in request.renewers]
         token, hmac = await tokens.create(owner, renewers, request.max_lifetime_ms, context.caller)
     except KafkaError as error:
-        kind, name = type_and_name(owner)
-        asked_kind, asked_name = type_and_name(context.principal)
         return CreateDelegationTokenResponse(
             error_code=error.code,
-            principal_type=kind,
-            principal_name=name,
-            token_requester_principal_type=asked_kind,
-            token_requester_principal_name=asked_name,
+            **parties(owner, context.principal),
             issue_timestamp_ms=-1,
             expiry_timestamp_ms=-1,
             max_timestamp_ms=-1,
         )
-    kind, name = type_and_name(token.owner)
-    asked_kind, asked_name = type_and_name(token.requester)
     return CreateDelegationTokenResponse(
-        principal_type=kind,
-        principal_name=name,
-        token_requester_principal_type=asked_kind,
-        token_requester_principal_name=asked_name,
+        **parties(token.owner, token.requester),
         issue_timestamp_ms=token.issued_ms,
         expiry_timestamp_ms=token.expires_ms,
         max_timestamp_ms=token.max_ms,

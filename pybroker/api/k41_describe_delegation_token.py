@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pybroker.admin.delegation_tokens import TokenAdmin
-from pybroker.api.delegation_tokens import require_password, type_and_name
+from pybroker.api.delegation_tokens import parties, require_password, type_and_name
 from pybroker.errors import KafkaError
 from pybroker.metadata.delegation_tokens import DelegationToken
 from pybroker.protocol.messages import (
@@ -44,13 +44,8 @@ def handle(
 
 
 def _shown(token: DelegationToken, hmac: bytes) -> DescribeDelegationTokenResponse_DescribedDelegationToken:
-    kind, name = type_and_name(token.owner)
-    asked_kind, asked_name = type_and_name(token.requester)
     return DescribeDelegationTokenResponse_DescribedDelegationToken(
-        principal_type=kind,
-        principal_name=name,
-        token_requester_principal_type=asked_kind,
-        token_requester_principal_name=asked_name,
+        **parties(token.owner, token.requester),
         issue_timestamp=token.issued_ms,
         expiry_timestamp=token.expires_ms,
         max_timestamp=token.max_ms,

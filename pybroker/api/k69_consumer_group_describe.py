@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from pybroker.admin.cluster import OPERATIONS_NOT_ASKED
 from pybroker.admin.features import FeatureAdmin
+from pybroker.api.described_groups import described
 from pybroker.coordinators.consumer.group import ConsumerGroup
 from pybroker.coordinators.consumer.model import Member, Partition
 from pybroker.coordinators.consumer.records import by_topic
 from pybroker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.coordinators.shards.ports import Topics
-from pybroker.errors import KafkaError
-from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -26,12 +26,10 @@ from pybroker.protocol.messages import (
     ConsumerGroupDescribeResponse_TopicPartitions,
 )
 from pybroker.requests.context import RequestContext
-from pybroker.security.acls import AclOperation, ResourceType
 from pybroker.security.authorizer import Authorizer
 
 API_KEY = 69
 
-NOT_ASKED = -(1 << 31)
 MEMBER_CLASSIC, MEMBER_CONSUMER = 0, 1
 
 
@@ -48,44 +46,14 @@ def handle(
 ) -> ConsumerGroupDescribeResponse:
     """A plain function."""
     groups, topics, features = sources
-    answers = []
-    # Each once: a few bytes of a name would otherwise buy all members of the group, each time.
-    for group_id in dict.fromkeys(request.group_ids):
-        try:
-            features.require_consumer_groups()
-            authorizer.require_group(context, AclOperation.DESCRIBE, group_id)
-            if not group_id:
-                raise KafkaError(ErrorCode.INVALID_GROUP_ID, "The group id is empty.")
-            answer = _described(groups.describe_consumer(group_id), topics, groups.assignors[0])
-            _check_topics(answer, authorizer, context)
-        except KafkaError as error:
-            answer = ConsumerGroupDescribeResponse_DescribedGroup(
-                group_id=group_id, error_code=error.code, error_message=error.message
-            )
-        else:
-            if request.include_authorized_operations:
-                answer.authorized_operations = authorizer.operations(context, ResourceType.GROUP, group_id)
-        answers.append(answer)
+
+    def describe(group_id: str) -> ConsumerGroupDescribeResponse_DescribedGroup:
+        return _described(groups.describe_consumer(group_id), topics, groups.assignors[0])
+
+    served = features.require_consumer_groups
+    failed = ConsumerGroupDescribeResponse_DescribedGroup
+    answers = described(request, authorizer, context, served, describe=describe, failed=failed)
     return ConsumerGroupDescribeResponse(groups=answers)
-
-
-def _check_topics(
-    answer: ConsumerGroupDescribeResponse_DescribedGroup, authorizer: Authorizer, context: RequestContext
-) -> None:
-    names = {
-        name
-        for member in answer.members
-        for name in (
-            *member.subscribed_topic_names,
-            *(topic.topic_name for topic in member.assignment.topic_partitions),
-            *(topic.topic_name for topic in member.target_assignment.topic_partitions),
-        )
-    }
-    if not all(authorizer.permits_topic(context, AclOperation.DESCRIBE, name) for name in names):
-        raise KafkaError(
-            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-            "Members of the group read topics that this client may not describe.",
-        )
 
 
 def _described(
@@ -98,7 +66,7 @@ def _described(
         assignment_epoch=group.target_epoch,
         assignor_name=group.preferred_assignor(default_assignor),
         members=[_member(group, member, topics) for member in group.members.values()],
-        authorized_operations=NOT_ASKED,
+        authorized_operations=OPERATIONS_NOT_ASKED,
     )
 
 

@@ -4,16 +4,15 @@ and is told what it may read (KIP-932). Answered when what it changes is on disk
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any
 
 from pybroker.admin.features import FeatureAdmin
-from pybroker.coordinators.consumer.records import by_topic
+from pybroker.api.heartbeats import answered, client_host, filled, require_may_beat
 from pybroker.coordinators.group.share import ShareCoordination
 from pybroker.coordinators.share.membership import ShareHeartbeat, ShareHeartbeatResult, check_form
 from pybroker.errors import KafkaError
-from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
@@ -39,16 +38,13 @@ def handle(
     authorizer.require_group(context, AclOperation.READ, request.group_id)
     topics = request.subscribed_topic_names
     try:
-        if not all(authorizer.permits_topic(context, AclOperation.DESCRIBE, name) for name in topics or ()):
-            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
-        if not request.group_id:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "The group id is empty.")
+        may_read = partial(authorizer.permits_topic, context, AclOperation.DESCRIBE)
+        require_may_beat(request.group_id, topics or (), may_read)
         beat = ShareHeartbeat(
             request.member_id,
             request.member_epoch,
             context.client_id or "",
-            # As Java prints an address that was not looked up; tools cut the slash off.
-            f"/{context.client_host}",
+            client_host(context),
             request.rack_id,
             None if topics is None else tuple(sorted(set(topics))),
         )
@@ -56,28 +52,14 @@ def handle(
         outcome = shares.heartbeat(request.group_id, beat)
     except KafkaError as error:
         return ShareGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
-    if isinstance(outcome, asyncio.Future):
-        return _wait(outcome)
-    return _response(outcome)
-
-
-async def _wait(outcome: asyncio.Future[ShareHeartbeatResult]) -> ShareGroupHeartbeatResponse:
-    return _response(await outcome)
+    return answered(outcome, _response)
 
 
 def _response(result: ShareHeartbeatResult) -> ShareGroupHeartbeatResponse:
-    response = ShareGroupHeartbeatResponse(
-        error_code=result.error,
-        error_message=result.message,
-        member_id=result.member_id,
-        member_epoch=result.epoch,
-        heartbeat_interval_ms=result.interval_ms,
+    made: ShareGroupHeartbeatResponse = filled(
+        ShareGroupHeartbeatResponse(),
+        ShareGroupHeartbeatResponse_Assignment,
+        ShareGroupHeartbeatResponse_TopicPartitions,
+        result,
     )
-    if result.assigned is not None:
-        response.assignment = ShareGroupHeartbeatResponse_Assignment(
-            topic_partitions=[
-                ShareGroupHeartbeatResponse_TopicPartitions(topic_id=topic_id, partitions=partitions)
-                for topic_id, partitions in by_topic(result.assigned)
-            ]
-        )
-    return response
+    return made

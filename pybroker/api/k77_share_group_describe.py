@@ -6,13 +6,13 @@ TOPIC_AUTHORIZATION_FAILED, without its members.
 
 from __future__ import annotations
 
+from pybroker.admin.cluster import OPERATIONS_NOT_ASKED
+from pybroker.api.described_groups import described
 from pybroker.api.share_records import ShareAdmin
 from pybroker.coordinators.consumer.records import by_topic
 from pybroker.coordinators.shards.ports import Topics
 from pybroker.coordinators.share.assignor import NAME
 from pybroker.coordinators.share.group import ShareGroup, ShareMember
-from pybroker.errors import KafkaError
-from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (
     ShareGroupDescribeRequest,
     ShareGroupDescribeResponse,
@@ -22,12 +22,9 @@ from pybroker.protocol.messages import (
     ShareGroupDescribeResponse_TopicPartitions,
 )
 from pybroker.requests.context import RequestContext
-from pybroker.security.acls import AclOperation, ResourceType
 from pybroker.security.authorizer import Authorizer
 
 API_KEY = 77
-
-NOT_ASKED = -(1 << 31)
 
 
 def handle(
@@ -35,43 +32,14 @@ def handle(
 ) -> ShareGroupDescribeResponse:
     """A plain function."""
     shares, topics, features = sources
-    answers = []
-    # Each once: a few bytes of a name would otherwise buy all members of the group, each time.
-    for group_id in dict.fromkeys(request.group_ids):
-        try:
-            features.require_share_groups()
-            authorizer.require_group(context, AclOperation.DESCRIBE, group_id)
-            if not group_id:
-                raise KafkaError(ErrorCode.INVALID_GROUP_ID, "The group id is empty.")
-            answer = _described(shares.describe(group_id), topics)
-            _check_topics(answer, authorizer, context)
-        except KafkaError as error:
-            answer = ShareGroupDescribeResponse_DescribedGroup(
-                group_id=group_id, error_code=error.code, error_message=error.message
-            )
-        else:
-            if request.include_authorized_operations:
-                answer.authorized_operations = authorizer.operations(context, ResourceType.GROUP, group_id)
-        answers.append(answer)
+
+    def describe(group_id: str) -> ShareGroupDescribeResponse_DescribedGroup:
+        return _described(shares.describe(group_id), topics)
+
+    served = features.require_share_groups
+    failed = ShareGroupDescribeResponse_DescribedGroup
+    answers = described(request, authorizer, context, served, describe=describe, failed=failed)
     return ShareGroupDescribeResponse(groups=answers)
-
-
-def _check_topics(
-    answer: ShareGroupDescribeResponse_DescribedGroup, authorizer: Authorizer, context: RequestContext
-) -> None:
-    names = {
-        name
-        for member in answer.members
-        for name in (
-            *member.subscribed_topic_names,
-            *(topic.topic_name for topic in member.assignment.topic_partitions),
-        )
-    }
-    if not all(authorizer.permits_topic(context, AclOperation.DESCRIBE, name) for name in names):
-        raise KafkaError(
-            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-            "Members of the group read topics that this client may not describe.",
-        )
 
 
 def _described(group: ShareGroup, topics: Topics) -> ShareGroupDescribeResponse_DescribedGroup:
@@ -82,7 +50,7 @@ def _described(group: ShareGroup, topics: Topics) -> ShareGroupDescribeResponse_
         assignment_epoch=group.target_epoch,
         assignor_name=NAME,
         members=[_member(member, topics) for member in group.members.values()],
-        authorized_operations=NOT_ASKED,
+        authorized_operations=OPERATIONS_NOT_ASKED,
     )
 
 

@@ -110,36 +110,32 @@ class Writer:
         """Waits until the store says that this is still the controller: what is refused, or needs no write, must not be
         said by one that was replaced and does not know it yet. Raises ResignedError; KafkaError REQUEST_TIMED_OUT: it
         has not said so by then (loop time)."""
-        while True:
-            try:
-                await self._store.sync()
-                epoch = await self._store.get(znodes.CONTROLLER_EPOCH)
-            except UnavailableError as error:
-                self._unless_given_up(error, by)
-            except StoreClosedError as error:
-                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
-            else:
-                if epoch.version != self._office.epoch_version:
-                    raise ResignedError("This broker is not the controller any more.")
-                return
+        _, epoch = await self._look(by, count=False)
+        if epoch != self._office.epoch_version:
+            raise ResignedError("This broker is not the controller any more.")
 
     async def _was_done(self, number: int, again: bool) -> bool:
+        count, epoch = await self._look(None, count=True)
+        if epoch != self._office.epoch_version:
+            # NOT_CONTROLLER has it asked again: the successor knows the outcome if one was to be kept.
+            raise ResignedError(
+                "Another controller has taken over; look whether this was decided.",
+                ErrorCode.NOT_CONTROLLER if again else ErrorCode.REQUEST_TIMED_OUT,
+            )
+        return count == number
+
+    async def _look(self, by: float | None, *, count: bool) -> tuple[int | None, int]:
+        """The decisions that were made, if they are asked for, and the version of the controller epoch, as soon as the
+        store tells."""
         while True:
             try:
                 # Another server of the ensemble may be behind.
                 await self._store.sync()
                 # The count first: a successor counts as well, and has changed the epoch by then.
-                count = znodes.decode_decisions((await self._store.get(znodes.DECISIONS)).data)
-                epoch = await self._store.get(znodes.CONTROLLER_EPOCH)
-                if epoch.version != self._office.epoch_version:
-                    # NOT_CONTROLLER has it asked again: the successor knows the outcome if one was to be kept.
-                    raise ResignedError(
-                        "Another controller has taken over; look whether this was decided.",
-                        ErrorCode.NOT_CONTROLLER if again else ErrorCode.REQUEST_TIMED_OUT,
-                    )
-                return count == number
+                made = znodes.decode_decisions((await self._store.get(znodes.DECISIONS)).data) if count else None
+                return made, (await self._store.get(znodes.CONTROLLER_EPOCH)).version
             except UnavailableError as error:
-                self._unless_given_up(error)
+                self._unless_given_up(error, by)
             except StoreClosedError as error:
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 

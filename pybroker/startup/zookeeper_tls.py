@@ -3,11 +3,10 @@ connection. Stores of other formats are read here, at the start, and kept in mem
 
 from __future__ import annotations
 
-import os
-import tempfile
 from typing import TYPE_CHECKING
 
 from pybroker.config import BrokerConfig
+from pybroker.config.memory_file import MemoryFile
 from pybroker.config.stores import PEM, StoreFile
 from pybroker.config.values import InvalidValue
 from pybroker.errors import StartError
@@ -28,9 +27,9 @@ def zookeeper_tls(config: BrokerConfig) -> Tls | None:
     try:
         if truststore is not None and not _is_pem(truststore, config["zookeeper.ssl.truststore.type"]):
             store = _store(config, "truststore", truststore, config["zookeeper.ssl.truststore.password"])
-            truststore = _in_memory(store.trusted())
+            truststore = MemoryFile(store.trusted()).path
         if keystore is not None and not _is_pem(keystore, config["zookeeper.ssl.keystore.type"]):
-            keystore, password = _in_memory(_store(config, "keystore", keystore, password).identity(None)), None
+            keystore, password = MemoryFile(_store(config, "keystore", keystore, password).identity(None)).path, None
     except InvalidValue as problem:
         raise StartError(str(problem)) from None
     return Tls(truststore, keystore, password, verify)
@@ -50,15 +49,3 @@ def _is_pem(location: str, kind: str | None) -> bool:
             return b"-----BEGIN " in stream.read(64 << 10)
     except OSError as problem:
         raise InvalidValue(f"{location}: {problem.strerror}") from None
-
-
-def _in_memory(pem: bytes) -> str:
-    """The path of a file for as long as this process lives, which nobody else can read."""
-    if hasattr(os, "memfd_create"):
-        descriptor = os.memfd_create("zookeeper-store", os.MFD_CLOEXEC)
-        path = f"/proc/self/fd/{descriptor}"
-    else:
-        descriptor, path = tempfile.mkstemp(prefix="pybroker-zookeeper-")
-    with open(descriptor, "wb", closefd=False) as stream:
-        stream.write(pem)
-    return path

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -16,27 +15,8 @@ from pybroker.protocol.error_codes import ErrorCode
 from tests.groups.dies_writing import NAMES
 from tests.groups.kit import WAIT_S, Member, create_topic, fill, shared_out, unique, until
 from tests.groups.newer_member import GOES_AWAY, NEVER_MS, NewerMember, ask, picture, settle
-from tests.support.brokers import PybrokerProcess
-from tests.transactions.dies_writing import DIED
+from tests.support.dying_broker import DyingBroker
 from tests.wire.client import WireClient
-
-
-class DyingBroker(PybrokerProcess):
-    """A broker that dies where it is told, and comes back."""
-
-    @property
-    def where(self) -> Path:
-        """The file that says where."""
-        return self.folder / "dies"
-
-    def command(self) -> list[str]:
-        python, minus_m, _, *rest = super().command()
-        return [python, minus_m, "tests.groups.dies_writing", str(self.where), *rest]
-
-    def comes_back(self) -> None:
-        """After it has died there. By the main thread: the death of the one that starts it would be the broker's."""
-        assert self.wait() == DIED, self.log_tail()
-        self.start()
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +28,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DyingBroker]:
         "group.consumer.min.heartbeat.interval.ms": "100",
         "group.consumer.heartbeat.interval.ms": "200",
     }
-    broker = DyingBroker(tmp_path_factory.mktemp("deaths"), settings)
+    broker = DyingBroker("tests.groups.dies_writing", tmp_path_factory.mktemp("deaths"), settings)
     broker.start()
     with WireClient(broker.port) as client:
         # Whoever asks for a coordinator makes the topic of its records.

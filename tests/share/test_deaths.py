@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
@@ -13,34 +12,16 @@ from pybroker.client import ErrorCode, KafkaError, TopicPartition
 from pybroker.client.blocking import AdminClient, ShareConsumer
 from tests.groups.kit import create_topic, fill, unique
 from tests.share.kit import WAIT_S, set_group
-from tests.support.brokers import PybrokerProcess
-from tests.transactions.dies_writing import DIED
+from tests.support.dying_broker import DyingBroker
 
 RECORDS = 4
 STEPS = [f"{record} {moment}" for record in ("INITIALIZE", "READ", "WRITE", "FOLD") for moment in ("before", "after")]
 
 
-class DyingBroker(PybrokerProcess):
-    """A broker that dies where it is told, and comes back."""
-
-    @property
-    def where(self) -> Path:
-        """The file that says where."""
-        return self.folder / "dies"
-
-    def command(self) -> list[str]:
-        python, minus_m, _, *rest = super().command()
-        return [python, minus_m, "tests.share.dies_writing", str(self.where), *rest]
-
-    def comes_back(self) -> None:
-        """After it has died there."""
-        assert self.wait() == DIED, self.log_tail()
-        self.start()
-
-
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DyingBroker]:
     broker = DyingBroker(
+        "tests.share.dies_writing",
         tmp_path_factory.mktemp("deaths"),
         {
             "share.coordinator.state.topic.num.partitions": "1",

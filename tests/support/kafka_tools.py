@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from tests.support.java import java_command
+from tests.support.java import java_command, running
 from tests.support.maven import TOOLS, jars
 
 TIMEOUT_S = 200
@@ -49,8 +49,5 @@ def run_tool(name: str, arguments: Sequence[str]) -> str:
 def tool_running(name: str, arguments: Sequence[str]) -> Iterator[None]:
     """For a tool that does not end by itself: runs it as long as the block takes."""
     command = java_command(f"{jars(TOOLS)}/*", MAIN_CLASSES[name], arguments)
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        try:
-            yield
-        finally:
-            process.kill()
+    with running(command):
+        yield

@@ -17,7 +17,7 @@ from pybroker.client import blocking
 from tests.conftest import StartBroker
 from tests.groups.kit import create_topic
 from tests.support.brokers import BrokerProcess
-from tests.support.java import java_command
+from tests.support.java import java_command, running
 from tests.support.maven import TOOLS, jars
 from tests.transactions.test_straight_path import await_read
 
@@ -43,11 +43,8 @@ def copying(bootstrap: str, source: str, target: str, output: Path) -> Iterator[
     arguments += ["--broker-list", bootstrap, "--transaction-size", str(TRANSACTION)]
     arguments += ["--transactional-id", ID, "--consumer-group", "copiers", "--use-group-metadata"]
     command = java_command(f"{jars(TOOLS)}/*", "org.apache.kafka.tools.TransactionalMessageCopier", arguments)
-    with output.open("ab") as log, subprocess.Popen(command, stdout=log, stderr=log) as copier:
-        try:
-            yield copier
-        finally:
-            copier.kill()
+    with running(command, output) as copier:
+        yield copier
 
 
 def copied(output: Path) -> int:

@@ -5,14 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaException
 
 from tests.groups.kit import WAIT_S, create_topic
-from tests.support.brokers import PybrokerProcess
-from tests.transactions.dies_writing import DIED
+from tests.support.dying_broker import DyingBroker
 from tests.transactions.test_straight_path import await_read, committed, send_offsets, transactional, write
 
 STEPS = [
@@ -38,27 +36,10 @@ Target = tuple[str, int]
 """A partition."""
 
 
-class DyingBroker(PybrokerProcess):
-    """A broker that dies where it is told, and comes back."""
-
-    @property
-    def where(self) -> Path:
-        """The file that says where."""
-        return self.folder / "dies"
-
-    def command(self) -> list[str]:
-        python, minus_m, _, *rest = super().command()
-        return [python, minus_m, "tests.transactions.dies_writing", str(self.where), *rest]
-
-    def comes_back(self) -> None:
-        """After it has died there. By the main thread: the death of the one that starts it would be the broker's."""
-        assert self.wait() == DIED, self.log_tail()
-        self.start()
-
-
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DyingBroker]:
     broker = DyingBroker(
+        "tests.transactions.dies_writing",
         tmp_path_factory.mktemp("deaths"),
         {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1"},
     )

@@ -12,7 +12,7 @@ import pytest
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
 from tests.groups.kit import WAIT_S, create_topic, until
-from tests.transactions.test_deaths import DyingBroker
+from tests.support.dying_broker import DyingBroker
 from tests.transactions.test_straight_path import await_read, committed
 from tests.transactions.test_wire import batch
 from tests.wire.client import WireClient
@@ -106,6 +106,7 @@ class Steady:
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DyingBroker]:
     broker = DyingBroker(
+        "tests.transactions.dies_writing",
         tmp_path_factory.mktemp("deaths"),
         {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1"},
     )

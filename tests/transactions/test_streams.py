@@ -12,7 +12,7 @@ import pytest
 
 from tests.conftest import StartBroker
 from tests.groups.kit import create_topic
-from tests.support.java import java_command
+from tests.support.java import java_command, running
 from tests.support.maven import STREAMS, jars
 
 TOPICS = (
@@ -36,17 +36,14 @@ def settings(folder: Path, bootstrap: str) -> Path:
 
 
 @contextmanager
-def running(folder: Path, bootstrap: str, command: str) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+def program(folder: Path, bootstrap: str, command: str) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
     """One of the test's programs, and the file with what it says."""
     arguments = [str(settings(folder, bootstrap)), command]
     line = java_command(f"{jars(STREAMS)}/*", "org.apache.kafka.streams.tests.StreamsSmokeTest", arguments)
     line.insert(1, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
     output = folder / "output.txt"
-    with output.open("ab") as log, subprocess.Popen(line, stdout=log, stderr=log) as process:
-        try:
-            yield process, output
-        finally:
-            process.kill()
+    with running(line, output) as process:
+        yield process, output
 
 
 def wait_for(condition: Callable[[], bool], *who: tuple[subprocess.Popen[bytes], Path]) -> None:
@@ -74,9 +71,9 @@ def test_the_smoke_test_of_streams_outlives_the_broker_and_an_instance(
     for topic in TOPICS:
         create_topic(broker.bootstrap, PARTITIONS, topic)
     with ExitStack() as stack:
-        driver, said = stack.enter_context(running(tmp_path / "driver", broker.bootstrap, "run"))
-        first, of_first = stack.enter_context(running(tmp_path / "first", broker.bootstrap, "process"))
-        second, of_second = stack.enter_context(running(tmp_path / "second", broker.bootstrap, "process"))
+        driver, said = stack.enter_context(program(tmp_path / "driver", broker.bootstrap, "run"))
+        first, of_first = stack.enter_context(program(tmp_path / "first", broker.bootstrap, "process"))
+        second, of_second = stack.enter_context(program(tmp_path / "second", broker.bootstrap, "process"))
 
         def second_goes_on() -> None:
             before = processed(of_second)
@@ -88,7 +85,7 @@ def test_the_smoke_test_of_streams_outlives_the_broker_and_an_instance(
         second_goes_on()
         first.kill()
         second_goes_on()
-        third = stack.enter_context(running(tmp_path / "third", broker.bootstrap, "process"))
+        third = stack.enter_context(program(tmp_path / "third", broker.bootstrap, "process"))
         broker.restart(crash=True)
         wait_for(lambda: driver.poll() is not None, (second, of_second), third)
     assert said.read_text().splitlines()[-1:] == ["SUCCESS"], said.read_text()[-3000:]

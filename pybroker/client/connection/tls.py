@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import ssl
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing
 
 from pybroker.client.config import ClientConfig
 from pybroker.client.errors import ClientConfigError
+from pybroker.config.memory_file import MemoryFile
 from pybroker.config.stores import StoreFile, StoreText
 from pybroker.config.values import InvalidValue
 
@@ -77,23 +76,6 @@ def _keystore(config: ClientConfig) -> bytes | None:
 
 
 def _show(context: ssl.SSLContext, pem: bytes) -> None:
-    with _as_file(pem) as path:
-        context.load_cert_chain(path)
-
-
-@contextmanager
-def _as_file(content: bytes) -> Iterator[str]:
-    """Python reads keys from files only: one in memory where there is such, else one that only we may read."""
-    if hasattr(os, "memfd_create"):
-        descriptor = os.memfd_create("keystore", os.MFD_CLOEXEC)
-        try:
-            with open(descriptor, "wb", closefd=False) as stream:
-                stream.write(content)
-            yield f"/proc/self/fd/{descriptor}"
-        finally:
-            os.close(descriptor)
-        return
-    with tempfile.NamedTemporaryFile() as file:
-        file.write(content)
-        file.flush()
-        yield file.name
+    # Python reads keys from files only.
+    with closing(MemoryFile(pem)) as file:
+        context.load_cert_chain(file.path)

@@ -144,28 +144,24 @@ class ShareGroup:
     def made(self, made: Mapping[Uuid, TopicState]) -> None:
         """States are there."""
         for topic_id, topic in made.items():
-            left = self.initializing.get(topic_id)
-            if left is None:
-                # Deleted meanwhile.
-                continue
+            # Else it was deleted meanwhile.
+            if topic_id in self.initializing:
+                self._is_there(topic_id, topic)
+
+    def made_anew(self, made: Mapping[Uuid, TopicState]) -> None:
+        """Somebody sees to it that there are states, whatever there was."""
+        for topic_id, topic in made.items():
+            self._is_there(topic_id, topic)
+
+    def _is_there(self, topic_id: Uuid, topic: TopicState) -> None:
+        left = self.initializing.get(topic_id)
+        if left is not None:
             rest = left.partitions - topic.partitions
             if rest:
                 self.initializing[topic_id] = replace(left, partitions=rest)
             else:
                 del self.initializing[topic_id]
-            _add(self.initialized, topic_id, topic)
-
-    def made_anew(self, made: Mapping[Uuid, TopicState]) -> None:
-        """Somebody sees to it that there are states, whatever there was."""
-        for topic_id, topic in made.items():
-            left = self.initializing.get(topic_id)
-            if left is not None:
-                rest = left.partitions - topic.partitions
-                if rest:
-                    self.initializing[topic_id] = replace(left, partitions=rest)
-                else:
-                    del self.initializing[topic_id]
-            _add(self.initialized, topic_id, topic)
+        _add(self.initialized, topic_id, topic)
 
     def forget_topic(self, topic_id: Uuid) -> None:
         """A topic is gone, or its state is to be."""

@@ -1,0 +1,59 @@
+"""What ConsumerGroupDescribe (69) and ShareGroupDescribe (77) share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from pybroker.errors import KafkaError
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.requests.context import RequestContext
+from pybroker.security.acls import AclOperation, ResourceType
+from pybroker.security.authorizer import Authorizer
+
+
+def described(
+    request: Any,
+    authorizer: Authorizer,
+    context: RequestContext,
+    require_served: Callable[[], None],
+    *,
+    describe: Callable[[str], Any],
+    failed: Callable[..., Any],
+) -> list[Any]:
+    """A description of each group that is asked for.
+
+    `require_served` and `describe`, which makes one, raise KafkaError; `failed` is its class. A group
+    with a topic that the caller may not describe is TOPIC_AUTHORIZATION_FAILED, without its members.
+    """
+    answers = []
+    # Each once: a few bytes of a name would otherwise buy all members of the group, each time.
+    for group_id in dict.fromkeys(request.group_ids):
+        try:
+            require_served()
+            authorizer.require_group(context, AclOperation.DESCRIBE, group_id)
+            if not group_id:
+                raise KafkaError(ErrorCode.INVALID_GROUP_ID, "The group id is empty.")
+            answer = describe(group_id)
+            _require_topics(answer.members, authorizer, context)
+        except KafkaError as error:
+            answer = failed(group_id=group_id, error_code=error.code, error_message=error.message)
+        else:
+            if request.include_authorized_operations:
+                answer.authorized_operations = authorizer.operations(context, ResourceType.GROUP, group_id)
+        answers.append(answer)
+    return answers
+
+
+def _require_topics(members: Iterable[Any], authorizer: Authorizer, context: RequestContext) -> None:
+    names = set()
+    for member in members:
+        names.update(member.subscribed_topic_names)
+        # Members of share groups have no target of their own.
+        for assigned in (member.assignment, getattr(member, "target_assignment", None)):
+            names.update(topic.topic_name for topic in (assigned.topic_partitions if assigned is not None else ()))
+    if not all(authorizer.permits_topic(context, AclOperation.DESCRIBE, name) for name in names):
+        raise KafkaError(
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            "Members of the group read topics that this client may not describe.",
+        )

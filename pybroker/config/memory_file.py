@@ -1,0 +1,31 @@
+"""Files for libraries that read keys and certificates from files only."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+
+
+class MemoryFile:
+    """Content under a path that only this user can read: in memory where there is such, else on the disk. It is there
+    until `close`, or as long as this process lives. Raises OSError."""
+
+    def __init__(self, content: bytes) -> None:
+        self._on_disk = not hasattr(os, "memfd_create")
+        if self._on_disk:
+            self._descriptor, self.path = tempfile.mkstemp(prefix="pybroker-")
+        else:
+            self._descriptor = os.memfd_create("pybroker", os.MFD_CLOEXEC)
+            self.path = f"/proc/self/fd/{self._descriptor}"
+        try:
+            with open(self._descriptor, "wb", closefd=False) as stream:
+                stream.write(content)
+        except OSError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """The path is good no more."""
+        os.close(self._descriptor)
+        if self._on_disk:
+            os.unlink(self.path)
