@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pybroker.diagnosis.hidden import HIDDEN, may_be_shown
-from pybroker.metadata.client_quotas import CLIENT_CONFIGS, IP_CONFIGS
+from pybroker.metadata.client_quotas import CLIENT_CONFIGS, IP_CONFIGS, OF_ADDRESSES, OF_CLIENTS
 from pybroker.metadata.store import MetadataStore, Node, get_or_none
 from pybroker.metadata.users import USER_CONFIGS
 
@@ -28,15 +28,7 @@ ROOTS = (
 )
 """What is read. Delegation tokens are not, nor what others keep in the same ZooKeeper."""
 
-QUOTAS = frozenset(
-    (
-        "producer_byte_rate",
-        "consumer_byte_rate",
-        "request_percentage",
-        "controller_mutation_rate",
-        "connection_creation_rate",
-    )
-)
+QUOTAS = OF_CLIENTS.keys() | OF_ADDRESSES.keys()
 _QUOTAS_BELOW = (USER_CONFIGS, CLIENT_CONFIGS, IP_CONFIGS)
 """Users' nodes hold SCRAM credentials as well."""
 

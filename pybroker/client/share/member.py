@@ -24,8 +24,6 @@ _JOIN, _LEAVE = 0, -1
 """Member epochs that are wishes: to be let in, and to be out."""
 _OUT = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH})
 _MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
-_INTERVAL_S = 5.0
-"""Between heartbeats, until the coordinator has said how often (`group.share.heartbeat.interval.ms`'s default)."""
 
 
 class ShareMember:
@@ -48,7 +46,6 @@ class ShareMember:
         """What the coordinator knows from us; None: nothing."""
         self._failure: Exception | None = None
         self._coordinator: int | None = None
-        self._interval_s = _INTERVAL_S
         self._due: float | None = None
         self._hurry = asyncio.Event()
         self._beating = False
@@ -125,8 +122,7 @@ class ShareMember:
             return
         self._backoff.reset()
         self._said, self._epoch = said, answer.member_epoch
-        self._interval_s = answer.heartbeat_interval_ms / 1000
-        self._due = self._loop.time() + self._interval_s
+        self._due = self._loop.time() + answer.heartbeat_interval_ms / 1000
         if answer.assignment is not None:
             self._assign(
                 frozenset(

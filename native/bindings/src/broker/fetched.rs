@@ -133,21 +133,22 @@ pub(super) fn fetch(
         if read.records.len == 0 {
             break read.bound;
         }
-        let Some(more) = bytes_of(&read.records, limits.wait)? else {
+        let had = bytes.len();
+        if !append(&read.records, limits.wait, &mut bytes)? {
+            bytes.truncate(had);
             if bytes.is_empty() {
                 return Ok(None);
             }
             break read.bound;
-        };
+        }
         // (first offset, producer): in the order of the log.
         let transactions = read.aborted.into_iter().flatten();
         aborted.extend(transactions.map(|(producer, first)| (first, producer)));
         let mut next = from;
-        for batch in Batches::new(&more) {
+        for batch in Batches::new(&bytes[had..]) {
             let (header, _) = batch?;
             next = header.next_offset();
         }
-        bytes.extend_from_slice(&more);
         let enough = next - offset >= limits.records_max || bytes.len() >= limits.bytes_max;
         if next <= from || enough {
             break read.bound;
@@ -163,17 +164,15 @@ pub(super) fn fetch(
     }))
 }
 
-/// `None`: they are not in the page cache. So it is where the log was cut meanwhile, which reading again shows.
-fn bytes_of(slice: &LogSlice, wait: bool) -> Result<Option<Vec<u8>>, PartitionError> {
+/// False: they are not in the page cache; some of them may have been appended. So it is where the log was cut meanwhile,
+/// which reading again shows.
+fn append(slice: &LogSlice, wait: bool, bytes: &mut Vec<u8>) -> Result<bool, PartitionError> {
     let (Some(file), false) = (&slice.file, wait) else {
-        return slice.to_vec().map(Some).map_err(PartitionError::storage);
+        bytes.extend(slice.to_vec().map_err(PartitionError::storage)?);
+        return Ok(true);
     };
-    let mut bytes = Vec::new();
-    let resident = matches!(
-        cold_reads::copy(file.as_ref(), slice.position, slice.len, false, &mut bytes),
-        Ok(true)
-    );
-    Ok(resident.then_some(bytes))
+    let copied = cold_reads::copy(file.as_ref(), slice.position, slice.len, false, bytes);
+    Ok(matches!(copied, Ok(true)))
 }
 
 fn held(bytes: &[u8], aborted: &BTreeSet<(i64, i64)>) -> Result<Vec<Held>, PartitionError> {

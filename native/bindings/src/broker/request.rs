@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 use pybroker_model::TopicIdPartition;
+use pybroker_protocol::ApiKey;
 use pybroker_protocol::codec::Registry;
 use pybroker_server::control_plane::{ControlReply, ControlRequest, Peer, ReplySender};
 use pybroker_server::quotas::Figures;
@@ -15,11 +16,15 @@ use crate::codec;
 use crate::plane::control_queue::{Completed, ControlQueue, GoneNotice};
 use crate::uuid::Uuid;
 
-const ALTER_USER_SCRAM_CREDENTIALS: i16 = 51;
-/// CreateTopics, DeleteTopics, CreatePartitions: their clients may have to wait for the changes that they have made.
-const MUTATIONS: [i16; 3] = [19, 20, 37];
+const ALTER_USER_SCRAM_CREDENTIALS: i16 = ApiKey::AlterUserScramCredentials.code();
+/// Their clients may have to wait for the changes that they have made.
+const MUTATIONS: [i16; 3] = [
+    ApiKey::CreateTopics.code(),
+    ApiKey::DeleteTopics.code(),
+    ApiKey::CreatePartitions.code(),
+];
 /// What it gave out goes to others when its connection has gone.
-const SHARE_FETCH: i16 = 78;
+const SHARE_FETCH: i16 = ApiKey::ShareFetch.code();
 
 /// A request that Python answers; dropped unanswered, it closes its connection.
 #[pyclass(frozen, module = "pybroker._native")]

@@ -27,8 +27,6 @@ _JOIN, _LEAVE, _LEAVE_FOR_A_WHILE = 0, -1, -2
 _REGEX_FROM = 1
 """From this version on the coordinator matches regular expressions."""
 _OUT = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH})
-_FIRST_INTERVAL_S = 5.0
-"""Between heartbeats, until the coordinator has said how often (`group.consumer.heartbeat.interval.ms`'s default)."""
 
 Partition = tuple[Uuid, int]
 """By the id of its topic: one that is created again is another."""
@@ -57,7 +55,6 @@ class NewerMember(Membership):
         self._fatal: Exception | None = None
         self._create_due = False
         self._look_at = 0.0
-        self._interval_s = _FIRST_INTERVAL_S
         self._due: float | None = None
         self._hurry = asyncio.Event()
         self._beating = False
@@ -283,8 +280,7 @@ class NewerMember(Membership):
             return
         self._backoff.reset()
         self._said, self._epoch = said, answer.member_epoch
-        self._interval_s = answer.heartbeat_interval_ms / 1000
-        self._due = self._loop.time() + self._interval_s
+        self._due = self._loop.time() + answer.heartbeat_interval_ms / 1000
         if answer.assignment is not None:
             self._target = frozenset(
                 (topic.topic_id, index) for topic in answer.assignment.topic_partitions for index in topic.partitions
