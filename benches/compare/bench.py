@@ -20,7 +20,7 @@ from typing import Protocol
 
 from benches.compare.case import CPU_REQUEST, Bar, Case, Figures
 from benches.readme import shown
-from benches.warm import Warmth, until_steady
+from benches.warm import SECONDS_MAX, Warmth, until_steady
 
 Runs = dict[str, list[Figures]]  # peer or "limit" → one dictionary a round
 
@@ -50,6 +50,7 @@ def parser(prog: str, description: str | None) -> argparse.ArgumentParser:
     made.add_argument("--rounds", type=int, default=3, help="how often each measurement is taken")
     made.add_argument("--only", default="", help="a regular expression of case names")
     made.add_argument("--log", type=Path, help="also append every measurement to this file, one JSON line each")
+    made.add_argument("--warm", type=float, default=SECONDS_MAX, help="seconds at most to warm a broker for a case")
     made.add_argument("--dir", type=Path, help="where the brokers keep their data (default: a temporary folder)")
     return made
 
@@ -58,7 +59,7 @@ def take(peers: Peers, cases: Iterable[Case], arguments: argparse.Namespace) -> 
     """Measures the cases and prints the table; gives what was measured."""
     table = [heading(peers)]
     with tempfile.TemporaryDirectory(prefix="pybroker-bench-", dir=arguments.dir) as folder:
-        bench = Bench(peers, Path(folder), arguments.log)
+        bench = Bench(peers, Path(folder), arguments.log, arguments.warm)
         try:
             for case in cases:
                 table += rows(case, bench.measure(case, arguments.rounds), peers)
@@ -108,10 +109,11 @@ Peers = Mapping[str, Callable[[Path], Peer]]
 class Bench:
     """The running peers and what has been measured of them."""
 
-    def __init__(self, peers: Peers, folder: Path, log: Path | None) -> None:
+    def __init__(self, peers: Peers, folder: Path, log: Path | None, warm_s: float = SECONDS_MAX) -> None:
         self.peers = peers
         self.folder = folder
         self.log = log
+        self._warm_s = warm_s
         self.running: dict[str, Peer] = {}
         self.runs: dict[str, Runs] = {}
         self.warmth: dict[str, dict[str, Warmth]] = {}
@@ -153,7 +155,7 @@ class Bench:
         for peer in case.peers:
             try:
                 if CPU_REQUEST in (self._once(case, peer, 0) or {}):
-                    warmth = until_steady(partial(self._cpu_of_a_request, case, peer))
+                    warmth = until_steady(partial(self._cpu_of_a_request, case, peer), self._warm_s)
                     self.warmth.setdefault(case.name, {})[peer] = warmth
                     print(f"{case.name:48s} {peer:12s} warm: {warmth}", file=sys.stderr, flush=True)
             except (RuntimeError, OSError) as error:

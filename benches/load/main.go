@@ -13,6 +13,10 @@
 //	load describe     keep the control plane busy with DescribeConfigs
 //	load gap          write to one partition all the time: the longest while without an acknowledgement
 //	load insync       wait until every replica of the topics is in sync
+//	load joins        consumers of one group, all at once, until each has read a record
+//	load members      heartbeats and commits of the members of groups, at a fixed pace
+//	load transactions transactions of one batch each, back to back on each connection
+//	load share        consumers of one share group until all records have come
 //
 // The client's own cost is kept low (requests are encoded once where possible), so that the broker is the
 // limit. With -pids the CPU time of the brokers, together, is read from /proc around the timed part only.
@@ -49,17 +53,23 @@ type options struct {
 	warmup      time.Duration
 	limit       time.Duration
 	since       int64
+	protocol    string
+	interval    time.Duration
+	groups      int
+	isolation   int
+	abort       int
 }
 
 var operations = map[string]func(options) (result, error){
 	"produce": produce, "fetch": fetch, "many": many, "e2e": endToEnd, "topics": createAndWrite,
 	"firstwrite": firstWrite, "metadata": metadataStorm, "recreate": recreate, "delete": deleteAll, "describe": describe,
-	"gap": longestGap, "reuse": reuse, "insync": allInSync,
+	"gap": longestGap, "reuse": reuse, "insync": allInSync, "joins": firstFetches, "members": members, "transactions": transactions,
+	"share": share,
 }
 
 func main() {
 	if len(os.Args) < 2 || operations[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: load produce|fetch|many|e2e|topics|firstwrite|metadata|recreate|delete|describe|gap|insync|reuse [flags]")
+		fmt.Fprintln(os.Stderr, "usage: load produce|fetch|many|e2e|topics|firstwrite|metadata|recreate|delete|describe|gap|insync|reuse|joins|members|transactions|share [flags]")
 		os.Exit(2)
 	}
 	var o options
@@ -84,6 +94,11 @@ func main() {
 	f.DurationVar(&o.warmup, "warmup", 2*time.Second, "time before measuring (e2e)")
 	f.DurationVar(&o.limit, "limit", 120*time.Second, "give up after this time")
 	f.Int64Var(&o.since, "since", 0, "firstwrite: epoch nanoseconds to count from")
+	f.StringVar(&o.protocol, "protocol", "classic", "of groups: classic or consumer (KIP-848)")
+	f.DurationVar(&o.interval, "interval", 3*time.Second, "between two heartbeats of a member (joins, members)")
+	f.IntVar(&o.groups, "groups", 10, "groups of the members")
+	f.IntVar(&o.isolation, "isolation", 0, "1 reads committed records only (fetch)")
+	f.IntVar(&o.abort, "abort", 0, "each so manieth transaction is aborted, 0 none")
 	_ = f.Parse(os.Args[2:])
 	time.AfterFunc(o.limit, func() {
 		fmt.Fprintf(os.Stderr, "load %s: no end within %s\n", os.Args[1], o.limit)

@@ -196,6 +196,7 @@ func fetch(o options) (result, error) {
 		for turn := i; moved.Load() < target; turn++ {
 			q := kmsg.NewPtrFetchRequest()
 			q.ReplicaID, q.MaxWaitMillis, q.MinBytes, q.MaxBytes, q.SessionEpoch = -1, 500, 1, 1<<30, -1
+			q.IsolationLevel = int8(o.isolation)
 			t := kmsg.NewFetchRequestTopic()
 			t.Topic, t.TopicID = o.topic, found[o.topic]
 			for p := range o.partitions {

@@ -1,0 +1,1 @@
+"""What groups, transactions and share groups cost, beside Apache Kafka: `python -m benches.coordinators`."""
