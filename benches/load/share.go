@@ -24,6 +24,9 @@ func share(o options) (result, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), o.limit)
 	defer cancel()
+	// Who polls on holds what others could have: all stop at once.
+	polling, enough := context.WithCancel(ctx)
+	defer enough()
 	target := int64(o.megabytes) * 1_000_000 / int64(o.size)
 	var count, refused atomic.Int64
 	var m meter
@@ -44,10 +47,10 @@ func share(o options) (result, error) {
 	var started atomic.Bool
 	for _, client := range clients {
 		go func() {
-			for count.Load() < target && ctx.Err() == nil {
-				fetches := client.PollRecords(ctx, 0)
+			for polling.Err() == nil {
+				fetches := client.PollRecords(polling, 0)
 				for _, f := range fetches.Errors() {
-					if ctx.Err() == nil && !passing(f.Err) {
+					if polling.Err() == nil && !passing(f.Err) {
 						done <- fmt.Errorf("partition %d: %w", f.Partition, f.Err)
 						return
 					}
@@ -58,7 +61,9 @@ func share(o options) (result, error) {
 						close(began)
 					} else {
 						<-began
-						count.Add(int64(got))
+						if count.Add(int64(got)) >= target {
+							enough()
+						}
 					}
 				}
 			}

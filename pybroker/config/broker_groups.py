@@ -82,6 +82,13 @@ CONSUMER_GROUPS = (
         "Longest heartbeat interval of a consumer group, in ms.",
         at_least(1),
     ),
+    ConfigKey(
+        "group.consumer.rebalance.heartbeat.interval.ms",
+        INT,
+        200,
+        "How often members of a consumer group are told to heartbeat while it rebalances, in ms; no more than 500 a second of one group, and never less often than otherwise.",
+        at_least(1),
+    ),
     ConfigKey("group.consumer.max.size", INT, 2147483647, "Most members of one consumer group.", at_least(1)),
     ConfigKey(
         "group.consumer.assignors",

@@ -50,6 +50,7 @@ OURS = {
     "connection.inflight.max.bytes",
     "delegation.token.master.key",
     "delete.topic.delay.ms",
+    "group.consumer.rebalance.heartbeat.interval.ms",
     "ingest.copy.bytes.max",
     "ingest.id.retention.ms",
     "ingest.attempts.max",

@@ -24,6 +24,8 @@ BOUNDS = {
     "group.consumer.min.session.timeout.ms": "1000",
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.max.heartbeat.interval.ms": "20000",
+    # Whoever joins is told the group's interval at once.
+    "group.consumer.rebalance.heartbeat.interval.ms": "20000",
 }
 
 

@@ -38,6 +38,9 @@ Finish = Finishing[ConsumerGroup]
 
 KIND = Kind(ConsumerGroup, ConsumerGroup.fork, records.changes, records.tombstones)
 
+BEATS_A_SECOND_MAX = 500
+"""Of one group whose members are told to come sooner: a large one must not keep the coordinator from others."""
+
 EXPIRY_RETRY_MS = 1_000
 """A member whose removal could not be written is removed again after this."""
 
@@ -123,7 +126,7 @@ class ConsumerGroups:
             def finish(draft: ConsumerGroup) -> Outcome:
                 moved = membership.progress(draft, beat.member_id, beat.owned)
                 told = beat.is_full or before is None or moved.assigned.keys() != before.assigned.keys()
-                return self._result(group_id, moved, told=told)
+                return self._result(draft, moved, told=told)
 
             return finish
 
@@ -156,15 +159,25 @@ class ConsumerGroups:
         ):
             return None
         self.keep_alive(group.group_id, member)
-        return self._result(group.group_id, member, told=False)
+        return self._result(group, member, told=False)
 
-    def _result(self, group_id: str, member: Member, *, told: bool) -> HeartbeatResult:
+    def _result(self, group: ConsumerGroup, member: Member, *, told: bool) -> HeartbeatResult:
         return HeartbeatResult(
             member_id=member.member_id,
             epoch=member.epoch,
-            interval_ms=self._settings.heartbeat_interval_ms(group_id),
+            interval_ms=self._interval_ms(group, member),
             assigned=frozenset(member.assigned) if told else None,
         )
+
+    def _interval_ms(self, group: ConsumerGroup, member: Member) -> int:
+        """When the member comes next. Sooner while the group finds its way to a target: what one gives back another
+        waits for, and nobody learns of either but by heartbeats."""
+        usual = self._settings.heartbeat_interval_ms(group.group_id)
+        age_ms = self._clock.wall_ms() - group.target_timestamp_ms
+        if member.is_settled(group.target_epoch) and not 0 <= age_ms < usual:
+            return usual
+        most = 1000 * len(group.members) // BEATS_A_SECOND_MAX
+        return min(usual, max(most, self._settings.rebalance_heartbeat_interval_ms))
 
     def _leave(self, group_id: str, beat: Heartbeat, reply: Callable[[HeartbeatResult], None]) -> None:
         def change(draft: ConsumerGroup) -> Finish:

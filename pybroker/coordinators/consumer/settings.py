@@ -29,6 +29,11 @@ class ConsumerSettings:
         return in_force(HEARTBEAT_INTERVAL, self._own(group_id), self._config)
 
     @property
+    def rebalance_heartbeat_interval_ms(self) -> int:
+        """group.consumer.rebalance.heartbeat.interval.ms"""
+        return int(self._config["group.consumer.rebalance.heartbeat.interval.ms"])
+
+    @property
     def max_size(self) -> int:
         """group.consumer.max.size"""
         return int(self._config["group.consumer.max.size"])

@@ -30,6 +30,7 @@ CONFIG: Mapping[str, Any] = {
     "group.coordinator.rebalance.protocols": ("classic", "consumer"),
     "group.consumer.session.timeout.ms": 45_000,
     "group.consumer.heartbeat.interval.ms": 5_000,
+    "group.consumer.rebalance.heartbeat.interval.ms": 200,
     "group.consumer.max.size": 100,
     "group.consumer.assignors": ("uniform", "range"),
     "group.consumer.migration.policy": "bidirectional",

@@ -69,7 +69,6 @@ async def test_members_share_and_hand_over() -> None:
     world = await new_world()
     first = await beat(world, "a")
     assert (first.error, first.epoch, indexes(first)) == (ErrorCode.NONE, 1, [0, 1, 2, 3])
-    assert first.interval_ms == 5_000
     second = await beat(world, "b")
     assert (second.epoch, indexes(second)) == (2, []), "the first has everything still"
     told = await beat(world, "a", 1)
@@ -83,6 +82,32 @@ async def test_members_share_and_hand_over() -> None:
     assert (await beat(world, "b", LEAVES)).epoch == LEAVES
     again = await beat(world, "a", 2)
     assert (again.epoch, indexes(again)) == (3, [0, 1, 2, 3])
+
+
+async def test_members_come_sooner_while_the_group_finds_its_way() -> None:
+    world = await new_world()
+    assert (await beat(world, "a")).interval_ms == 200, "somebody may join right behind it"
+    await world.pass_time(5_000)
+    assert (await beat(world, "a", 1)).interval_ms == 5_000
+    assert (await beat(world, "b")).interval_ms == 200
+    told = await beat(world, "a", 1)
+    assert (len(indexes(told)), told.interval_ms) == (2, 200)
+    await world.pass_time(5_000)
+    assert (await beat(world, "b", 2)).interval_ms == 200, "it waits, however long that takes"
+    await beat(world, "a", 1, owned=told.assigned)
+    assert (await beat(world, "b", 2)).interval_ms == 5_000
+    assert (await beat(world, "a", 2)).interval_ms == 5_000
+
+
+async def test_a_large_group_does_not_come_all_at_once() -> None:
+    world = await new_world()
+    world.config["group.consumer.max.size"] = 10_000
+    for number in range(1_000):
+        world.groups.consumer_heartbeat(G, joining(f"m{number}"), everything)
+    await world.settle()
+    assert (await beat(world, "one more")).interval_ms == 2_002
+    world.config["group.consumer.rebalance.heartbeat.interval.ms"] = 60_000
+    assert (await beat(world, "another")).interval_ms == 5_000, "never less often than otherwise"
 
 
 async def test_what_is_answered_is_on_disk() -> None:
