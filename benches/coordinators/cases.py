@@ -12,8 +12,9 @@ from benches.compare.peers import kafka, pybroker
 from tests.support.brokers import BrokerProcess
 
 _MANY = {"max.connections.per.ip": "4000"}
+_ALONE = {"share.coordinator.state.topic.replication.factor": "1", "share.coordinator.state.topic.min.isr": "1"}
 PEERS = {
-    KAFKA: lambda folder: kafka(folder, _MANY),
+    KAFKA: lambda folder: kafka(folder, {**_MANY, **_ALONE}),
     OS: lambda folder: pybroker(folder, {**_MANY, "log.flush.mode": "os"}),
     DURABLE: lambda folder: pybroker(folder, _MANY),
 }

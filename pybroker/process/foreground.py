@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pybroker import collector
 from pybroker.config import BrokerConfig, ConfigError, load_config
 from pybroker.config.broker_otlp import ENDPOINT
 from pybroker.diagnosis.socket import DiagnosisSocket
@@ -148,6 +149,7 @@ class Foreground:
         self._start_otlp(broker)
         diagnosis.start()
         self._announce(broker)
+        collector.for_a_broker()
         await asyncio.wait((self._signal, broker.failed), return_when=asyncio.FIRST_COMPLETED)
         return await self._stop(broker)
 
