@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import threading
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -12,37 +9,10 @@ from typing import Any
 import pytest
 
 from tests.groups.kit import create_topic, unique, until
-from tests.share.kit import WAIT_S
 from tests.support.brokers import PybrokerProcess
-from tests.support.java import java_command
-from tests.support.maven import TOOLS, jars
+from tests.support.verifiable import Program
 
 RECORDS = 3000
-
-
-class Program:
-    """One of Kafka's programs, and what it has said so far."""
-
-    def __init__(self, name: str, *arguments: str) -> None:
-        command = java_command(f"{jars(TOOLS)}/*", f"org.apache.kafka.tools.{name}", arguments)
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        self.lines: list[str] = []
-        self._reader = threading.Thread(target=self._read)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        self.lines.extend(self.process.stdout)
-
-    def told(self, name: str) -> list[dict[str, Any]]:
-        """Its events of one kind."""
-        events = [json.loads(line) for line in list(self.lines) if line.startswith("{")]
-        return [event for event in events if event["name"] == name]
-
-    def ends(self) -> None:
-        """As it ends by itself, or when asked to."""
-        self.process.wait(WAIT_S)
-        self._reader.join(WAIT_S)
 
 
 @pytest.fixture(scope="module")
