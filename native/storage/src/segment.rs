@@ -14,10 +14,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 mod aborted;
 mod finding;
 mod indexes;
+mod kept;
 mod places;
 mod reading;
 
 use indexes::Indexes;
+use kept::Kept;
 use places::ReaderPlaces;
 pub(crate) use reading::ReadStart;
 
@@ -63,6 +65,7 @@ pub(crate) struct Segment {
     end: AtomicU64,
     /// End of what was brought to disk last, here or in the journal.
     flushed: AtomicU64,
+    kept: Mutex<Kept>,
     recent: [AtomicU64; RECENT_BATCHES],
     recent_next: AtomicUsize,
     readers: ReaderPlaces,
@@ -96,6 +99,7 @@ impl Segment {
             index: Arc::default(),
             end: AtomicU64::new(0),
             flushed: AtomicU64::new(0),
+            kept: Mutex::default(),
             recent: [const { AtomicU64::new(NOTHING) }; RECENT_BATCHES],
             recent_next: AtomicUsize::new(0),
             readers: ReaderPlaces::default(),
@@ -149,6 +153,7 @@ impl Segment {
     /// Notes how far it is on disk; only a truncation takes that back.
     pub(crate) fn set_flushed(&self, place: Place) {
         self.flushed.fetch_max(place.pack(), Ordering::AcqRel);
+        self.forget_kept(place.position.into());
     }
 
     pub(crate) fn flushed(&self) -> Place {

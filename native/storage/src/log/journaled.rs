@@ -45,10 +45,14 @@ impl JournalSample {
 
     /// Its bytes, as the segment's file has them.
     pub(crate) fn read(&self, out: &mut [u8]) -> Result<(), StorageError> {
+        let position = u64::from(self.from.position);
+        if self.segment.copy_kept(position, out) {
+            return Ok(());
+        }
         let path = || self.segment.path(crate::file_names::LOG);
         let file = self.segment.file(false)?;
         let count = file
-            .read_at_most(out, u64::from(self.from.position))
+            .read_at_most(out, position)
             .map_err(|error| StorageError::io("read", &path())(error))?;
         if count < out.len() {
             let short = std::io::ErrorKind::UnexpectedEof.into();
@@ -118,8 +122,20 @@ impl Log {
     /// Name of the directory as the journal notes it.
     pub(crate) fn name_in(&self, root: &Path) -> Option<String> {
         let directory = self.dir.read();
-        let name = directory.strip_prefix(root).ok()?;
-        name.to_str().map(str::to_owned)
+        // As text, for most: the one was made by joining something to the other, and taking paths apart costs more than
+        // everything else that is noted.
+        let texts = directory.to_str().zip(root.to_str());
+        let name = texts
+            .and_then(|(directory, root)| directory.strip_prefix(root))
+            .and_then(|name| name.strip_prefix(std::path::MAIN_SEPARATOR));
+        match name {
+            Some(name) => Some(name.to_owned()),
+            None => directory
+                .strip_prefix(root)
+                .ok()?
+                .to_str()
+                .map(str::to_owned),
+        }
     }
 
     /// Before bytes that are in the journal are taken out of the files, or the files get another name: all that was

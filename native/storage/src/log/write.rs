@@ -85,6 +85,9 @@ impl Log {
             }
             return Err(failed(error).into());
         }
+        if config.flush_mode == FlushMode::Commit && self.journal.is_some() {
+            segment.keep(bytes, position);
+        }
         // Only the note of an aborted transaction needs the disk here. Its marker is written, and a restart will find
         // it: who goes on without the note would show consumers what was aborted.
         self.note_written(writer, bytes, single, position, now_ms, &config)
