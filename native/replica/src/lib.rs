@@ -55,7 +55,7 @@ pub use partition::{FetchFrom, Partition};
 pub use progress::{
     Commit, Follower, IsrProposal, Member, Proposal, Proposals, Registration, Watched,
 };
-pub use pybroker_storage::Clock;
+pub use pybroker_storage::{Clock, HeldFlushes};
 pub use replicas::Replicas;
 pub use requests::{
     AppendInfo, EpochEnd, FetchRead, Isolation, ListedOffset, OffsetSpec, PartitionRead,

@@ -84,12 +84,14 @@ impl Partition {
         if let Some(hosted) = &partition.hosted {
             let progress = Arc::clone(&partition.progress);
             let log = Arc::downgrade(&hosted.log);
-            hosted.log.set_on_flush(Box::new(move |_flushed_end| {
-                if let Some(log) = log.upgrade() {
-                    progress.advance(&log);
-                    progress.flush_waiter.wake();
-                }
-            }));
+            hosted
+                .log
+                .set_on_flush(Box::new(move |_flushed_end, woken| {
+                    if let Some(log) = log.upgrade() {
+                        progress.advance_with(&log, woken);
+                        progress.flush_waiter.wake_with(woken);
+                    }
+                }));
         }
         partition
     }

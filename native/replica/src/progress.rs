@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, Guard};
 use parking_lot::Mutex;
-use pybroker_storage::{FlushMode, Log};
+use pybroker_storage::{FlushMode, Log, Woken};
 
 use crate::{Leader, PartitionError, Role, TopicConfig, check_leader_epoch};
 use in_sync::{Claim, InSync};
@@ -102,10 +102,15 @@ impl Progress {
     /// As leader: raises the high watermark to what the ISR has. Called after each flush (commit mode) or append (os
     /// mode); harmless for who does not lead.
     pub(crate) fn advance(&self, log: &Log) {
+        self.advance_with(log, &mut Woken::default());
+    }
+
+    /// The same; who waited for it is woken when `woken` is dropped.
+    pub(crate) fn advance_with(&self, log: &Log, woken: &mut Woken) {
         let local = self.local_end(log);
         let led = self.led.lock();
         if let Some(minimum) = led.as_ref().and_then(|ends| ends.minimum(local)) {
-            self.raise_to(minimum, log);
+            self.raise_to(minimum, log, woken);
         }
     }
 
@@ -120,12 +125,12 @@ impl Progress {
         (committed > now).then_some(committed)
     }
 
-    /// The high watermark is at least `high_watermark` from now on; those who waited for it are woken.
-    fn raise_to(&self, high_watermark: i64, log: &Log) {
+    /// The high watermark is at least `high_watermark` from now on; those who waited for it are to be woken.
+    fn raise_to(&self, high_watermark: i64, log: &Log, woken: &mut Woken) {
         // In this order, so that a producer that was answered finds both moved.
         self.last_stable
-            .raise(log.last_stable_offset(high_watermark));
-        self.high_watermark.raise(high_watermark);
+            .raise_with(log.last_stable_offset(high_watermark), woken);
+        self.high_watermark.raise_with(high_watermark, woken);
     }
 
     /// A follower claims to have everything below `end`, under the leadership of `leader_epoch`: raises the high
@@ -154,7 +159,7 @@ impl Progress {
             Claim::Stale => return Err(PartitionError::StaleBrokerEpoch { broker, epoch }),
         }
         if let Some(minimum) = in_sync.minimum(local) {
-            self.raise_to(minimum, log);
+            self.raise_to(minimum, log, &mut Woken::default());
         }
         let watermark = self.high_watermark.get();
         Ok(in_sync
@@ -265,7 +270,8 @@ impl Progress {
     pub(crate) fn follow_high_watermark(&self, high_watermark: i64, log: &Log) {
         let led = self.led.lock();
         if led.is_none() {
-            self.raise_to(high_watermark.min(self.local_end(log)), log);
+            let high_watermark = high_watermark.min(self.local_end(log));
+            self.raise_to(high_watermark, log, &mut Woken::default());
         }
     }
 

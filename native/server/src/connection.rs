@@ -185,6 +185,7 @@ impl Connection {
             held += tls.held_bytes();
         }
         self.charge(held);
+        thread.flush_group.end_turn(now, thread.clock);
         self.check_deadlines(thread, now)?;
         self.arm(thread, context, now);
         Ok(())

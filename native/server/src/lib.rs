@@ -38,6 +38,7 @@ mod dispatch;
 pub mod error_codes;
 pub mod exposition;
 mod fetch_sessions;
+mod flush_group;
 mod frame;
 mod incoming;
 pub mod limits;

@@ -20,6 +20,7 @@ use crate::config::DynamicSettings;
 use crate::connection_counts::ConnectionCounts;
 use crate::control_plane::ControlPlane;
 use crate::fetch_sessions::FetchSessions;
+use crate::flush_group::FlushGroup;
 use crate::metadata_view::MetadataHolder;
 use crate::metrics::{Answered, Moments, Tally, ThreadMetrics, TopicSlots, TopicsOfThread, Unsent};
 use crate::producers::Producers;
@@ -66,6 +67,8 @@ pub(crate) struct ThreadState {
     /// What is counted of a Produce, reused.
     pub(crate) tally: Tally,
     pub(crate) flushes: FlushWatch,
+    /// Flushes of what was appended here in a row.
+    pub(crate) flush_group: FlushGroup,
     pub(crate) sessions: FetchSessions,
     pub(crate) metrics: Arc<ThreadMetrics>,
     /// Counters of topics.

@@ -55,6 +55,9 @@ impl DataThread {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .enable_time()
+            .on_thread_park(|| {
+                with_thread_state(|thread| thread.flush_group.begin());
+            })
             .build()?;
         let state = ThreadState {
             pool: BufferPool::default(),
@@ -66,6 +69,7 @@ impl DataThread {
             produce: Default::default(),
             fetch: Default::default(),
             flushes: Default::default(),
+            flush_group: Default::default(),
             sessions: FetchSessions::new(sessions_max, FETCH_SESSION_PARTITIONS_MAX),
             metrics: Arc::clone(&metrics),
             wakers: HashMap::new(),

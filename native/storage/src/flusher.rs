@@ -34,6 +34,7 @@ use crate::files;
 use crate::health::Health;
 use crate::journal::{self, Entries};
 use crate::log::Log;
+use crate::woken::Woken;
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::fs::File;
@@ -43,8 +44,10 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+mod held;
 mod journaling;
 
+pub use held::HeldFlushes;
 pub use journaling::JournalFigures;
 pub(crate) use journaling::{Journaling, NoteJournal};
 
@@ -167,15 +170,8 @@ impl Flusher {
     /// Asks for a flush of everything appended to `log` before this call. Its `on_flush` callback
     /// tells when that happened. Cheap when the log is queued already.
     pub fn request(&self, log: &Arc<Log>) {
-        let asked = log
-            .flush_state
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |now| match now {
-                state::IDLE => Some(state::QUEUED),
-                state::RUNNING => Some(state::RUNNING_AGAIN),
-                _ => None,
-            });
-        if asked == Ok(state::IDLE) {
-            self.shared.push(Arc::clone(log));
+        if self.shared.queue(log) {
+            self.shared.wake_small.notify_one();
         }
     }
 
@@ -247,18 +243,29 @@ impl Drop for Flusher {
 }
 
 impl Shared {
-    fn push(&self, log: Arc<Log>) {
+    /// Queues a log that is not queued; whether it is for the journal, which the caller wakes.
+    fn queue(&self, log: &Arc<Log>) -> bool {
+        let asked = log
+            .flush_state
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |now| match now {
+                state::IDLE => Some(state::QUEUED),
+                state::RUNNING => Some(state::RUNNING_AGAIN),
+                _ => None,
+            });
+        asked == Ok(state::IDLE) && self.push(Arc::clone(log))
+    }
+
+    fn push(&self, log: Arc<Log>) -> bool {
         if log.journal.is_some() && log.is_small(journaling::SMALL_BYTES_MAX) {
             let mut small = self.small.lock();
             if small.logs.is_empty() {
                 small.since = self.now();
             }
             small.logs.push_back(log);
-            drop(small);
-            self.wake_small.notify_one();
-        } else {
-            self.push_large(log);
+            return true;
         }
+        self.push_large(log);
+        false
     }
 
     fn push_large(&self, log: Arc<Log>) {
@@ -336,7 +343,9 @@ impl Shared {
             .is_err();
         if again {
             log.flush_state.store(state::QUEUED, Ordering::Release);
-            self.push(log);
+            if self.push(log) {
+                self.wake_small.notify_one();
+            }
         }
     }
 
@@ -385,8 +394,12 @@ fn sync_group(root: &File, health: &Health, logs: &[Arc<Log>]) -> bool {
         health.fail(&format!("cannot sync the filesystem: {error}"));
         return false;
     }
+    let mut woken = Woken::default();
     for (log, sample) in logs.iter().zip(&samples) {
-        log.tell_flushed(log.publish_flushed(sample));
+        log.tell_flushed_with(log.publish_flushed(sample), &mut woken);
+    }
+    drop(woken);
+    for (log, sample) in logs.iter().zip(&samples) {
         if log.was_truncated(sample) {
             // What it has now waits for a flush like others. A failure takes the directory offline.
             let _ = log.flush();

@@ -10,7 +10,7 @@
 //!           deleting/{topic id in hex}_{partition}/…
 //!           ingest/{topic id in hex}/…    staged, not in any log yet: `staged.rs`
 //! ```
-//! From the bottom up: files as such (`file_names`, `files`, `direct`, `handles`, `health`), formats (`checkpoint`,
+//! From the bottom up: files as such (`file_names`, `files`, `direct`, `handles`, `health`) and `woken`, formats (`checkpoint`,
 //! `index`, `txn_index`, `leader_epochs`, `partition_metadata`, `clean_state`, `scan`), what is made of them
 //! (`segment`, `producer_state`, `staged`, `journal`), then `recovery`, `log`, `flusher`, `log_dir`, `ingest`.
 //!
@@ -50,12 +50,13 @@ mod staged;
 #[cfg(test)]
 mod testing;
 mod txn_index;
+mod woken;
 
 pub use clock::Clock;
 pub use config::{CleanupPolicy, FlushMode, LogConfig};
 pub use distribution::{Counts, Distribution};
 pub use error::{AppendError, ReadError, StorageError};
-pub use flusher::{Flusher, JournalFigures, SYNCFS_LOGS};
+pub use flusher::{Flusher, HeldFlushes, JournalFigures, SYNCFS_LOGS};
 pub use handles::{SegmentFile, open_files_max};
 pub use health::OnFailure;
 pub use ingest::{Listing, StagedTotals};
@@ -71,3 +72,4 @@ pub use producer_state::{ActiveProducer, AppendOrigin, ProducerLegacy};
 pub use recovery::{OpenState, RecoveryReport};
 pub use staged::{PlannedAttempt, StagedPartition};
 pub use txn_index::AbortedTransaction;
+pub use woken::Woken;

@@ -20,6 +20,7 @@ use crate::journal;
 use crate::leader_epochs::{EpochEntry, LeaderEpochs};
 use crate::producer_state::{ActiveProducer, ProducerLegacy, ProducerState, Transactions};
 use crate::segment::{DirPath, Segment, Segments};
+use crate::woken::Woken;
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
 use pybroker_model::TopicIdPartition;
@@ -54,8 +55,9 @@ pub(crate) use journaled::{JournalSample, Waiting};
 pub use read::LogSlice;
 pub use times::TimestampAndOffset;
 
-/// Called with the flushed end after each flush that moved it.
-pub type OnFlush = Box<dyn Fn(i64) + Send + Sync>;
+/// Called with the flushed end after each flush that moved it. Whom it wakes it adds: they are woken when all logs of
+/// the flush have been told.
+pub type OnFlush = Box<dyn Fn(i64, &mut Woken) + Send + Sync>;
 
 /// [`Log::lost_from`] of a log that is whole.
 const NOTHING_LOST: i64 = i64::MAX;

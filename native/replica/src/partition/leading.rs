@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::RwLockReadGuard;
 use pybroker_model::{BatchHeader, ProduceRules, TimestampType, ValidBatches};
-use pybroker_storage::{ActiveProducer, AppendOrigin, Attached, FlushMode};
+use pybroker_storage::{ActiveProducer, AppendOrigin, Attached, FlushMode, HeldFlushes};
 
 use super::Partition;
 use super::refused::Sequenced;
@@ -86,6 +86,23 @@ impl Partition {
         required_acks: i16,
         now_ms: i64,
     ) -> Result<AppendInfo, PartitionError> {
+        let held = &mut HeldFlushes::default();
+        self.append_with(origin, leader_epoch, batches, required_acks, now_ms, held)
+    }
+
+    /// As [`Partition::append_from`]; the flush may begin as late as `held` says.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn append_with(
+        &self,
+        origin: AppendOrigin,
+        leader_epoch: i32,
+        batches: ValidBatches<'_>,
+        required_acks: i16,
+        now_ms: i64,
+        held: &mut HeldFlushes,
+    ) -> Result<AppendInfo, PartitionError> {
         let sequenced = Sequenced::of(batches.first());
         if matches!(origin, AppendOrigin::Verified(_) | AppendOrigin::Added(_))
             && let Some(refusal) =
@@ -93,7 +110,7 @@ impl Partition {
         {
             return Err(refusal);
         }
-        let appended = self.append_now(origin, leader_epoch, batches, required_acks, now_ms);
+        let appended = self.append_now(origin, leader_epoch, batches, required_acks, now_ms, held);
         match (sequenced, appended) {
             (Some(batch), Ok(info)) => {
                 self.refused.appended(batch);
@@ -113,6 +130,7 @@ impl Partition {
         batches: ValidBatches<'_>,
         required_acks: i16,
         now_ms: i64,
+        held: &mut HeldFlushes,
     ) -> Result<AppendInfo, PartitionError> {
         let gate = self.gate.read();
         let role = self.progress.role();
@@ -132,7 +150,7 @@ impl Partition {
         self.progress.log_end.raise(appended.last_offset + 1);
         let config = self.progress.config();
         match config.log.flush_mode {
-            FlushMode::Commit => hosted.log_dir.flusher().request(&hosted.log),
+            FlushMode::Commit => hosted.log_dir.flusher().request_with(&hosted.log, held),
             FlushMode::Os => {
                 if hosted.log.unflushed_records() >= config.log.flush_messages {
                     hosted.log_dir.flusher().request(&hosted.log);

@@ -3,6 +3,7 @@
 use std::task::Waker;
 
 use parking_lot::Mutex;
+use pybroker_storage::Woken;
 
 /// A place for one waker.
 #[derive(Debug, Default)]
@@ -16,9 +17,14 @@ impl FlushWaiter {
 
     /// Something happened that it may have waited for.
     pub(crate) fn wake(&self) {
+        self.wake_with(&mut Woken::default());
+    }
+
+    /// The same, with others.
+    pub(crate) fn wake_with(&self, woken: &mut Woken) {
         let waiting = self.0.lock().take();
         if let Some(waker) = waiting {
-            waker.wake();
+            woken.add(waker);
         }
     }
 }

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::SeqCst};
 use std::task::Waker;
 
 use parking_lot::Mutex;
+use pybroker_storage::Woken;
 
 /// A value that only grows (until it is closed), and those who wait for it.
 #[derive(Debug)]
@@ -57,40 +58,44 @@ impl Watched {
 
     /// Raises the value to at least `value` and wakes those it satisfies. True if it grew.
     pub fn raise(&self, value: i64) -> bool {
+        self.raise_with(value, &mut Woken::default())
+    }
+
+    /// The same; those it satisfies are woken when `woken` is dropped.
+    pub fn raise_with(&self, value: i64, woken: &mut Woken) -> bool {
         let before = self.value.fetch_max(value, SeqCst);
         if before >= value {
             return false;
         }
-        self.wake_satisfied();
+        self.take_satisfied(woken);
         true
     }
 
     /// Sets the value, down as well (truncation of a follower), and wakes those it satisfies.
     pub fn set(&self, value: i64) {
         self.value.store(value, SeqCst);
-        self.wake_satisfied();
+        self.take_satisfied(&mut Woken::default());
     }
 
-    fn wake_satisfied(&self) {
+    fn take_satisfied(&self, woken: &mut Woken) {
         if self.count.load(SeqCst) == 0 {
             return;
         }
         let mut list = self.list.lock();
         // Read under the lock: the newest value, so that one call serves several publishers.
         let value = self.value.load(SeqCst);
-        let woken: Vec<Waker> = list.take(|waiter| waiter.above < value);
+        list.take(|waiter| waiter.above < value, woken);
         self.count.store(list.waiters.len(), SeqCst);
-        drop(list);
-        wake_each(woken);
     }
 
     /// Wakes everybody: the partition stops, is fenced or goes offline, and they must look why.
     pub fn wake_all(&self) {
+        let mut woken = Woken::default();
         let mut list = self.list.lock();
-        let woken = list.take(|_| true);
+        list.take(|_| true, &mut woken);
         self.count.store(0, SeqCst);
+        // They are woken without it.
         drop(list);
-        wake_each(woken);
     }
 
     /// Registers `waker` to be woken once when the value exceeds `above`. `None` if it does already (or did while
@@ -128,16 +133,11 @@ impl Watched {
 }
 
 impl List {
-    fn take(&mut self, mut which: impl FnMut(&Waiter) -> bool) -> Vec<Waker> {
-        let mut taken: Vec<Waker> = Vec::new();
+    fn take(&mut self, mut which: impl FnMut(&Waiter) -> bool, taken: &mut Woken) {
         let mut at = 0;
         while at < self.waiters.len() {
             if which(&self.waiters[at]) {
-                let waker = self.waiters.swap_remove(at).waker;
-                // One connection often waits with several produces: it needs one wake-up.
-                if !taken.last().is_some_and(|last| last.will_wake(&waker)) {
-                    taken.push(waker);
-                }
+                taken.add(self.waiters.swap_remove(at).waker);
             } else {
                 at += 1;
             }
@@ -145,7 +145,6 @@ impl List {
         if self.waiters.is_empty() {
             self.waiters.shrink_to(CAPACITY_KEPT);
         }
-        taken
     }
 
     fn remove(&mut self, key: u64) -> bool {
@@ -157,12 +156,6 @@ impl List {
             }
             None => false,
         }
-    }
-}
-
-fn wake_each(wakers: Vec<Waker>) {
-    for waker in wakers {
-        waker.wake();
     }
 }
 

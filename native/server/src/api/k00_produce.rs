@@ -59,7 +59,15 @@ pub(crate) fn run(
     }
     let mut tally = core::mem::take(&mut thread.tally);
     let verified = Verified::default();
-    let done = append_all(call, &thread.produce, &verified, body, out, &mut tally);
+    let done = append_all(
+        call,
+        &thread.produce,
+        &verified,
+        body,
+        out,
+        &mut tally,
+        thread.flush_group.held(),
+    );
     thread.note(&mut tally);
     // It goes back with its capacity.
     thread.tally = tally;

@@ -6,6 +6,7 @@ use crate::files;
 use crate::health::Health;
 use crate::journal::{Entries, Journal, entry_bytes};
 use crate::log::{JournalSample, Log, Waiting};
+use crate::woken::Woken;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use pybroker_model::{TopicIdPartition, Uuid};
 use std::collections::HashMap;
@@ -195,8 +196,9 @@ impl Journaling {
                     (Arc::clone(log), moved)
                 };
                 let told: Vec<_> = turns.into_iter().map(publish).collect();
+                let mut woken = Woken::default();
                 for (log, moved) in told {
-                    log.tell_flushed(moved);
+                    log.tell_flushed_with(moved, &mut woken);
                 }
             }
             Ok(false) => others.extend(turns.into_iter().map(|(log, ..)| Arc::clone(log))),
@@ -346,8 +348,9 @@ impl Journaling {
                 log.staged.store(true, Ordering::Release);
             }
         }
+        let mut woken = Woken::default();
         for (log, moved) in moved {
-            log.tell_flushed(moved);
+            log.tell_flushed_with(moved, &mut woken);
         }
         Ok(())
     }

@@ -6,6 +6,7 @@ use crate::error::StorageError;
 use crate::file_names::{self, LEADER_EPOCHS, LOG, SNAPSHOT, TXN_INDEX};
 use crate::files;
 use crate::segment::{Place, Segment};
+use crate::woken::Woken;
 use parking_lot::MutexGuard;
 use std::fs::File;
 use std::path::Path;
@@ -59,8 +60,13 @@ impl Log {
     }
 
     pub(crate) fn tell_flushed(&self, moved: Option<i64>) {
+        self.tell_flushed_with(moved, &mut Woken::default());
+    }
+
+    /// The same for one of several logs: who hears of it is woken when `woken` is dropped.
+    pub(crate) fn tell_flushed_with(&self, moved: Option<i64>, woken: &mut Woken) {
         if let (Some(end), Some(callback)) = (moved, self.on_flush.get()) {
-            callback(end);
+            callback(end, woken);
         }
     }
 

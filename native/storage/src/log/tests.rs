@@ -152,7 +152,7 @@ fn flushes_publish_and_call_back() {
     let told = Arc::new(AtomicI64::new(-1));
     let tell = Arc::clone(&told);
     f.log()
-        .set_on_flush(Box::new(move |end| tell.store(end, Ordering::SeqCst)));
+        .set_on_flush(Box::new(move |end, _| tell.store(end, Ordering::SeqCst)));
     f.append(batch(&["a", "b"])).expect("appends");
     assert_eq!(
         (f.log().flushed_end_offset(), f.log().unflushed_records()),

@@ -9,7 +9,7 @@ use pybroker_protocol::hot::produce_request::{
 };
 use pybroker_protocol::hot::produce_response::{PartitionProduceResponse, ProduceResponseWriter};
 use pybroker_protocol::primitives::Span;
-use pybroker_replica::{AppendInfo, Partition};
+use pybroker_replica::{AppendInfo, HeldFlushes, Partition};
 use pybroker_storage::AppendOrigin;
 
 use super::commit::{PendingCommit, Wait};
@@ -45,6 +45,7 @@ pub(super) fn append_all(
     body: &mut [u8],
     out: &mut Vec<u8>,
     tally: &mut Tally,
+    held: &mut HeldFlushes,
 ) -> Result<Done, CloseReason> {
     let view = call.shared.metadata.load();
     let naming = if is_by_id(call.wire_version()) {
@@ -66,6 +67,7 @@ pub(super) fn append_all(
         leaders: Vec::new(),
         first_error: 0,
         tally,
+        held,
     };
     appending.topics(request, body);
     let Appending {
@@ -129,6 +131,7 @@ struct Appending<'a, 'c> {
     /// Kafka error code of the first refusal, 0 = none.
     first_error: i16,
     tally: &'a mut Tally,
+    held: &'a mut HeldFlushes,
 }
 
 /// Whether a batch was made for an earlier topic of the name, if it tells: it carries a leader epoch from before this
@@ -220,7 +223,7 @@ impl Appending<'_, '_> {
             AppendOrigin::Client
         };
         let info = partition
-            .append_from(origin, -1, batches, self.acks, now_ms)
+            .append_with(origin, -1, batches, self.acks, now_ms, self.held)
             .map_err(|error| Refusal::partition(&error, self.naming))?;
         let messages = info.last_offset - info.base_offset + 1;
         self.tally.appended(bytes, messages.unsigned_abs());

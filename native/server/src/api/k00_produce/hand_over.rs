@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 
 use pybroker_model::TopicId;
 use pybroker_protocol::hot::produce_request::{ProduceRequest, is_by_id};
+use pybroker_replica::HeldFlushes;
 use tokio::sync::oneshot;
 
 use super::append::{Done, append_all, name_of};
@@ -76,6 +77,7 @@ pub(super) fn append_elsewhere(call: &Call<'_>, dir: usize, body: &[u8]) -> Pend
                     &mut body,
                     &mut reply,
                     &mut tally,
+                    &mut HeldFlushes::default(),
                 ),
                 Err(error) => Err(call.bad_request(error)),
             };

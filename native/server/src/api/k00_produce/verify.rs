@@ -12,6 +12,7 @@ use std::task::{Context, Poll};
 
 use pybroker_model::BatchHeader;
 use pybroker_protocol::hot::produce_request::{ProduceRequest, is_by_id};
+use pybroker_replica::HeldFlushes;
 use tokio::sync::oneshot;
 
 use super::append::{append_all, name_of};
@@ -121,7 +122,15 @@ fn appending(call: &Call<'_>, body: &[u8], partitions: Vec<Asked>) -> Append {
         let mut out = Vec::new();
         // It was decoded without error before.
         let done = match request.decode(&body, call.wire_version()) {
-            Ok(()) => append_all(&call, &request, &verified, &mut body, &mut out, &mut tally),
+            Ok(()) => append_all(
+                &call,
+                &request,
+                &verified,
+                &mut body,
+                &mut out,
+                &mut tally,
+                &mut HeldFlushes::default(),
+            ),
             Err(error) => Err(call.bad_request(error)),
         };
         (done, out, tally)

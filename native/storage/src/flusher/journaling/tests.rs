@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::testing::*;
-use crate::{AppendOrigin, LogConfig, LogDir, NewPartition};
+use crate::{AppendOrigin, HeldFlushes, LogConfig, LogDir, NewPartition};
 use pybroker_model::{BatchBuilder, Codec, TopicId, ValidBatches};
+use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
 
 mod leaving;
@@ -177,6 +178,52 @@ fn logs_that_wait_together_share_a_write() {
     let figures = dir.flusher().journal_figures();
     assert_eq!(figures.entries, 40 * 20);
     assert!(figures.flushes < 40 * 20 / 2, "{figures:?}");
+}
+
+#[test]
+fn what_is_held_is_written_together_and_told_together() {
+    let temp = tempfile::tempdir().expect("temp dir");
+    let dir =
+        LogDir::open(temp.path(), &crate::LogDirOptions::new(1, "cluster".into())).expect("opens");
+    let logs = many(&dir, "t", TopicId::random(), 40);
+    let heard = Arc::new(Heard::default());
+    for log in &logs {
+        let (heard, waker) = (Arc::clone(&heard), Waker::from(Arc::clone(&heard)));
+        log.set_on_flush(Box::new(move |_, woken| {
+            if heard.told.fetch_add(1, Ordering::SeqCst) >= 40 {
+                woken.add(waker.clone());
+            }
+        }));
+        append(log, "first");
+        dir.flusher().request(log);
+    }
+    wait(|| heard.told.load(Ordering::SeqCst) == 40);
+    // The segments were synced; the journal has had nothing to do so far.
+    let mut held = HeldFlushes::default();
+    for log in &logs {
+        append(log, "again");
+        dir.flusher().request_with(log, &mut held);
+    }
+    assert!(!held.is_empty());
+    assert_eq!(dir.flusher().journal_figures().flushes, 0);
+    drop(held);
+    wait(|| !heard.at_wakes.lock().is_empty());
+    assert_eq!(*heard.at_wakes.lock(), [80], "woken once, after all");
+    assert_eq!(dir.flusher().journal_figures().flushes, 1);
+}
+
+/// How many logs have been told of a flush, and how many of them when somebody was woken.
+#[derive(Default)]
+struct Heard {
+    told: AtomicU64,
+    at_wakes: Mutex<Vec<u64>>,
+}
+
+impl Wake for Heard {
+    fn wake(self: Arc<Self>) {
+        let told = self.told.load(Ordering::SeqCst);
+        self.at_wakes.lock().push(told);
+    }
 }
 
 fn many(dir: &LogDir, topic: &str, topic_id: TopicId, count: i32) -> Vec<Arc<Log>> {

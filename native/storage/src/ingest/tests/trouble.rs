@@ -12,7 +12,7 @@ fn what_lies_below_is_on_disk_before_the_intent() {
             let fixture = Fixture::new(LogConfig::default());
             let told = Arc::new(AtomicI64::new(0));
             let callback = Arc::clone(&told);
-            fixture.log().set_on_flush(Box::new(move |end| {
+            fixture.log().set_on_flush(Box::new(move |end, _| {
                 callback.fetch_max(end, Ordering::AcqRel);
             }));
             fixture.append(batch(&["before"])).expect("appends");
