@@ -28,6 +28,7 @@ from pybroker.admin.quotas import QuotaAdmin
 from pybroker.admin.reassignments import ReassignmentAdmin
 from pybroker.admin.records import RecordAdmin
 from pybroker.admin.returned_offsets import ReturnedOffsets
+from pybroker.admin.streams_topics import StreamsTopics
 from pybroker.admin.topics import TopicAdmin
 from pybroker.admin.users import UserAdmin
 from pybroker.api.control import ControlReceiver
@@ -46,6 +47,7 @@ from pybroker.controller.local_port import LocalPort
 from pybroker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.coordinators.group.ports import Settings
 from pybroker.coordinators.group.share import ShareCoordination
+from pybroker.coordinators.group.streams import StreamsCoordination
 from pybroker.coordinators.producer_ids import ProducerIds
 from pybroker.coordinators.shards.appends import NativeAppends
 from pybroker.coordinators.shards.ports import Ports
@@ -155,6 +157,7 @@ class Followers(NamedTuple):
     producer_ids: ProducerIds
     transactions: Transactions
     shares: Shares
+    streams: StreamsCoordination
     ends: PartitionEnds
     ingests: Ingests
     returned_offsets: ReturnedOffsets
@@ -455,6 +458,7 @@ def _followers(
         producer_ids,
         transactions,
         shares,
+        StreamsCoordination(groups, settings.streams, ground.loop),
         ends,
         ingests,
         ReturnedOffsets(view, port, groups.give_back, groups.loaded),
@@ -554,6 +558,8 @@ def _services(
         producer_ids=followers.producer_ids,
         transactions=followers.transactions,
         shares=followers.shares,
+        streams=followers.streams,
+        streams_topics=StreamsTopics(topics, ground.clock),
         ends=followers.ends,
         authorizer=local.authorizer,
         sasl=SaslServer(

@@ -75,9 +75,12 @@ from pybroker.api import (
     k77_share_group_describe,
     k78_share_fetch,
     k79_share_acknowledge,
+    k88_streams_group_heartbeat,
+    k89_streams_group_describe,
     k90_describe_share_group_offsets,
     k91_alter_share_group_offsets,
     k92_delete_share_group_offsets,
+    k93_streams_group_topology_description_update,
     k32143_undelete_topics,
     k32144_truncate_topics,
     k32145_describe_topic_history,
@@ -165,7 +168,11 @@ def routes(services: Services) -> dict[int, Handler]:
         k13_leave_group.API_KEY: partial(k13_leave_group.handle, groups, authorizer),
         k14_sync_group.API_KEY: partial(k14_sync_group.handle, groups, authorizer),
         k15_describe_groups.API_KEY: partial(k15_describe_groups.handle, groups, authorizer),
-        k16_list_groups.API_KEY: partial(k16_list_groups.handle, groups, services.shares.coordination, authorizer),
+        k16_list_groups.API_KEY: partial(
+            k16_list_groups.handle,
+            k16_list_groups.Sources(groups, services.shares.coordination, services.streams),
+            authorizer,
+        ),
         k19_create_topics.API_KEY: partial(
             k19_create_topics.handle, services.topics, services.config, authorizer, quotas=services.native.quotas
         ),
@@ -199,6 +206,7 @@ def routes(services: Services) -> dict[int, Handler]:
         k47_offset_delete.API_KEY: partial(k47_offset_delete.handle, groups, authorizer),
         **_of_transactions(services),
         **_of_shares(services),
+        **_of_streams(services),
         k68_consumer_group_heartbeat.API_KEY: partial(
             k68_consumer_group_heartbeat.handle, groups, services.features, authorizer
         ),
@@ -307,6 +315,23 @@ def _of_shares(services: Services) -> dict[int, Handler]:
         ),
         k92_delete_share_group_offsets.API_KEY: partial(
             k92_delete_share_group_offsets.handle, admin, authorizer
+        ),
+    }
+
+
+def _of_streams(services: Services) -> dict[int, Handler]:
+    streams, features, authorizer = services.streams, services.features, services.authorizer
+    return {
+        k88_streams_group_heartbeat.API_KEY: partial(
+            k88_streams_group_heartbeat.handle,
+            k88_streams_group_heartbeat.Sources(streams, services.streams_topics, features),
+            authorizer,
+        ),
+        k89_streams_group_describe.API_KEY: partial(
+            k89_streams_group_describe.handle, k89_streams_group_describe.Sources(streams, features), authorizer
+        ),
+        k93_streams_group_topology_description_update.API_KEY: partial(
+            k93_streams_group_topology_description_update.handle, streams, features, authorizer
         ),
     }
 

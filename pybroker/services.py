@@ -22,11 +22,13 @@ if TYPE_CHECKING:
     from pybroker.admin.quotas import QuotaAdmin
     from pybroker.admin.reassignments import ReassignmentAdmin
     from pybroker.admin.records import RecordAdmin
+    from pybroker.admin.streams_topics import StreamsTopics
     from pybroker.admin.topics import TopicAdmin
     from pybroker.admin.users import UserAdmin
     from pybroker.cluster.view import ClusterView
     from pybroker.config import BrokerConfig
     from pybroker.coordinators.group.coordinator import GroupCoordinator
+    from pybroker.coordinators.group.streams import StreamsCoordination
     from pybroker.coordinators.producer_ids import ProducerIds
     from pybroker.coordinators.shards.topic_view import CachedTopics
     from pybroker.coordinators.share_partition.ends import PartitionEnds
@@ -67,6 +69,8 @@ class Services:
     group_topics: CachedTopics
     transactions: Transactions
     shares: Shares
+    streams: StreamsCoordination
+    streams_topics: StreamsTopics
     ends: PartitionEnds
     producer_ids: ProducerIds
     authorizer: Authorizer

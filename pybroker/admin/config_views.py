@@ -71,6 +71,8 @@ def group_entries(own: Mapping[str, str], config: BrokerConfig) -> list[ConfigEn
     """All settings of a group that sets `own` itself, on a broker with `config`."""
     entries = []
     for name, key in GROUP_SETTINGS.items():
+        if key.internal and name not in own:
+            continue
         if name not in OF_BROKER:
             text = own.get(name) or render_value(key.default)
             source = ConfigSource.DYNAMIC_GROUP_CONFIG if name in own else ConfigSource.DEFAULT_CONFIG

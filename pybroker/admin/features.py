@@ -9,7 +9,7 @@ from pybroker.cluster.events import FeatureChange, UpdateFeatures
 from pybroker.cluster.port import ControllerPort
 from pybroker.cluster.view import ClusterView
 from pybroker.errors import KafkaError
-from pybroker.metadata.features import GROUP_VERSION, SHARE_VERSION
+from pybroker.metadata.features import GROUP_VERSION, SHARE_VERSION, STREAMS_VERSION
 from pybroker.protocol.caller import Caller
 from pybroker.protocol.error_codes import ErrorCode
 
@@ -36,6 +36,14 @@ class FeatureAdmin:
         if self._view.image.features.level(SHARE_VERSION) < 1:
             raise KafkaError(
                 ErrorCode.UNSUPPORTED_VERSION, f"Feature {SHARE_VERSION} is at level 0: share groups are switched off."
+            )
+
+    def require_streams_groups(self) -> None:
+        """Raises KafkaError UNSUPPORTED_VERSION: streams groups are switched off."""
+        if self._view.image.features.level(STREAMS_VERSION) < 1:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"Feature {STREAMS_VERSION} is at level 0: streams groups are switched off.",
             )
 
     async def update(

@@ -1,4 +1,4 @@
-"""What ConsumerGroupDescribe (69) and ShareGroupDescribe (77) share."""
+"""What ConsumerGroupDescribe (69), ShareGroupDescribe (77) and StreamsGroupDescribe (89) share."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ def described(
     *,
     describe: Callable[[str], Any],
     failed: Callable[..., Any],
+    topics_of: Callable[[Any], set[str]] | None = None,
 ) -> list[Any]:
     """A description of each group that is asked for.
 
-    `require_served` and `describe`, which makes one, raise KafkaError; `failed` is its class. A group
-    with a topic that the caller may not describe is TOPIC_AUTHORIZATION_FAILED, without its members.
+    `require_served` and `describe`, which makes one, raise KafkaError; `failed` is its class; `topics_of`: the topics
+    that it tells of, if not those of its members. A group with a topic that the caller may not describe is
+    TOPIC_AUTHORIZATION_FAILED, without its members.
     """
     answers = []
     # Each once: a few bytes of a name would otherwise buy all members of the group, each time.
@@ -35,7 +37,8 @@ def described(
             if not group_id:
                 raise KafkaError(ErrorCode.INVALID_GROUP_ID, "The group id is empty.")
             answer = describe(group_id)
-            _require_topics(answer.members, authorizer, context)
+            names = _topics_of_members(answer.members) if topics_of is None else topics_of(answer)
+            _require_topics(names, authorizer, context)
         except KafkaError as error:
             answer = failed(group_id=group_id, error_code=error.code, error_message=error.message)
         else:
@@ -45,13 +48,17 @@ def described(
     return answers
 
 
-def _require_topics(members: Iterable[Any], authorizer: Authorizer, context: RequestContext) -> None:
-    names = set()
+def _topics_of_members(members: Iterable[Any]) -> set[str]:
+    names: set[str] = set()
     for member in members:
         names.update(member.subscribed_topic_names)
         # Members of share groups have no target of their own.
         for assigned in (member.assignment, getattr(member, "target_assignment", None)):
             names.update(topic.topic_name for topic in (assigned.topic_partitions if assigned is not None else ()))
+    return names
+
+
+def _require_topics(names: Iterable[str], authorizer: Authorizer, context: RequestContext) -> None:
     if not all(authorizer.permits_topic(context, AclOperation.DESCRIBE, name) for name in names):
         raise KafkaError(
             ErrorCode.TOPIC_AUTHORIZATION_FAILED,

@@ -1,4 +1,4 @@
-"""What ConsumerGroupHeartbeat (68) and ShareGroupHeartbeat (76) share."""
+"""What ConsumerGroupHeartbeat (68), ShareGroupHeartbeat (76) and StreamsGroupHeartbeat (88) share."""
 
 from __future__ import annotations
 

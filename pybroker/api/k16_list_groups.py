@@ -1,13 +1,17 @@
 """ListGroups (key 16), versions 0–5: all groups of this broker.
 
-v4 filters by state (KIP-518), v5 by type (KIP-848), which is "classic", "consumer" or "share"; both without
-regard to case. While shards load, the groups known so far come with COORDINATOR_LOAD_IN_PROGRESS.
+v4 filters by state (KIP-518), v5 by type (KIP-848): "classic", "consumer", "share" or "streams"; both without regard
+to case, and NotReady also as not_ready. While shards load, the groups known so far come with
+COORDINATOR_LOAD_IN_PROGRESS.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from pybroker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.coordinators.group.share import ShareCoordination
+from pybroker.coordinators.group.streams import StreamsCoordination
 from pybroker.coordinators.group.subscription import CONSUMER_PROTOCOL_TYPE
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (
@@ -21,19 +25,27 @@ from pybroker.security.authorizer import Authorizer
 
 API_KEY = 16
 
-CLASSIC, CONSUMER, SHARE = "classic", "consumer", "share"
+CLASSIC, CONSUMER, SHARE, STREAMS = "classic", "consumer", "share", "streams"
+
+
+class Sources(NamedTuple):
+    """Where the groups of each kind are."""
+
+    groups: GroupCoordinator
+    shares: ShareCoordination
+    streams: StreamsCoordination
 
 
 def handle(
-    groups: GroupCoordinator,
-    shares: ShareCoordination,
+    sources: Sources,
     authorizer: Authorizer,
     context: RequestContext,
     request: ListGroupsRequest,
 ) -> ListGroupsResponse:
     """A plain function. Who may describe the cluster sees all groups, others those that they may describe."""
-    states = {state.strip().lower() for state in request.states_filter}
+    states = {state.strip().lower().replace("_", "") for state in request.states_filter}
     types = {kind.strip().lower() for kind in request.types_filter}
+    groups, shares, streams = sources
     classic, loading = groups.list_groups()
     found = [
         *((group.group_id, group.protocol_type or "", group.state.value, CLASSIC) for group in classic),
@@ -42,6 +54,7 @@ def handle(
             for group in groups.list_consumer_groups()
         ),
         *((group.group_id, SHARE, group.state.value, SHARE) for group in shares.list()),
+        *((group.group_id, STREAMS, group.state.value, STREAMS) for group in streams.list()),
     ]
     if not authorizer.lists(context, ResourceType.CLUSTER, CLUSTER_NAME):
         found = [row for row in found if authorizer.lists(context, ResourceType.GROUP, row[0])]

@@ -18,6 +18,7 @@ from pybroker.config import (
     broker_quotas,
     broker_security,
     broker_share,
+    broker_streams,
     broker_tls,
     broker_transactions,
 )
@@ -50,6 +51,7 @@ BROKER_SETTINGS = ConfigDef(
     + broker_groups.CONSUMER_GROUPS
     + broker_groups.OFFSETS
     + broker_share.SHARE_GROUPS
+    + broker_streams.STREAMS_GROUPS
     + broker_share.SHARE_COORDINATOR
     + broker_groups.TELEMETRY
     + broker_transactions.TRANSACTIONS

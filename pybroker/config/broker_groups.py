@@ -33,9 +33,9 @@ GROUPS = (
     ConfigKey(
         "group.coordinator.rebalance.protocols",
         LIST,
-        ("classic", "consumer"),
-        "Group protocols that are served: classic (JoinGroup and SyncGroup), and consumer (KIP-848).",
-        items_of("classic", "consumer", empty=False),
+        ("classic", "consumer", "streams"),
+        "Group protocols that are served: classic (JoinGroup and SyncGroup), consumer (KIP-848) and streams (KIP-1071).",
+        items_of("classic", "consumer", "streams", empty=False),
     ),
 )
 

@@ -25,7 +25,7 @@ _THREADS = "requests run on the data threads (num.network.threads) and one contr
 _CLEANER = "the cleaner's memory is log.cleaner.dedupe.buffer.size alone"
 _AT_ONCE = "what members ask for while records are being written is assigned together, and at once"
 _SHARE = "share groups have no queue for what failed"
-_STREAMS = "streams groups are not served"
+_STREAMS = "tasks are assigned where heartbeats are answered"
 _TIERED = "there is no tiered storage"
 _TRANSACTIONS = "the first records of a transaction in a partition are always verified"
 _KERBEROS = "SASL's mechanism GSSAPI is not served"
@@ -59,7 +59,6 @@ WITHOUT_EFFECT = (
     _key("share.coordinator.cached.buffer.max.bytes", INT, 1048588, "nothing is kept for reuse", at_least(524288)),
     _key("errors.deadletterqueue.auto.create.topics.enable", BOOLEAN, False, _SHARE),
     _key("errors.deadletterqueue.topic.name.prefix", STRING, "dlq.", _SHARE),
-    _key("group.streams.assignment.interval.ms", INT, 1000, _STREAMS, at_least(0)),
     _key("group.streams.assignor.offload.enable", BOOLEAN, True, _STREAMS, internal=True),
     _key("transaction.partition.verification.enable", BOOLEAN, True, _TRANSACTIONS),
     _key("follower.fetch.last.tiered.offset.enable", BOOLEAN, False, _TIERED),

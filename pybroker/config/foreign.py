@@ -100,13 +100,7 @@ group.coordinator.append.linger.ms group.coordinator.background.threads group.co
 group.coordinator.threads group.share.assignors group.share.dlq.manager.class.name
 group.share.enable group.share.initialize.retry.interval.ms
 group.share.max.assignment.interval.ms group.share.min.assignment.interval.ms group.share.persister.class.name
-group.streams.acceptable.recovery.lag group.streams.assignors group.streams.heartbeat.interval.ms
-group.streams.initial.rebalance.delay.ms group.streams.max.assignment.interval.ms
-group.streams.max.heartbeat.interval.ms group.streams.max.session.timeout.ms group.streams.max.size
-group.streams.max.standby.replicas group.streams.max.warmup.replicas group.streams.min.assignment.interval.ms
-group.streams.min.heartbeat.interval.ms group.streams.min.session.timeout.ms group.streams.min.task.offset.interval.ms
-group.streams.num.standby.replicas group.streams.num.warmup.replicas group.streams.rack.aware.assignment.tags
-group.streams.session.timeout.ms group.streams.task.offset.interval.ms group.streams.topology.description.plugin.class
+group.streams.topology.description.plugin.class
 initial.broker.registration.timeout.ms internal.metadata.delete.delay.millis internal.metadata.log.segment.bytes
 internal.metadata.max.batch.size.in.bytes kafka.metrics.polling.interval.secs kafka.metrics.reporters
 log.dir.failure.timeout.ms log.message.downconversion.enable log.message.format.version metadata.log.dir

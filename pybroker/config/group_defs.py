@@ -1,7 +1,8 @@
-"""The settings that a group may have of its own (KIP-848, KIP-932), and what holds without them."""
+"""The settings that a group may have of its own (KIP-848, KIP-932, KIP-1071), and what holds without them."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -24,28 +25,54 @@ SHARE_SESSION_TIMEOUT, SHARE_HEARTBEAT_INTERVAL = "share.session.timeout.ms", "s
 SHARE_LOCK_DURATION = "share.record.lock.duration.ms"
 SHARE_DELIVERY_COUNT, SHARE_RECORD_LOCKS = "share.delivery.count.limit", "share.partition.max.record.locks"
 SHARE_OFFSET_RESET, SHARE_ISOLATION_LEVEL = "share.auto.offset.reset", "share.isolation.level"
+STREAMS_SESSION_TIMEOUT, STREAMS_HEARTBEAT_INTERVAL = "streams.session.timeout.ms", "streams.heartbeat.interval.ms"
+STREAMS_STANDBYS, STREAMS_WARMUPS = "streams.num.standby.replicas", "streams.num.warmup.replicas"
+STREAMS_INITIAL_DELAY = "streams.initial.rebalance.delay.ms"
+STREAMS_ASSIGNMENT_INTERVAL = "streams.assignment.interval.ms"
+STREAMS_TASK_OFFSETS, STREAMS_RECOVERY_LAG = "streams.task.offset.interval.ms", "streams.acceptable.recovery.lag"
+STREAMS_RACK_TAGS, STREAMS_ASSIGNOR = "streams.rack.aware.assignment.tags", "streams.assignor.name"
+STREAMS_OFFLOAD = "streams.assignor.offload.enable"
 
 
 class OfBroker(NamedTuple):
     """The settings of brokers that belong to one of groups."""
 
     default: str
-    low: str
-    high: str
+    low: str | None = None
+    """Its least value; None: the setting's own bounds are all."""
+    high: str | None = None
 
+
+_WITH_BOTH_BOUNDS = (
+    ("consumer", "heartbeat.interval.ms"),
+    ("consumer", "session.timeout.ms"),
+    ("share", "heartbeat.interval.ms"),
+    ("share", "session.timeout.ms"),
+    ("share", "record.lock.duration.ms"),
+    ("share", "delivery.count.limit"),
+    ("share", "partition.max.record.locks"),
+    ("streams", "heartbeat.interval.ms"),
+    ("streams", "session.timeout.ms"),
+    ("streams", "assignment.interval.ms"),
+)
 
 OF_BROKER: Mapping[str, OfBroker] = {
-    f"{kind}.{name}": OfBroker(f"group.{kind}.{name}", f"group.{kind}.min.{name}", f"group.{kind}.max.{name}")
-    for kind, name in (
-        ("consumer", "heartbeat.interval.ms"),
-        ("consumer", "session.timeout.ms"),
-        ("share", "heartbeat.interval.ms"),
-        ("share", "session.timeout.ms"),
-        ("share", "record.lock.duration.ms"),
-        ("share", "delivery.count.limit"),
-        ("share", "partition.max.record.locks"),
-    )
+    **{
+        f"{kind}.{name}": OfBroker(f"group.{kind}.{name}", f"group.{kind}.min.{name}", f"group.{kind}.max.{name}")
+        for kind, name in _WITH_BOTH_BOUNDS
+    },
+    STREAMS_STANDBYS: OfBroker("group.streams.num.standby.replicas", high="group.streams.max.standby.replicas"),
+    STREAMS_INITIAL_DELAY: OfBroker("group.streams.initial.rebalance.delay.ms"),
+    STREAMS_TASK_OFFSETS: OfBroker(
+        "group.streams.task.offset.interval.ms", low="group.streams.min.task.offset.interval.ms"
+    ),
+    STREAMS_WARMUPS: OfBroker("group.streams.num.warmup.replicas", high="group.streams.max.warmup.replicas"),
+    STREAMS_RECOVERY_LAG: OfBroker("group.streams.acceptable.recovery.lag"),
+    STREAMS_RACK_TAGS: OfBroker("group.streams.rack.aware.assignment.tags"),
+    STREAMS_OFFLOAD: OfBroker("group.streams.assignor.offload.enable"),
 }
+
+_NUMBERS = (ConfigType.INT, ConfigType.LONG)
 
 _DURATION = re.compile(
     r"by_duration:P(?:(?P<d>\d+)D)?(?:T(?:(?P<h>\d+)H)?(?:(?P<m>\d+)M)?(?:(?P<s>\d+(?:\.\d{1,9})?)S)?)?"
@@ -83,13 +110,21 @@ OF_GROUP_ALONE = (
         one_of("read_committed", "read_uncommitted"),
         Scope.CLUSTER_WIDE,
     ),
+    ConfigKey(
+        STREAMS_ASSIGNOR,
+        ConfigType.STRING,
+        None,
+        "Who assigns the tasks of a streams group: one of group.streams.assignors; unset, the first of them.",
+        one_of("sticky"),
+        Scope.CLUSTER_WIDE,
+    ),
 )
 """Settings that no setting of the broker stands behind."""
 
 
 def _from_broker(name: str, synonym: str) -> ConfigKey:
-    broker = BROKER_SETTINGS[synonym]
-    return ConfigKey(name, broker.type, broker.default, broker.documentation, broker.validator, Scope.CLUSTER_WIDE)
+    key = BROKER_SETTINGS[synonym]
+    return ConfigKey(name, key.type, key.default, key.documentation, key.validator, Scope.CLUSTER_WIDE, key.internal)
 
 
 GROUP_SETTINGS = ConfigDef(
@@ -114,17 +149,26 @@ def check_group_configs(own: Mapping[str, str], config: Mapping[str, Any]) -> No
     """Whether a group may have these settings on a broker with these. Raises ConfigError."""
     values: dict[str, int] = {}
     for name, broker in OF_BROKER.items():
+        if GROUP_SETTINGS[name].type not in _NUMBERS:
+            continue
         values[name] = value = int(own.get(name, config[broker.default]))
-        if name in own and not config[broker.low] <= value <= config[broker.high]:
-            raise ConfigError(
-                f"{name}={value}: not between {broker.low}={config[broker.low]} and {broker.high}={config[broker.high]}"
-            )
+        low, high = _bounds(broker, config)
+        if name in own and not low <= value <= high:
+            between = [f"{bound}={config[bound]}" for bound in (broker.low, broker.high) if bound is not None]
+            told = f"between {' and '.join(between)}" if len(between) > 1 else f"within {between[0]}"
+            raise ConfigError(f"{name}={value}: not {told}")
     for beat, session in (
         (HEARTBEAT_INTERVAL, SESSION_TIMEOUT),
         (SHARE_HEARTBEAT_INTERVAL, SHARE_SESSION_TIMEOUT),
+        (STREAMS_HEARTBEAT_INTERVAL, STREAMS_SESSION_TIMEOUT),
     ):
         if values[beat] >= values[session]:
             raise ConfigError(f"{beat}={values[beat]}: not below {session}={values[session]}")
+
+
+def _bounds(broker: OfBroker, config: Mapping[str, Any]) -> tuple[int, float]:
+    low = 0 if broker.low is None else int(config[broker.low])
+    return low, math.inf if broker.high is None else int(config[broker.high])
 
 
 def in_force(name: str, own: Mapping[str, str], config: Mapping[str, Any]) -> int:
@@ -133,7 +177,14 @@ def in_force(name: str, own: Mapping[str, str], config: Mapping[str, Any]) -> in
     broker = OF_BROKER[name]
     if name not in own:
         return int(config[broker.default])
-    return max(int(config[broker.low]), min(int(config[broker.high]), int(own[name])))
+    low, high = _bounds(broker, config)
+    return int(max(low, min(high, int(own[name]))))
+
+
+def words_in_force(name: str, own: Mapping[str, str], config: Mapping[str, Any]) -> tuple[str, ...]:
+    """`in_force` of a list."""
+    value = GROUP_SETTINGS[name].parse(own[name]) if name in own else config[OF_BROKER[name].default]
+    return value if isinstance(value, tuple) else ()
 
 
 def text_in_force(name: str, own: Mapping[str, str]) -> str:

@@ -199,6 +199,13 @@ def items_of(*allowed: str, empty: bool = True) -> Validator:
     return check
 
 
+def unlike(value: Value) -> None:
+    """A list that names nothing twice, and nothing empty."""
+    items = value if isinstance(value, tuple) else ()
+    if "" in items or len(set(items)) != len(items):
+        raise InvalidValue("must not name anything twice, nor anything empty")
+
+
 def not_empty(value: Value) -> None:
     """Text or lists that must say something."""
     if value in ("", (), None) or (isinstance(value, tuple) and "" in value):

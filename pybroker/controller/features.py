@@ -5,7 +5,15 @@ from __future__ import annotations
 from pybroker.cluster.events import FeatureChange, UpdateFeatures, UpgradeType
 from pybroker.controller.decision import Decision, decides, nothing
 from pybroker.errors import KafkaError
-from pybroker.metadata.features import FEATURES, GROUP_VERSION, HIGHEST, SHARE_VERSION, FeaturesImage, encode_features
+from pybroker.metadata.features import (
+    FEATURES,
+    GROUP_VERSION,
+    HIGHEST,
+    SHARE_VERSION,
+    STREAMS_VERSION,
+    FeaturesImage,
+    encode_features,
+)
 from pybroker.metadata.image import ClusterImage, ImageDelta
 from pybroker.metadata.store import Create, Set
 from pybroker.protocol.error_codes import ErrorCode
@@ -37,7 +45,7 @@ def _check(image: ClusterImage, change: FeatureChange) -> None:
         raise _invalid(f"Feature {name} is at level {now}: {level} is a downgrade, which has to be asked for as such.")
     if level > now and change.upgrade != UpgradeType.UPGRADE:
         raise _invalid(f"Feature {name} is at level {now}: {level} is no downgrade.")
-    if name in (GROUP_VERSION, SHARE_VERSION) and level > 0 and not image.topic_ids:
+    if name in (GROUP_VERSION, SHARE_VERSION, STREAMS_VERSION) and level > 0 and not image.topic_ids:
         raise _invalid(f"Feature {name} needs topic ids: inter.broker.protocol.version is below 2.8.")
 
 

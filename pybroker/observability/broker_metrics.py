@@ -77,7 +77,7 @@ def _sizes(services: Services) -> list[Metric]:
             "Topics whose metadata cannot be read; not served.",
             lambda: len(image.damaged),
         ),
-        *group_metrics(services.groups, services.shares.coordination),
+        *group_metrics(services.groups, services.shares.coordination, services.streams),
         *share_metrics(services.shares.partitions),
         *transaction_metrics(services.transactions.coordinator),
         *telemetry_metrics(services.telemetry),

@@ -12,31 +12,43 @@ from pybroker.coordinators.consumer.model import GroupState as ConsumerGroupStat
 from pybroker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.coordinators.group.group import GroupState
 from pybroker.coordinators.group.share import ShareCoordination
+from pybroker.coordinators.group.streams import StreamsCoordination
 from pybroker.coordinators.share.group import ShareGroupState
+from pybroker.coordinators.streams.model import GroupState as StreamsGroupState
 from pybroker.observability.metrics import Metric
 
 _MANAGER = "kafka_coordinator_group_groupmetadatamanager"
 _SENSORS = "kafka_server_group_coordinator_metrics"
 
 
-def group_metrics(coordinator: GroupCoordinator, coordination: ShareCoordination) -> list[Metric]:
+def group_metrics(
+    coordinator: GroupCoordinator, coordination: ShareCoordination, streams_coordination: StreamsCoordination
+) -> list[Metric]:
     """The groups that this broker coordinates, those of shards that are still being loaded left out."""
     states = Counter(group.state for group in coordinator.list_groups()[0])
     consumers = Counter(group.state for group in coordinator.list_consumer_groups())
     shares = Counter(group.state for group in coordination.list())
-    of_protocol = {"classic": states.total(), "consumer": consumers.total(), "share": shares.total()}
+    streams = Counter(group.state for group in streams_coordination.list())
+    of_protocol = {
+        "classic": states.total(),
+        "consumer": consumers.total(),
+        "share": shares.total(),
+        "streams": streams.total(),
+    }
     figures = coordinator.figures
     return [
         Metric(f"{_MANAGER}_numgroups", "Groups (Kafka: NumGroups).", lambda: sum(of_protocol.values())),
         *(_of_protocol(protocol, number) for protocol, number in of_protocol.items()),
         *(_by_state("consumer", state, consumers[state]) for state in ConsumerGroupState),
         *(_by_state("share", state, shares[state]) for state in ShareGroupState),
+        *(_by_state("streams", state, streams[state]) for state in StreamsGroupState),
         *(_in_state(state, states[state]) for state in GroupState),
         Metric(f"{_MANAGER}_numoffsets", "Committed offsets (Kafka: NumOffsets).", coordinator.count_offsets),
         _count("offset_commit", "Offsets committed", figures.offset_commits),
         _count("offset_expiration", "Offsets whose retention was over", figures.offset_expirations),
         _count("offset_deletion", "Offsets deleted, alone or with group or topic", figures.offset_deletions),
         _count("consumer_group_rebalance", "New targets of consumer groups", figures.consumer_rebalances),
+        _count("streams_group_rebalance", "New targets of streams groups", figures.streams_rebalances),
         _count("group_completed_rebalance", "Rebalances completed", figures.completed_rebalances),
     ]
 
@@ -50,7 +62,7 @@ def _of_protocol(protocol: str, number: int) -> Metric:
     )
 
 
-def _by_state(kind: str, state: ConsumerGroupState | ShareGroupState, number: int) -> Metric:
+def _by_state(kind: str, state: ConsumerGroupState | ShareGroupState | StreamsGroupState, number: int) -> Metric:
     return Metric(
         f"{_SENSORS}_{kind}_group_count",
         f"{kind.capitalize()} groups by state (Kafka: {kind}-group-count).",

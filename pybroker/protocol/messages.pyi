@@ -539,6 +539,139 @@ class SnapshotHeaderRecord(msgspec.Struct):
     version: int = 0
     last_contained_log_timestamp: int = 0
 
+class StreamsGroupCurrentMemberAssignmentKey(msgspec.Struct):
+    """Data, versions 0-0."""
+
+    group_id: str = ""
+    member_id: str = ""
+
+class StreamsGroupCurrentMemberAssignmentValue(msgspec.Struct):
+    """Data, versions 0-0."""
+
+    member_epoch: int = 0
+    previous_member_epoch: int = 0
+    state: int = 0
+    active_tasks: list[StreamsGroupCurrentMemberAssignmentValue_TaskIds] = []
+    standby_tasks: list[StreamsGroupCurrentMemberAssignmentValue_TaskIds] = []
+    warmup_tasks: list[StreamsGroupCurrentMemberAssignmentValue_TaskIds] = []
+    active_tasks_pending_revocation: list[StreamsGroupCurrentMemberAssignmentValue_TaskIds] = []
+    standby_tasks_pending_revocation: list[StreamsGroupCurrentMemberAssignmentValue_TaskIds] = []
+    warmup_tasks_pending_revocation: list[StreamsGroupCurrentMemberAssignmentValue_TaskIds] = []
+
+class StreamsGroupCurrentMemberAssignmentValue_TaskIds(msgspec.Struct):
+    subtopology_id: str = ""
+    partitions: list[int] = []
+    assignment_epochs: list[int] | None = []
+
+class StreamsGroupMemberMetadataKey(msgspec.Struct):
+    """Data, versions 0-0."""
+
+    group_id: str = ""
+    member_id: str = ""
+
+class StreamsGroupMemberMetadataValue(msgspec.Struct):
+    """Data, versions 0-0."""
+
+    instance_id: str | None = ""
+    rack_id: str | None = ""
+    client_id: str = ""
+    client_host: str = ""
+    rebalance_timeout_ms: int = -1
+    topology_epoch: int = 0
+    process_id: str = ""
+    user_endpoint: StreamsGroupMemberMetadataValue_Endpoint | None = None
+    client_tags: list[StreamsGroupMemberMetadataValue_KeyValue] = []
+
+class StreamsGroupMemberMetadataValue_Endpoint(msgspec.Struct):
+    host: str = ""
+    port: int = 0
+
+class StreamsGroupMemberMetadataValue_KeyValue(msgspec.Struct):
+    key: str = ""
+    value: str = ""
+
+class StreamsGroupMetadataKey(msgspec.Struct):
+    """Data, versions 0-0."""
+
+    group_id: str = ""
+
+class StreamsGroupMetadataValue(msgspec.Struct):
+    """Data, versions 0-0."""
+
+    epoch: int = 0
+    metadata_hash: int = 0
+    validated_topology_epoch: int = -1
+    last_assignment_configs: list[StreamsGroupMetadataValue_LastAssignmentConfig] | None = []
+    stored_description_topology_epoch: int = -1
+    failed_description_topology_epoch: int = -1
+
+class StreamsGroupMetadataValue_LastAssignmentConfig(msgspec.Struct):
+    key: str = ""
+    value: str = ""
+
+class StreamsGroupTargetAssignmentMemberKey(msgspec.Struct):
+    """Data, versions 0-0."""
+
+    group_id: str = ""
+    member_id: str = ""
+
+class StreamsGroupTargetAssignmentMemberValue(msgspec.Struct):
+    """Data, versions 0-0."""
+
+    active_tasks: list[StreamsGroupTargetAssignmentMemberValue_TaskIds] = []
+    standby_tasks: list[StreamsGroupTargetAssignmentMemberValue_TaskIds] = []
+    warmup_tasks: list[StreamsGroupTargetAssignmentMemberValue_TaskIds] = []
+
+class StreamsGroupTargetAssignmentMemberValue_TaskIds(msgspec.Struct):
+    subtopology_id: str = ""
+    partitions: list[int] = []
+
+class StreamsGroupTargetAssignmentMetadataKey(msgspec.Struct):
+    """Data, versions 0-0."""
+
+    group_id: str = ""
+
+class StreamsGroupTargetAssignmentMetadataValue(msgspec.Struct):
+    """Data, versions 0-0."""
+
+    assignment_epoch: int = 0
+    assignment_timestamp: int = 0
+
+class StreamsGroupTopologyKey(msgspec.Struct):
+    """Data, versions 0-0."""
+
+    group_id: str = ""
+
+class StreamsGroupTopologyValue(msgspec.Struct):
+    """Data, versions 0-0."""
+
+    epoch: int = 0
+    subtopologies: list[StreamsGroupTopologyValue_Subtopology] = []
+
+class StreamsGroupTopologyValue_Subtopology(msgspec.Struct):
+    subtopology_id: str = ""
+    source_topics: list[str] = []
+    source_topic_regex: list[str] = []
+    state_changelog_topics: list[StreamsGroupTopologyValue_TopicInfo] = []
+    repartition_sink_topics: list[str] = []
+    repartition_source_topics: list[StreamsGroupTopologyValue_TopicInfo] = []
+    copartition_groups: list[StreamsGroupTopologyValue_CopartitionGroup] = []
+
+class StreamsGroupTopologyValue_TopicInfo(msgspec.Struct):
+    name: str = ""
+    partitions: int = 0
+    replication_factor: int = 0
+    topic_configs: list[StreamsGroupTopologyValue_TopicConfig] = []
+
+class StreamsGroupTopologyValue_CopartitionGroup(msgspec.Struct):
+    source_topics: list[int] = []
+    source_topic_regex: list[int] = []
+    repartition_source_topics: list[int] = []
+
+class StreamsGroupTopologyValue_TopicConfig(msgspec.Struct):
+    key: str = ""
+    value: str = ""
+
 class VotersRecord(msgspec.Struct):
     """Data, versions 0-0."""
 

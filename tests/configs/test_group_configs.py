@@ -110,6 +110,18 @@ def test_they_are_kept_shown_and_taken_back(broker: BrokerProcess) -> None:
                 ("partition.max.record.locks", "2000"),
             )
         },
+        **{
+            f"streams.{name}": (value, BY_DEFAULT, [(f"group.streams.{name}", value, BY_DEFAULT)])
+            for name, value in (
+                ("session.timeout.ms", "45000"),
+                ("heartbeat.interval.ms", "5000"),
+                ("assignment.interval.ms", "1000"),
+                ("num.standby.replicas", "0"),
+                ("initial.rebalance.delay.ms", "3000"),
+                ("rack.aware.assignment.tags", ""),
+            )
+        },
+        "streams.assignor.name": (None, BY_DEFAULT, []),
         "share.auto.offset.reset": ("latest", BY_DEFAULT, []),
         "share.isolation.level": ("read_uncommitted", BY_DEFAULT, []),
     }
@@ -138,6 +150,10 @@ def test_they_are_kept_shown_and_taken_back(broker: BrokerProcess) -> None:
         ({SESSION: "9000", INTERVAL: "9000"}, ErrorCode.INVALID_CONFIG, "not below consumer.session.timeout.ms=9000"),
         ({SESSION: "5000"}, ErrorCode.INVALID_CONFIG, "not below consumer.session.timeout.ms=5000"),
         ({"consumer.session.timeout": "9000"}, ErrorCode.INVALID_CONFIG, f"did you mean {SESSION}?"),
+        ({"streams.num.standby.replicas": "3"}, ErrorCode.INVALID_CONFIG, "group.streams.max.standby.replicas=2"),
+        ({"streams.session.timeout.ms": "1"}, ErrorCode.INVALID_CONFIG, "group.streams.min.session.timeout.ms=45000"),
+        ({"streams.assignor.name": "other"}, ErrorCode.INVALID_CONFIG, "streams.assignor.name=other"),
+        ({"streams.rack.aware.assignment.tags": "a,a"}, ErrorCode.INVALID_CONFIG, "must not name anything twice"),
         ({"retention.ms": "9000"}, ErrorCode.INVALID_CONFIG, "unknown group setting retention.ms"),
     ],
 )

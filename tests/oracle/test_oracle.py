@@ -20,7 +20,7 @@ GROUP_RECORDS = {
     **{
         name: name
         for name in native.message_names()
-        if name.startswith(("ConsumerGroup", "GroupMetadata", "OffsetCommit", "Share"))
+        if name.startswith(("ConsumerGroup", "GroupMetadata", "OffsetCommit", "Share", "StreamsGroup"))
         and name.endswith(("Key", "Value"))
     },
     # With tags of our own, which Kafka keeps.

@@ -223,6 +223,24 @@ def _delete_share_offsets(name: str, _id: Uuid) -> Any:
     return m.DeleteShareGroupOffsetsRequest(group_id=name, topics=[topic])
 
 
+def _streams_topology(name: str) -> m.StreamsGroupHeartbeatRequest_Topology:
+    part = m.StreamsGroupHeartbeatRequest_Subtopology(subtopology_id="0", source_topics=[name])
+    return m.StreamsGroupHeartbeatRequest_Topology(epoch=0, subtopologies=[part])
+
+
+def _streams_heartbeat(name: str, _id: Uuid) -> Any:
+    return m.StreamsGroupHeartbeatRequest(
+        group_id=name,
+        member_id="m",
+        rebalance_timeout_ms=1000,
+        topology=_streams_topology(name),
+        process_id="p",
+        active_tasks=[],
+        standby_tasks=[],
+        warmup_tasks=[],
+    )
+
+
 def _offset_delete(name: str, _id: Uuid) -> Any:
     partition = m.OffsetDeleteRequest_OffsetDeleteRequestPartition(partition_index=0)
     topic = m.OffsetDeleteRequest_OffsetDeleteRequestTopic(name=name, partitions=[partition])
@@ -385,6 +403,29 @@ ROWS = (
     Row(78, "group", _share_fetch, Grant(G, Op.READ), (Grant(T, Op.READ),)),
     Row(78, "topic", _share_fetch, Grant(T, Op.READ), (Grant(G, Op.READ),)),
     Row(79, "group", _share_acknowledge, Grant(G, Op.READ), (Grant(T, Op.READ),)),
+    Row(88, "group", _streams_heartbeat, Grant(G, Op.READ), (Grant(T, Op.DESCRIBE),)),
+    Row(88, "topic", _streams_heartbeat, Grant(T, Op.DESCRIBE), (Grant(G, Op.READ),)),
+    Row(
+        89,
+        "group",
+        lambda name, _: m.StreamsGroupDescribeRequest(group_ids=[name]),
+        Grant(G, Op.DESCRIBE),
+        (Grant(T, Op.DESCRIBE),),
+    ),
+    Row(
+        89,
+        "topic",
+        lambda name, _: m.StreamsGroupDescribeRequest(group_ids=[name]),
+        Grant(T, Op.DESCRIBE),
+        (Grant(G, Op.DESCRIBE),),
+        before=_streams_heartbeat,
+    ),
+    Row(
+        93,
+        "group",
+        lambda name, _: m.StreamsGroupTopologyDescriptionUpdateRequest(group_id=name, member_id="m"),
+        Grant(G, Op.READ),
+    ),
     Row(90, "group", _share_offsets, Grant(G, Op.DESCRIBE), (Grant(T, Op.DESCRIBE),)),
     Row(
         91,

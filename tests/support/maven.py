@@ -42,6 +42,11 @@ STREAMS = (
     ("org.apache.kafka:kafka-clients:4.0.2:test", ()),
     ("org.slf4j:slf4j-simple:1.7.36", ()),
 )
+STREAMS_LIBRARY = (
+    # For applications of our own, with the protocol of streams groups as Kafka 4.4 has it.
+    (f"org.apache.kafka:kafka-streams:{KAFKA_VERSION}", ()),
+    ("org.slf4j:slf4j-simple:1.7.36", ()),
+)
 Libraries = tuple[tuple[str, tuple[str, ...]], ...]
 
 

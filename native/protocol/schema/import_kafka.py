@@ -39,6 +39,12 @@ GROUP_RECORDS = (
     "ShareGroupTargetAssignmentMemberKey", "ShareGroupTargetAssignmentMemberValue",
     "ShareGroupCurrentMemberAssignmentKey", "ShareGroupCurrentMemberAssignmentValue",
     "ShareGroupStatePartitionMetadataKey", "ShareGroupStatePartitionMetadataValue",
+    "StreamsGroupMetadataKey", "StreamsGroupMetadataValue",
+    "StreamsGroupMemberMetadataKey", "StreamsGroupMemberMetadataValue",
+    "StreamsGroupTargetAssignmentMetadataKey", "StreamsGroupTargetAssignmentMetadataValue",
+    "StreamsGroupTargetAssignmentMemberKey", "StreamsGroupTargetAssignmentMemberValue",
+    "StreamsGroupCurrentMemberAssignmentKey", "StreamsGroupCurrentMemberAssignmentValue",
+    "StreamsGroupTopologyKey", "StreamsGroupTopologyValue",
 )  # fmt: skip
 OWN_TOPIC_IDS = {
     "ListOffsetsRequest": "ListOffsetsTopic", "ListOffsetsResponse": "ListOffsetsTopicResponse",
@@ -154,7 +160,8 @@ def read_fields(message: Json, valid: Versions) -> list[Field]:
     shared = {struct["name"]: struct["fields"] for struct in message.get("commonStructs", [])}
 
     def read(definition: Json, around: Versions) -> Field:
-        present = versions(definition["versions"], valid) & around
+        # Some fields that are only ever tagged say it by `taggedVersions` alone.
+        present = versions(definition.get("versions") or definition["taggedVersions"], valid) & around
         kind = definition["type"]
         inner = definition.get("fields") or shared.get(kind.removeprefix("[]"), [])
         return Field(

@@ -70,6 +70,9 @@ impl Api {
             | ApiKey::DescribeShareGroupOffsets
             | ApiKey::AlterShareGroupOffsets
             | ApiKey::DeleteShareGroupOffsets
+            | ApiKey::StreamsGroupHeartbeat
+            | ApiKey::StreamsGroupDescribe
+            | ApiKey::StreamsGroupTopologyDescriptionUpdate
             | ApiKey::DescribeTopicPartitions
             | ApiKey::UndeleteTopics
             | ApiKey::TruncateTopics
@@ -254,12 +257,12 @@ apis! {
     85 WriteShareGroupState 0..=1 flexible 0 Python dormant;
     86 DeleteShareGroupState 0..=0 flexible 0 Python dormant;
     87 ReadShareGroupStateSummary 0..=1 flexible 0 Python dormant;
-    88 StreamsGroupHeartbeat 0..=1 flexible 0 Python dormant;
-    89 StreamsGroupDescribe 0..=1 flexible 0 Python dormant;
+    88 StreamsGroupHeartbeat 0..=1 flexible 0 Python served;
+    89 StreamsGroupDescribe 0..=1 flexible 0 Python served;
     90 DescribeShareGroupOffsets 0..=1 flexible 0 Python served;
     91 AlterShareGroupOffsets 0..=0 flexible 0 Python served;
     92 DeleteShareGroupOffsets 0..=0 flexible 0 Python served;
-    93 StreamsGroupTopologyDescriptionUpdate 0..=0 flexible 0 Python dormant;
+    93 StreamsGroupTopologyDescriptionUpdate 0..=0 flexible 0 Python served;
     94 UnregisterController 0..=0 flexible 0 Python dormant;
     32142 ListTopics 0..=1 flexible 1 Native served;
     32143 UndeleteTopics 0..=0 flexible 0 Python served;

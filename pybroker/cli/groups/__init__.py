@@ -1,4 +1,4 @@
-"""`pybroker groups`: consumer and share groups, in the manner of kafka-consumer-groups and kafka-share-groups."""
+"""`pybroker groups`: consumer, share and streams groups, in the manner of kafka-consumer-groups and its sisters."""
 
 from __future__ import annotations
 
@@ -18,4 +18,4 @@ VERBS: dict[str, str] = {
 
 @click.group(cls=VerbGroup, lazy=VERBS)
 def groups() -> None:
-    """Consumer and share groups: who is in them, where they are, and moving their positions."""
+    """Consumer, share and streams groups: who is in them, where they are, and moving their positions."""

@@ -66,6 +66,9 @@ async def _positions(target: Target, group: str, time_lag: bool) -> None:
             return
         committed = await admin.list_consumer_group_offsets(group)
         owners = {partition: member.member_id for member in described.members for partition in member.assignment}
+        if described.protocol_type == "streams":
+            # An input topic may have fewer partitions than its subtopology has tasks.
+            owners = {partition: member for partition, member in owners.items() if partition in committed}
         everything = sorted(committed.keys() | owners.keys())
         ends = await offsets(admin, everything, OffsetSpec.latest())
     rows: list[dict[str, object]] = []

@@ -59,7 +59,8 @@ class MemberDescription:
 class GroupDescription:
     """A group. state: Stable, Empty, PreparingRebalance, CompletingRebalance or Dead; of a consumer group (KIP-848)
     Stable, Empty, Assigning, Reconciling or Dead, of a share group (KIP-932, protocol_type "share") Stable, Empty or
-    Dead."""
+    Dead, of a streams group (KIP-1071, protocol_type "streams") also NotReady: topics of the application are missing.
+    What its members read are the input partitions of their active tasks, where the topic has as many."""
 
     group_id: str
     state: str
@@ -223,13 +224,13 @@ def _raise_retriable(codes: Iterable[int], group_id: str) -> None:
 
 
 _ANOTHER_KIND = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION})
-"""It is a group of another protocol, or that one is switched off (`group.version`, `share.version`)."""
+"""It is a group of another protocol, or that one is switched off (`group.version`, `share.version`, …)."""
 
 
 async def _describe(group: str, connection: BrokerConnection) -> Any:
     """The group's row, of the protocol that it has: only one of the requests knows it."""
     row: Any = None
-    for request in (m.ConsumerGroupDescribeRequest, m.ShareGroupDescribeRequest):
+    for request in (m.ConsumerGroupDescribeRequest, m.ShareGroupDescribeRequest, m.StreamsGroupDescribeRequest):
         lowest = message_facts(request).lowest
         if connection.supports(request, lowest) and (row is None or row.error_code in _ANOTHER_KIND):
             (row,) = (await connection.request(request(group_ids=[group]))).groups
@@ -241,6 +242,8 @@ async def _describe(group: str, connection: BrokerConnection) -> Any:
 
 
 def _description(row: Any, coordinator: int) -> GroupDescription:
+    if isinstance(row, m.StreamsGroupDescribeResponse_DescribedGroup):
+        return _streams_description(row, coordinator)
     newer = isinstance(row, m.ConsumerGroupDescribeResponse_DescribedGroup)
     if newer or isinstance(row, m.ShareGroupDescribeResponse_DescribedGroup):
         return GroupDescription(
@@ -276,6 +279,38 @@ def _description(row: Any, coordinator: int) -> GroupDescription:
                 each.client_id,
                 each.client_host,
                 tuple(read_assignment(each.member_assignment)) if row.protocol_type == "consumer" else (),
+            )
+            for each in row.members
+        ),
+        coordinator,
+    )
+
+
+def _streams_description(
+    row: m.StreamsGroupDescribeResponse_DescribedGroup, coordinator: int
+) -> GroupDescription:
+    parts = () if row.topology is None else row.topology.subtopologies or ()
+    inputs = {
+        part.subtopology_id: [*part.source_topics, *(topic.name for topic in part.repartition_source_topics)]
+        for part in parts
+    }
+    return GroupDescription(
+        row.group_id,
+        row.group_state,
+        "streams",
+        row.assignor_name or "",
+        tuple(
+            MemberDescription(
+                each.member_id,
+                each.instance_id,
+                each.client_id,
+                each.client_host,
+                tuple(
+                    TopicPartition(topic, partition)
+                    for tasks in each.assignment.active_tasks
+                    for topic in inputs.get(tasks.subtopology_id, ())
+                    for partition in tasks.partitions
+                ),
             )
             for each in row.members
         ),

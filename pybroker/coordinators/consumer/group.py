@@ -75,6 +75,10 @@ class ConsumerGroup:
             return GroupState.STABLE
         return GroupState.RECONCILING
 
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Members may be reading it."""
+        return topic in self.subscribed
+
     # --- members ------------------------------------------------------------------------------------------------------
 
     def put(self, member: Member) -> None:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pybroker.coordinators.consumer.group import ConsumerGroup
-from pybroker.coordinators.consumer.groups import ConsumerGroups
+from pybroker.coordinators.consumer.model import Member as ConsumerMember
 from pybroker.coordinators.group.figures import GroupFigures
 from pybroker.coordinators.group.group import Group, GroupState
 from pybroker.coordinators.group.offsets import CommittedOffset
@@ -32,6 +32,7 @@ from pybroker.coordinators.group.removals import Removals
 from pybroker.coordinators.group.shard import GroupShard
 from pybroker.coordinators.shards.log import TOO_LARGE
 from pybroker.coordinators.shards.ports import Record, Topics
+from pybroker.coordinators.streams.group import StreamsGroup
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
@@ -102,11 +103,11 @@ class Commits:
 
         KafkaError for the whole request: the group's state forbids it.
         """
-        consumer = shard.consumers.get(request.group_id)
-        group: Group | ConsumerGroup
-        if consumer is not None:
-            group = consumer
-            self._check_consumer(shard.consumers, consumer, request)
+        newer = shard.newer(request.group_id)
+        group: Group | ConsumerGroup | StreamsGroup
+        if newer is not None:
+            group = newer
+            self._check_newer(shard, newer, request)
         else:
             group = self._check_classic(shard, request)
         answers: list[ErrorCode] = []
@@ -151,7 +152,9 @@ class Commits:
             shard.rounds.keep_alive(group, member)
         return group
 
-    def _check_consumer(self, groups: ConsumerGroups, group: ConsumerGroup, request: CommitRequest) -> None:
+    def _check_newer(
+        self, shard: GroupShard, group: ConsumerGroup | StreamsGroup, request: CommitRequest
+    ) -> None:
         """As a classic group's `check_commit`, by member epoch instead of generation."""
         if request.generation < 0 and not group.members:
             return
@@ -159,15 +162,24 @@ class Commits:
         if request.producer is not None and request.generation < 0 and not named:
             return
         member = group.member(request.member_id)
-        if request.producer is None and not member.is_classic and not request.knows_member_epochs:
+        is_classic = isinstance(member, ConsumerMember) and member.is_classic
+        if request.producer is None and not is_classic and not request.knows_member_epochs:
             raise KafkaError(
                 ErrorCode.UNSUPPORTED_VERSION, "OffsetCommit version 9 or above must be used by members of this group."
             )
+        who = request.member_id, request.instance_id
+        if isinstance(group, StreamsGroup):
+            by_name = frozenset(
+                (item.name or self._topics.topic_name(item.topic_id or Uuid.ZERO) or "", item.partition)
+                for item in request.items
+            )
+            shard.streams.check_commit(group, who, request.generation, by_name)
+            return
         partitions = frozenset(
             ((item.topic_id or self._topics.topic_id(item.name or "") or Uuid.ZERO), item.partition)
             for item in request.items
         )
-        groups.check_commit(group, (request.member_id, request.instance_id), request.generation, partitions)
+        shard.consumers.check_commit(group, who, request.generation, partitions)
 
     def _group_for_commit(self, shard: GroupShard, request: CommitRequest) -> Group:
         group = shard.group(request.group_id)
@@ -180,7 +192,11 @@ class Commits:
         return shard.ensure_group(request.group_id)
 
     def _check(
-        self, group: Group | ConsumerGroup, request: CommitRequest, item: CommitItem, stale: set[str]
+        self,
+        group: Group | ConsumerGroup | StreamsGroup,
+        request: CommitRequest,
+        item: CommitItem,
+        stale: set[str],
     ) -> ErrorCode | tuple[Uuid, str]:
         if item.topic_id is not None:
             topic_id, name = item.topic_id, self._topics.topic_name(item.topic_id)
@@ -196,7 +212,7 @@ class Commits:
             if isinstance(group, ConsumerGroup):
                 if self._was_another(group, request.member_id, topic_id):
                     return ErrorCode.STALE_MEMBER_EPOCH
-            elif request.generation >= 0 and self._changed_hands(group, name, topic_id):
+            elif isinstance(group, Group) and request.generation >= 0 and self._changed_hands(group, name, topic_id):
                 stale.add(name)
                 return ErrorCode.REBALANCE_IN_PROGRESS
             if item.leader_epoch >= 0 and not self._topics.owns_epoch(topic_id, item.leader_epoch):
@@ -348,9 +364,9 @@ class Commits:
 
 def _subscriptions(shard: GroupShard, group_id: str) -> Callable[[str], bool]:
     """Whether members of a group subscribe to a topic. KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
-    consumer = shard.consumers.get(group_id)
-    if consumer is not None:
-        return consumer.subscribed.__contains__
+    newer = shard.newer(group_id)
+    if newer is not None:
+        return newer.is_subscribed_to
     group = shard.group(group_id)
     if group is None or group.state is GroupState.DEAD:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")

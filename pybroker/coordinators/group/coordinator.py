@@ -17,7 +17,7 @@ from pybroker.coordinators.consumer.group import ConsumerGroup
 from pybroker.coordinators.consumer.model import Heartbeat, HeartbeatResult
 from pybroker.coordinators.consumer.topics import MayRead
 from pybroker.coordinators.group.commits import CommitRequest, Commits
-from pybroker.coordinators.group.expiry import expire_consumer_group, expire_group
+from pybroker.coordinators.group.expiry import expire_group, expire_newer_group
 from pybroker.coordinators.group.figures import GroupFigures
 from pybroker.coordinators.group.group import Group, GroupState, JoinResult, SyncResult
 from pybroker.coordinators.group.offsets import CommittedOffset, TopicOffsets
@@ -34,6 +34,8 @@ from pybroker.coordinators.shards.shard import ShardState
 from pybroker.coordinators.shards.shards import Shards
 from pybroker.coordinators.shards.timers import TimerWheel, WheelDriver
 from pybroker.coordinators.share.groups import ShareGround, States
+from pybroker.coordinators.streams.group import StreamsGroup
+from pybroker.coordinators.streams.groups import StreamsGround
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
@@ -67,6 +69,9 @@ class GroupCoordinator:
         self._removals = Removals()
         self._share = ShareGround(ports.clock, ports.loop, self._driver.wheel, ports.topics, settings.share, states)
         self.figures = GroupFigures()
+        self._streams = StreamsGround(
+            ports.clock, self._driver.wheel, ports.topics, settings.streams, self._streams_assigned
+        )
         self._commits = Commits(ports.topics, self._removals, lambda: settings.offset_metadata_max_bytes, self.figures)
         self.shards = Shards(
             OFFSETS_TOPIC, ports, self._driver.wheel, self._new_shard, lambda: settings.load_buffer_bytes
@@ -82,9 +87,13 @@ class GroupCoordinator:
             settings=self._settings,
             consumer_settings=self._settings.consumer,
             share=self._share,
+            streams=self._streams,
             timers=self._driver.wheel,
             figures=self.figures,
         )
+
+    def _streams_assigned(self) -> None:
+        self.figures.streams_rebalances += 1
 
     def shard(self, group_id: str, *, empty_allowed: bool = False) -> GroupShard:
         """The shard that answers for a group. KafkaError: INVALID_GROUP_ID, NOT_COORDINATOR, COORDINATOR_…"""
@@ -132,6 +141,9 @@ class GroupCoordinator:
         reply: Reply[JoinResult] = Reply()
         if group_id in shard.consumers:
             shard.classic_members.join(group_id, request, reply)
+            return reply.outcome(self._loop)
+        if group_id in shard.streams:
+            shard.join_emptied_streams(group_id, request, reply)
             return reply.outcome(self._loop)
         group = shard.group(group_id)
         if group is None:
@@ -193,6 +205,7 @@ class GroupCoordinator:
             )
         shard = self.shard(group_id)
         shard.refuse_share(group_id, ErrorCode.GROUP_ID_NOT_FOUND)
+        shard.refuse_streams(group_id)
         reply: Reply[HeartbeatResult] = Reply()
         shard.consumer_heartbeat(group_id, beat, may_read, reply)
         return reply.outcome(self._loop)
@@ -207,7 +220,7 @@ class GroupCoordinator:
         shard = self.shard(group_id, empty_allowed=True)
         group = shard.consumers.get(group_id)
         if group is None:
-            known = shard.group(group_id) is not None
+            known = shard.group(group_id) is not None or group_id in shard.streams
             what = f"Group {group_id} is not a consumer group." if known else f"Group {group_id} not found."
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, what)
         return group
@@ -240,10 +253,12 @@ class GroupCoordinator:
         classic groups always may. KafkaError UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, for the whole group."""
         if member_id is None and epoch < 0:
             return
-        consumers = self.shard(group_id, empty_allowed=True).consumers
-        group = consumers.get(group_id)
-        if group is not None:
-            consumers.check_fetch(group, member_id or "", epoch)
+        shard = self.shard(group_id, empty_allowed=True)
+        group = shard.newer(group_id)
+        if isinstance(group, StreamsGroup):
+            shard.streams.check_fetch(group, member_id or "", epoch)
+        elif group is not None:
+            shard.consumers.check_fetch(group, member_id or "", epoch)
 
     def unstable(self, group_id: str) -> set[tuple[Uuid, int]]:
         """(topic id, partition) of a group's offsets that depend on transactions which have not ended. KafkaError for
@@ -324,15 +339,16 @@ class GroupCoordinator:
         """DeleteGroups: NONE once group and offsets are buried. KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, …"""
         shard = self.shard(group_id, empty_allowed=True)
         reply: Reply[ErrorCode] = Reply()
-        consumer = shard.consumers.get(group_id)
+        newer = shard.newer(group_id)
         group = shard.group(group_id)
-        if consumer is not None:
-            if consumer.members or not shard.consumers.turns.is_quiet(group_id):
+        if newer is not None:
+            turns = shard.streams.turns if isinstance(newer, StreamsGroup) else shard.consumers.turns
+            if newer.members or not turns.is_quiet(group_id):
                 raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"Group {group_id} has members.")
-            self.figures.offset_deletions += shard.drop_consumer(consumer, reply)
+            self.figures.offset_deletions += shard.drop_newer(newer, reply)
         elif group is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
-        elif group.state is not GroupState.EMPTY or group_id in shard.consumers:
+        elif group.state is not GroupState.EMPTY or group_id in shard.consumers or group_id in shard.streams:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"Group {group_id} has members.")
         else:
             self.figures.offset_deletions += shard.drop_group(group, reply)
@@ -429,21 +445,22 @@ class GroupCoordinator:
 
     def _check_retention(self) -> None:
         self._watch_retention()
-        todo: list[tuple[GroupShard, Group | ConsumerGroup]] = []
+        todo: list[tuple[GroupShard, Group | ConsumerGroup | StreamsGroup]] = []
         for shard in self.shards:
             if shard.state is ShardState.ACTIVE:
                 todo += ((shard, classic) for classic in shard.groups.values())
                 todo += ((shard, consumer) for consumer in shard.consumers.all())
+                todo += ((shard, streams) for streams in shard.streams.all())
         self._expire(todo)
 
-    def _expire(self, todo: list[tuple[GroupShard, Group | ConsumerGroup]]) -> None:
+    def _expire(self, todo: list[tuple[GroupShard, Group | ConsumerGroup | StreamsGroup]]) -> None:
         if self._stopped:
             return
         now_ms, retention_ms = self._clock.wall_ms(), self._settings.offsets_retention_ms
         for shard, group in todo[:EXPIRY_GROUPS_A_TURN]:
-            if isinstance(group, ConsumerGroup):
-                if shard.consumers.get(group.group_id) is group:
-                    self.figures.offset_expirations += expire_consumer_group(shard, group, now_ms, retention_ms)
+            if not isinstance(group, Group):
+                if shard.newer(group.group_id) is group:
+                    self.figures.offset_expirations += expire_newer_group(shard, group, now_ms, retention_ms)
             elif shard.groups.get(group.group_id) is group:
                 self.figures.offset_expirations += expire_group(shard, group, now_ms, retention_ms)
         if len(todo) > EXPIRY_GROUPS_A_TURN:

@@ -6,7 +6,7 @@
     Stable, consumers with readable subscriptions  the commit, for topics that no member subscribes to
     any other                                      nothing expires
 
-    consumer group (KIP-848)                       the commit, for topics that no member subscribes to
+    consumer, streams group (KIP-848, KIP-1071)    the commit, for topics that no member subscribes to
 
 An offset with a time of its own (OffsetCommit 2–4) goes by that. A group without members and offsets is deleted.
 """
@@ -20,6 +20,7 @@ from pybroker.coordinators.group.group import Group, GroupState
 from pybroker.coordinators.group.offsets import CommittedOffset
 from pybroker.coordinators.group.records import OffsetKey
 from pybroker.coordinators.group.shard import GroupShard
+from pybroker.coordinators.streams.group import StreamsGroup
 from pybroker.native import Uuid
 
 
@@ -75,17 +76,20 @@ def expire_group(shard: GroupShard, group: Group, now_ms: int, retention_ms: int
     return expired
 
 
-def expire_consumer_group(shard: GroupShard, group: ConsumerGroup, now_ms: int, retention_ms: int) -> int:
-    """`expire_group` of a consumer group."""
+def expire_newer_group(
+    shard: GroupShard, group: ConsumerGroup | StreamsGroup, now_ms: int, retention_ms: int
+) -> int:
+    """`expire_group` of a consumer or streams group."""
     over = _expired(
         shard,
         group.group_id,
-        group.subscribed.__contains__,
+        group.is_subscribed_to,
         lambda offset: _is_over(offset, offset.commit_timestamp_ms, now_ms, retention_ms),
     )
     expired = _take_out(shard, over)
-    if not group.members and shard.consumers.turns.is_quiet(group.group_id) and _is_unused(shard, group.group_id):
-        shard.drop_consumer(group, lambda _: None)
+    turns = shard.streams.turns if isinstance(group, StreamsGroup) else shard.consumers.turns
+    if not group.members and turns.is_quiet(group.group_id) and _is_unused(shard, group.group_id):
+        shard.drop_newer(group, lambda _: None)
     return expired
 
 

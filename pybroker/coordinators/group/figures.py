@@ -19,3 +19,5 @@ class GroupFigures:
     """Generations whose assignment is stored."""
     consumer_rebalances: int = 0
     """New targets of consumer groups."""
+    streams_rebalances: int = 0
+    """New targets of streams groups."""

@@ -13,11 +13,13 @@ from pybroker.coordinators.group.records import (
     OffsetKey,
     OffsetValue,
     ShareKey,
+    StreamsKey,
     decode_group_value,
     decode_key,
     decode_offset_value,
 )
 from pybroker.coordinators.share.records import Stored as StoredShare
+from pybroker.coordinators.streams.records import Stored as StoredStreams
 from pybroker.native import CodecError, StoredRecord
 
 log = logging.getLogger(__name__)
@@ -36,6 +38,7 @@ class Loaded:
     groups: dict[str, GroupValue] = field(default_factory=dict)
     consumers: dict[str, Stored] = field(default_factory=dict)
     shares: dict[str, StoredShare] = field(default_factory=dict)
+    streams: dict[str, StoredStreams] = field(default_factory=dict)
     records: int = 0
     damaged: int = 0
     """Records that could not be read; passed over."""
@@ -62,6 +65,8 @@ class Loaded:
                 self.consumers.setdefault(parsed.group, Stored()).take(parsed.kind, parsed.name, record.value)
             elif isinstance(parsed, ShareKey):
                 self.shares.setdefault(parsed.group, StoredShare()).take(parsed.kind, parsed.name, record.value)
+            elif isinstance(parsed, StreamsKey):
+                self.streams.setdefault(parsed.group, StoredStreams()).take(parsed.kind, parsed.name, record.value)
         except CodecError as problem:
             self.damaged += 1
             log.warning("record %d of the offsets topic is passed over: %s", record.offset, problem)

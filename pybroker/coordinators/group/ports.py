@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from pybroker.coordinators.consumer.settings import ConsumerSettings
 from pybroker.coordinators.group.group import Group
 from pybroker.coordinators.share.settings import ShareSettings
+from pybroker.coordinators.streams.settings import StreamsSettings
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
@@ -125,3 +126,8 @@ class Settings:
     def share(self) -> ShareSettings:
         """Those of share groups (KIP-932)."""
         return ShareSettings(self._config, self._own)
+
+    @property
+    def streams(self) -> StreamsSettings:
+        """Those of streams groups (KIP-1071)."""
+        return StreamsSettings(self._config, self._own)

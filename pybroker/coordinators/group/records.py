@@ -1,9 +1,9 @@
 """What is stored in `__consumer_offsets`, in Kafka's own key and value formats (OffsetCommitKey/Value,
 GroupMetadataKey/Value).
 
-Keys start with a 16-bit type: 0 and 1 committed offset, 2 group metadata; those of consumer and share groups (`records`
-of `coordinators/consumer` and `coordinators/share`) are handed on; others belong to group kinds that this coordinator
-does not run, and are passed over. Values start with their version; 0 to 4 are read and 4 is written.
+Keys start with a 16-bit type: 0 and 1 committed offset, 2 group metadata; those of consumer, share and streams groups
+(`records` of `coordinators/consumer`, `share` and `streams`) are handed on; others belong to group kinds that this
+coordinator does not run, and are passed over. Values start with their version; 0 to 4 are read and 4 is written.
 Version 4 is flexible. Besides Kafka's tag 0 (the topic's id) it carries two tags of ours, which Kafka's readers skip
 (`native/protocol/schema/stored`): when an offset expires, where an old client asked for its own retention; and which
 topics existed when a generation formed.
@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from pybroker.coordinators.consumer import records as consumer
 from pybroker.coordinators.share import records as share
+from pybroker.coordinators.streams import records as streams
 from pybroker.native import Uuid, decode_data, encode
 from pybroker.protocol import messages as m
 from pybroker.protocol.versioned import decode_versioned, encode_versioned, split_version
@@ -104,7 +105,17 @@ class ShareKey:
     """A member; empty where the key has none."""
 
 
-Key = OffsetKey | GroupKey | ConsumerKey | ShareKey
+@dataclass(frozen=True, slots=True)
+class StreamsKey:
+    """Something of a streams group."""
+
+    group: str
+    kind: int
+    name: str
+    """A member; empty where the key has none."""
+
+
+Key = OffsetKey | GroupKey | ConsumerKey | ShareKey | StreamsKey
 
 
 def encode_offset_key(key: OffsetKey) -> bytes:
@@ -128,6 +139,9 @@ def decode_key(data: bytes) -> Key | None:
     if kind in consumer.KEY_TYPES:
         group, name = consumer.decode_key(kind, content)
         return ConsumerKey(group, kind, name)
+    if kind in streams.KEY_TYPES:
+        group, name = streams.decode_key(kind, content)
+        return StreamsKey(group, kind, name)
     if kind in share.KEY_TYPES:
         group, name = share.decode_key(kind, content)
         return ShareKey(group, kind, name)

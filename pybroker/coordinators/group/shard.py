@@ -13,7 +13,7 @@ from pybroker.coordinators.consumer.settings import ConsumerSettings
 from pybroker.coordinators.consumer.topics import MayRead
 from pybroker.coordinators.group.classic_members import ClassicMembers
 from pybroker.coordinators.group.figures import GroupFigures
-from pybroker.coordinators.group.group import Group, GroupState, Member
+from pybroker.coordinators.group.group import Group, GroupState, JoinResult, Member
 from pybroker.coordinators.group.loading import Loaded
 from pybroker.coordinators.group.migration import can_downgrade, downgrade, upgrade
 from pybroker.coordinators.group.offsets import CommittedOffset, Offsets
@@ -28,6 +28,7 @@ from pybroker.coordinators.group.records import (
     encode_offset_key,
 )
 from pybroker.coordinators.group.removals import Removals
+from pybroker.coordinators.group.requests import JoinRequest
 from pybroker.coordinators.group.transactional_offsets import Counting, TransactionalOffsets
 from pybroker.coordinators.shards.log import TOO_LARGE, ShardLog
 from pybroker.coordinators.shards.ports import Record, Topics
@@ -35,6 +36,11 @@ from pybroker.coordinators.shards.shard import Shard, ShardState
 from pybroker.coordinators.shards.timers import TimerWheel
 from pybroker.coordinators.shards.turns import Outcome
 from pybroker.coordinators.share.groups import ShareGround, ShareGroups
+from pybroker.coordinators.streams.group import StreamsGroup
+from pybroker.coordinators.streams.groups import StreamsGround, StreamsGroups
+from pybroker.coordinators.streams.groups import refused as refused_streams
+from pybroker.coordinators.streams.model import Heartbeat as StreamsHeartbeat
+from pybroker.coordinators.streams.model import HeartbeatResult as StreamsHeartbeatResult
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
@@ -58,6 +64,7 @@ class GroupShard(Shard[Loaded]):
         settings: GroupSettings,
         consumer_settings: ConsumerSettings,
         share: ShareGround,
+        streams: StreamsGround,
         timers: TimerWheel,
         figures: GroupFigures,
     ) -> None:
@@ -75,6 +82,7 @@ class GroupShard(Shard[Loaded]):
             assigned=self._consumer_assigned,
         )
         self.shares = ShareGroups(share, self._write_consumer)
+        self.streams = StreamsGroups(streams, self._write_consumer, self._streams_made)
         self.classic_members = ClassicMembers(self.consumers, consumer_settings, timers, topics)
         self._settings = settings
         self._consumer_settings = consumer_settings
@@ -120,6 +128,8 @@ class GroupShard(Shard[Loaded]):
             self.consumers.install(group_id, consumer)
         for group_id, share in loaded.shares.items():
             self.shares.install(group_id, share)
+        for group_id, streams in loaded.streams.items():
+            self.streams.install(group_id, streams)
         for group_id in self.offsets.groups():
             self.note_group(group_id)
         for pending in loaded.pending.values():
@@ -133,7 +143,7 @@ class GroupShard(Shard[Loaded]):
                 "records)",
                 self.partition,
                 loaded.records,
-                len(self.groups) + len(self.consumers.all()) + len(self.shares.all()),
+                len(self.groups) + len(self.consumers.all()) + len(self.shares.all()) + len(self.streams.all()),
                 len(loaded.offsets),
                 hidden,
                 loaded.damaged,
@@ -157,6 +167,7 @@ class GroupShard(Shard[Loaded]):
         self.groups.clear()
         self.consumers.give_up_all(error)
         self.shares.give_up_all(error)
+        self.streams.give_up_all(error)
 
     # --- groups -------------------------------------------------------------------------------------------------------
 
@@ -173,14 +184,18 @@ class GroupShard(Shard[Loaded]):
 
     def note_group(self, group_id: str) -> None:
         """Makes a group that only has offsets, if there is none of that id."""
-        if self.consumers.get(group_id) is None:
+        if self.newer(group_id) is None:
             self.ensure_group(group_id)
+
+    def newer(self, group_id: str) -> ConsumerGroup | StreamsGroup | None:
+        """A group with offsets whose members are in epochs, as on disk."""
+        return self.consumers.get(group_id) or self.streams.get(group_id)
 
     def life(self, group_id: str) -> object | None:
         """What stays the same while a group lives, whatever its protocol; None if there is none."""
-        consumer = self.consumers.get(group_id)
-        if consumer is not None:
-            return consumer.life
+        newer = self.newer(group_id)
+        if newer is not None:
+            return newer.life
         group = self.groups.get(group_id)
         return None if group is None else group.life
 
@@ -211,7 +226,12 @@ class GroupShard(Shard[Loaded]):
 
     def holds_other_than_share(self, group_id: str) -> bool:
         """There is a group of that id, of another kind."""
-        return group_id in self.groups or group_id in self.consumers
+        return group_id in self.groups or group_id in self.consumers or group_id in self.streams
+
+    def refuse_streams(self, group_id: str) -> None:
+        """Raises KafkaError GROUP_ID_NOT_FOUND if the group is a streams group."""
+        if group_id in self.streams:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
 
     # --- consumer groups ----------------------------------------------------------------------------------------------
 
@@ -299,10 +319,58 @@ class GroupShard(Shard[Loaded]):
             records, lambda error, _: done(ErrorCode.UNKNOWN_SERVER_ERROR if error in TOO_LARGE else error)
         )
 
-    def drop_consumer(self, group: ConsumerGroup, done: Callable[[ErrorCode], None]) -> int:
-        """`drop_group` of a consumer group."""
+    # --- streams groups -----------------------------------------------------------------------------------------------
+
+    def streams_heartbeat(
+        self, group_id: str, beat: StreamsHeartbeat, reply: Callable[[StreamsHeartbeatResult], None]
+    ) -> None:
+        """A StreamsGroupHeartbeat. A classic group without members becomes a streams group by the first member of it.
+        """
+        also: dict[bytes, bytes | None] = {}
+        if group_id not in self.streams:
+            classic = self.groups.get(group_id)
+            others = group_id in self.consumers or group_id in self.shares
+            if beat.epoch != JOINS or others or (classic is not None and classic.state is not GroupState.EMPTY):
+                there = others or classic is not None
+                message = (
+                    f"Group {group_id} is not a streams group." if there else f"Streams group {group_id} not found."
+                )
+                reply(refused_streams(KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, message)))
+                return
+            if classic is not None and classic.protocol_type is not None:
+                also[encode_group_key(group_id)] = None
+        self.streams.heartbeat(group_id, beat, reply, also=also)
+
+    def _streams_made(self, group: StreamsGroup) -> None:
+        classic = self.groups.pop(group.group_id, None)
+        if classic is not None:
+            group.life = classic.life
+            self.rounds.give_up(classic, ErrorCode.REBALANCE_IN_PROGRESS, self._clock.wall_ms())
+
+    def join_emptied_streams(self, group_id: str, request: JoinRequest, reply: Callable[[JoinResult], None]) -> None:
+        """JoinGroup for a streams group, which becomes a classic one if it has no members."""
+        before = self.streams.get(group_id)
+
+        def done(error: KafkaError | None) -> None:
+            if error is not None:
+                reply(JoinResult(ErrorCode(error.code), request.member_id))
+                return
+            group = self.ensure_group(group_id)
+            if before is not None:
+                group.life = before.life
+            log.info("group %s: the empty streams group becomes a classic group", group_id)
+            self.rounds.join(group, request, reply)
+            self.emptied(group)
+
+        self.streams.become_classic(group_id, done)
+
+    def drop_newer(self, group: ConsumerGroup | StreamsGroup, done: Callable[[ErrorCode], None]) -> int:
+        """`drop_group` of a consumer or streams group."""
         keys = self._forget_offsets(group.group_id)
-        buried = self.consumers.drop(group, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        over = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        buried = (
+            self.streams.drop(group, over) if isinstance(group, StreamsGroup) else self.consumers.drop(group, over)
+        )
         records: list[Record] = [(encode_offset_key(key), None) for key in keys]
         self.log.write([*records, *buried.items()], lambda error, _: done(error))
         return len(keys)

@@ -21,7 +21,9 @@ from pybroker.api import (
     k42_delete_groups,
     k47_offset_delete,
 )
+from pybroker.coordinators.group.ports import Settings
 from pybroker.coordinators.group.share import ShareCoordination
+from pybroker.coordinators.group.streams import StreamsCoordination
 from pybroker.native import Uuid, decode, encode
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
@@ -46,8 +48,6 @@ class Client:
             13: k13_leave_group.handle,
             14: k14_sync_group.handle,
             15: k15_describe_groups.handle,
-            16: k16_list_groups.handle,
-            42: k42_delete_groups.handle,
             47: k47_offset_delete.handle,
         }
         context = RequestContext(key, version, "client", "User:ANONYMOUS", "PLAINTEXT", "127.0.0.1", 1)
@@ -65,7 +65,12 @@ class Client:
             )
         elif key in (16, 42):
             shares = ShareCoordination(self.world.groups, self.world.topics, self.world.states, self.world.loop)
-            outcome = handlers[key](self.world.groups, shares, PERMITS_ALL, context, arrived)
+            if key == 42:
+                outcome = k42_delete_groups.handle(self.world.groups, shares, PERMITS_ALL, context, arrived)
+            else:
+                streams = StreamsCoordination(self.world.groups, Settings(self.world.config).streams, self.world.loop)
+                sources = k16_list_groups.Sources(self.world.groups, shares, streams)
+                outcome = k16_list_groups.handle(sources, PERMITS_ALL, context, arrived)
         else:
             outcome = handlers[key](self.world.groups, PERMITS_ALL, context, arrived)
         if inspect.iscoroutine(outcome):

@@ -82,7 +82,7 @@ def test_keys_are_kafkas() -> None:
     assert decode_key(b"\x00\x05\x00\x01g\x00\x01m") == ConsumerKey("g", 5, "m")
     assert decode_key(b"\x00\x04\x00\x01g") is None  # Kafka has not written it since 4.1.
     assert decode_key(b"\x00\x0b\x00\x01g") == ShareKey("g", 11, "")
-    assert decode_key(b"\x00\x11\x00\x01g") is None  # A streams group.
+    assert decode_key(b"\x00\x12\x00\x01g") is None  # A streams group of a release before 4.1.
 
 
 @pytest.mark.parametrize("version", OFFSET_VALUES)

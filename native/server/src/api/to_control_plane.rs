@@ -66,10 +66,24 @@ pub(crate) fn lane(api_key: i16) -> Lane {
             Lane::InterBroker
         }
         Some(
-            SaslHandshake | SaslAuthenticate | Heartbeat | OffsetCommit | OffsetFetch
-            | FindCoordinator | JoinGroup | SyncGroup | LeaveGroup | InitProducerId
-            | AddPartitionsToTxn | AddOffsetsToTxn | EndTxn | TxnOffsetCommit | ShareGroupHeartbeat
-            | ShareFetch | ShareAcknowledge,
+            SaslHandshake
+            | SaslAuthenticate
+            | Heartbeat
+            | OffsetCommit
+            | OffsetFetch
+            | FindCoordinator
+            | JoinGroup
+            | SyncGroup
+            | LeaveGroup
+            | InitProducerId
+            | AddPartitionsToTxn
+            | AddOffsetsToTxn
+            | EndTxn
+            | TxnOffsetCommit
+            | ShareGroupHeartbeat
+            | ShareFetch
+            | ShareAcknowledge
+            | StreamsGroupHeartbeat,
         ) => Lane::Session,
         _ => Lane::Admin,
     }

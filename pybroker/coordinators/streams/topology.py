@@ -1,0 +1,323 @@
+"""What a Kafka Streams application is made of, as its members tell it, and what that means with the topics that exist:
+how many tasks each subtopology has, how many partitions its internal topics get, what is missing. Pure (KIP-1071).
+
+    source topics          exist before; one that does not: MISSING_SOURCE_TOPICS
+    repartition topics     as many partitions as the application says, else as the topics that its writers read from
+    copartition groups     all the same number: INCORRECTLY_PARTITIONED_TOPICS where what exists says otherwise
+    changelog topics       as many as the subtopology has tasks
+    tasks                  as many as the largest of a subtopology's input topics has partitions
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from pybroker.errors import KafkaError
+from pybroker.protocol.error_codes import ErrorCode
+
+NAMES_TOLD = 3
+"""Topics that a status names; of the others it tells how many there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class InternalTopic:
+    """A repartition or changelog topic."""
+
+    name: str
+    partitions: int = 0
+    """0: not said."""
+    replication_factor: int = 0
+    """0: the broker's default."""
+    configs: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CopartitionGroup:
+    """Topics that must have as many partitions as each other, by their place in the subtopology's lists."""
+
+    sources: tuple[int, ...] = ()
+    source_regexes: tuple[int, ...] = ()
+    repartition_sources: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Subtopology:
+    """A part of the topology whose tasks run apart from those of other parts."""
+
+    subtopology_id: str
+    sources: tuple[str, ...] = ()
+    source_regexes: tuple[str, ...] = ()
+    changelogs: tuple[InternalTopic, ...] = ()
+    repartition_sinks: tuple[str, ...] = ()
+    repartition_sources: tuple[InternalTopic, ...] = ()
+    copartition_groups: tuple[CopartitionGroup, ...] = ()
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """All that its tasks read from."""
+        return *self.sources, *(topic.name for topic in self.repartition_sources)
+
+    def copartitioned(self) -> Iterator[frozenset[str]]:
+        """The copartition groups, by name."""
+        for group in self.copartition_groups:
+            yield frozenset(
+                [
+                    *(self.sources[place] for place in group.sources),
+                    *(self.repartition_sources[place].name for place in group.repartition_sources),
+                ]
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """All of an application."""
+
+    epoch: int
+    subtopologies: tuple[Subtopology, ...] = ()
+    """In the order of their ids."""
+
+    @property
+    def required(self) -> frozenset[str]:
+        """All topics that must exist."""
+        names = (
+            (*part.inputs, *(topic.name for topic in part.changelogs)) for part in self.subtopologies
+        )
+        return frozenset(name for of_part in names for name in of_part)
+
+    def reading(self, topic: str) -> Subtopology | None:
+        """The subtopology that reads a topic."""
+        return next((part for part in self.subtopologies if topic in part.inputs), None)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfiguredTopic:
+    """An internal topic whose number of partitions is known."""
+
+    name: str
+    partitions: int
+    replication_factor: int
+    configs: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConfiguredSubtopology:
+    """A subtopology whose tasks can be counted."""
+
+    tasks: int
+    sources: tuple[str, ...]
+    repartition_sinks: tuple[str, ...]
+    repartition_sources: tuple[ConfiguredTopic, ...]
+    changelogs: tuple[ConfiguredTopic, ...]
+
+    @property
+    def is_stateful(self) -> bool:
+        """Its tasks have state, which standbys can copy."""
+        return bool(self.changelogs)
+
+
+class Unfit(Exception):
+    """Topics do not fit the topology."""
+
+
+class MissingSources(Unfit):
+    """Source topics do not exist."""
+
+
+class WronglyPartitioned(Unfit):
+    """Numbers of partitions do not go together."""
+
+
+class MissingInternal(Unfit):
+    """Internal topics have to be made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Configured:
+    """A topology with the topics that exist."""
+
+    subtopologies: Mapping[str, ConfiguredSubtopology] = field(default_factory=dict)
+    """By id, in order; none where source topics are missing or wrongly partitioned."""
+    missing: tuple[ConfiguredTopic, ...] = ()
+    """Internal topics that have to be made."""
+    problem: Unfit | None = None
+
+    @property
+    def is_ready(self) -> bool:
+        """Tasks may be assigned."""
+        return self.problem is None
+
+
+def check(topology: Topology) -> None:
+    """What is wrong with a topology whatever topics there are. KafkaError STREAMS_INVALID_TOPOLOGY, INVALID_REQUEST."""
+    for part in topology.subtopologies:
+        if part.source_regexes:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, "Regular expressions for source topics are not supported yet."
+            )
+        for topic in part.changelogs:
+            if topic.partitions:
+                raise KafkaError(
+                    ErrorCode.STREAMS_INVALID_TOPOLOGY,
+                    f"Changelog topic {topic.name} must have an undefined partition count, but it is set to"
+                    f" {topic.partitions}.",
+                )
+        if not part.inputs:
+            raise _invalid(f"No source topics found for subtopology {part.subtopology_id}")
+        for group in part.copartition_groups:
+            for places, among in (
+                (group.sources, part.sources),
+                (group.repartition_sources, part.repartition_sources),
+            ):
+                if any(not 0 <= place < len(among) for place in places):
+                    raise _invalid(f"A copartition group of subtopology {part.subtopology_id} names no topic of it.")
+    ids = [part.subtopology_id for part in topology.subtopologies]
+    if len(set(ids)) != len(ids):
+        raise _invalid("Two subtopologies have the same id.")
+    # Loops and repartition topics that nobody writes to do not depend on the topics that there are.
+    _repartition_counts(topology, lambda _: 1)
+
+
+def configure(topology: Topology, count_of: Callable[[str], int]) -> Configured:
+    """A topology with the topics that there are; `count_of`: the partitions of a topic, 0 if there is none."""
+    try:
+        missing = sorted(
+            {name for part in topology.subtopologies for name in part.sources if not count_of(name)}
+        )
+        if missing:
+            raise MissingSources(f"Source topics {_names(missing)} are missing.")
+        counts = _counts(topology, count_of)
+        parts = {part.subtopology_id: _configured(part, counts) for part in topology.subtopologies}
+        to_make = _missing_internal(parts.values(), count_of)
+    except Unfit as problem:
+        return Configured(problem=problem)
+    if to_make:
+        names = _names([topic.name for topic in to_make])
+        return Configured(parts, to_make, MissingInternal(f"Internal topics are missing: {names}"))
+    return Configured(parts)
+
+
+def _counts(topology: Topology, count_of: Callable[[str], int]) -> dict[str, int]:
+    """Partitions of all topics: what exists, else what is decided."""
+    decided = _repartition_counts(topology, count_of)
+
+    def count(name: str) -> int:
+        return count_of(name) or decided[name]
+
+    said = {
+        topic.name: topic.partitions for part in topology.subtopologies for topic in part.repartition_sources
+    }
+    for part in topology.subtopologies:
+        for group in part.copartitioned():
+            decided.update(_alike(group, said, count))
+    counts = {name: count(name) for part in topology.subtopologies for name in part.inputs}
+    for part in topology.subtopologies:
+        tasks = max(counts[name] for name in part.inputs)
+        counts.update((topic.name, tasks) for topic in part.changelogs)
+    # What the application says, and what was decided, is what is expected of an internal topic, whatever there is.
+    counts.update((name, decided[name]) for name in said)
+    return counts
+
+
+def _repartition_counts(topology: Topology, count_of: Callable[[str], int]) -> dict[str, int]:
+    """As many as said, else as many as the largest topic that a subtopology which writes to it reads from. KafkaError
+    STREAMS_INVALID_TOPOLOGY: that cannot be found out."""
+    counts = {
+        topic.name: topic.partitions
+        for part in topology.subtopologies
+        for topic in part.repartition_sources
+        if topic.partitions
+    }
+    waiting = [(part, sink) for part in topology.subtopologies for sink in part.repartition_sinks]
+    while True:
+        waiting = [(part, sink) for part, sink in waiting if sink not in counts]
+        found: dict[str, int] = {}
+        for part, sink in waiting:
+            known = [counts.get(topic.name, 0) for topic in part.repartition_sources]
+            largest = max([*known, *(count_of(name) for name in part.sources)], default=0)
+            if largest:
+                found.setdefault(sink, largest)
+        if not found:
+            break
+        counts.update(found)
+    if waiting:
+        raise _invalid(
+            "Failed to compute number of partitions for all repartition topics. There may be loops in the topology"
+            " that cannot be resolved."
+        )
+    if any(topic.name not in counts for part in topology.subtopologies for topic in part.repartition_sources):
+        raise _invalid(
+            "Failed to compute number of partitions for all repartition topics, because a repartition source topic is"
+            " never used as a sink topic."
+        )
+    return counts
+
+
+def _alike(group: frozenset[str], said: Mapping[str, int], count: Callable[[str], int]) -> dict[str, int]:
+    """The partitions that the repartition topics of a copartition group get. Raises WronglyPartitioned."""
+    internal = sorted(name for name in group if name in said)
+    others = sorted(name for name in group if name not in said)
+    fixed = [name for name in internal if said[name]]
+    if others:
+        wanted = _same(others, count)
+    elif fixed:
+        wanted = _same(fixed, count)
+    else:
+        wanted = max((count(name) for name in internal), default=0)
+    for name in fixed:
+        if count(name) != wanted:
+            raise WronglyPartitioned(
+                f"Number of partitions [{count(name)}] of repartition topic [{name}] doesn't match number of"
+                f" partitions [{wanted}] of the source topic."
+            )
+    return dict.fromkeys(internal, wanted)
+
+
+def _same(names: list[str], count: Callable[[str], int]) -> int:
+    counts = {name: count(name) for name in names}
+    if len(set(counts.values())) > 1:
+        told = ", ".join(f"{name}={number}" for name, number in counts.items())
+        raise WronglyPartitioned(f"Following topics do not have the same number of partitions: [{{{told}}}]")
+    return counts[names[0]]
+
+
+def _configured(part: Subtopology, counts: Mapping[str, int]) -> ConfiguredSubtopology:
+    def topics(internal: Iterable[InternalTopic]) -> tuple[ConfiguredTopic, ...]:
+        return tuple(
+            ConfiguredTopic(topic.name, topic.partitions or counts[topic.name], topic.replication_factor, topic.configs)
+            for topic in sorted(internal, key=lambda one: one.name)
+        )
+
+    return ConfiguredSubtopology(
+        max(counts[name] for name in part.inputs),
+        tuple(sorted(part.sources)),
+        tuple(sorted(part.repartition_sinks)),
+        topics(part.repartition_sources),
+        topics(part.changelogs),
+    )
+
+
+def _missing_internal(
+    parts: Iterable[ConfiguredSubtopology], count_of: Callable[[str], int]
+) -> tuple[ConfiguredTopic, ...]:
+    missing: dict[str, ConfiguredTopic] = {}
+    for part in parts:
+        for topic in (*part.repartition_sources, *part.changelogs):
+            there = count_of(topic.name)
+            if not there:
+                missing[topic.name] = topic
+            elif there != topic.partitions:
+                raise WronglyPartitioned(
+                    f"Existing topic {topic.name} has different number of partitions: expected {topic.partitions},"
+                    f" found {there}"
+                )
+    return tuple(missing[name] for name in sorted(missing))
+
+
+def _names(names: list[str]) -> str:
+    more = len(names) - NAMES_TOLD
+    return ", ".join(names[:NAMES_TOLD]) + (f" and {more} additional topics" if more > 0 else "")
+
+
+def _invalid(problem: str) -> KafkaError:
+    return KafkaError(ErrorCode.STREAMS_INVALID_TOPOLOGY, problem)
