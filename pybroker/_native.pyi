@@ -626,13 +626,15 @@ class TlsStore:
 
 @final
 class ListenerTls:
-    """What a listener with TLS shows and whom it trusts. All but the words are PEM; the key is not encrypted."""
+    """What a listener with TLS shows and whom it trusts. All but the words are PEM; the key is not encrypted.
+    `revoked`: lists of revoked certificates; None: nobody asks."""
 
     def __new__(
         cls,
         certificates: bytes,
         key: bytes,
         trusted: bytes,
+        revoked: bytes | None,
         client_auth: str,
         protocols: Sequence[str],
         cipher_suites: Sequence[str],

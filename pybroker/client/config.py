@@ -10,7 +10,7 @@ from typing import Any
 
 from pybroker.client.errors import ClientConfigError
 from pybroker.config.definition import ConfigDef, nearest_name
-from pybroker.config.stores import check_type
+from pybroker.config.stores import CRL, check_type
 from pybroker.config.values import (
     ConfigKey,
     ConfigType,
@@ -97,6 +97,12 @@ COMMON: tuple[ConfigKey, ...] = (
     ConfigKey("ssl.truststore.type", _STRING, None, "PEM, JKS or PKCS12; without it, what the file is.", check_type),
     ConfigKey("ssl.truststore.password", _PASSWORD, None, "Password of a truststore that is not PEM."),
     ConfigKey("ssl.truststore.certificates", _PASSWORD, None, "Trusted certificates as PEM text."),
+    ConfigKey(
+        CRL,
+        _STRING,
+        None,
+        "Lists of revoked certificates (CRLs, PEM), one of each authority in a broker's chain; librdkafka's name.",
+    ),
     ConfigKey(
         "ssl.endpoint.identification.algorithm",
         _STRING,

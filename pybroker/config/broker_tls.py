@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from pybroker.config.stores import PEM, StoreFile, StoreText, check_type
+from pybroker.config.stores import CRL, PEM, CrlFile, StoreFile, StoreText, check_type
 from pybroker.config.values import ConfigKey, ConfigType, InvalidValue, Scope, Value, not_empty, one_of
 
 STRING, LIST, PASSWORD = ConfigType.STRING, ConfigType.LIST, ConfigType.PASSWORD
@@ -87,6 +87,12 @@ _TLS = (
         "The same as PEM text, instead of a file; with ssl.truststore.type=PEM.",
     ),
     ConfigKey(
+        CRL,
+        STRING,
+        None,
+        "File with lists of revoked certificates (CRLs, PEM), one of each authority in a certificate's chain: what they name is refused. Unset: nobody asks.",
+    ),
+    ConfigKey(
         "ssl.client.auth",
         STRING,
         "none",
@@ -136,19 +142,21 @@ class TlsSettings(NamedTuple):
     protocols: tuple[str, ...]
     cipher_suites: tuple[str, ...]
     principal_rules: str = "DEFAULT"
+    revoked: CrlFile | None = None
 
     def __repr__(self) -> str:
         return f"TlsSettings({self.keystore}, {self.truststore}, client_auth={self.client_auth})"
 
     @property
-    def files(self) -> tuple[StoreFile, ...]:
+    def files(self) -> tuple[StoreFile | CrlFile, ...]:
         """What is read again when it changes."""
-        return tuple(store for store in (self.keystore, self.truststore) if isinstance(store, StoreFile))
+        stores = (self.keystore, self.truststore, self.revoked)
+        return tuple(store for store in stores if isinstance(store, StoreFile | CrlFile))
 
     def client_settings(self) -> dict[str, str]:
         """Of a client that shows and trusts the same."""
         settings: dict[str, str] = {}
-        for store in (self.keystore, self.chain, self.truststore):
+        for store in (self.keystore, self.chain, self.truststore, self.revoked):
             settings |= store.client_settings() if store else {}
         return settings if self.key_password is None else {**settings, "ssl.key.password": self.key_password}
 
@@ -169,7 +177,8 @@ def tls_settings(values: Mapping[str, Value]) -> TlsSettings:
     assert isinstance(suites, tuple | None)
     rules = text["ssl.principal.mapping.rules"] or "DEFAULT"
     key_password = text["ssl.key.password"]
-    return TlsSettings(keystore, chain, key_password, truststore, client_auth, protocols, suites or (), rules)
+    revoked = CrlFile(location) if (location := text[CRL]) else None
+    return TlsSettings(keystore, chain, key_password, truststore, client_auth, protocols, suites or (), rules, revoked)
 
 
 def _keystore(text: Mapping[str, str | None]) -> tuple[StoreFile | StoreText, StoreText | None]:

@@ -16,7 +16,15 @@ TYPES = (PEM, JKS, "PKCS12")
 FILE_BYTES_MAX = 1 << 20
 """Longer than any keystore: something else was named by mistake."""
 
+LISTS_BYTES_MAX = 64 << 20
+"""The same of lists of revoked certificates, which grow with their authority."""
+
+CRL = "ssl.crl.location"
+"""librdkafka's name; Kafka has none."""
+
 _BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
+
+_LIST = re.compile(rb"-----BEGIN X509 CRL-----.*?-----END X509 CRL-----", re.DOTALL)
 
 Marks = tuple[int, int, int] | None
 
@@ -56,11 +64,7 @@ class StoreFile(NamedTuple):
 
     def marks(self) -> Marks:
         """What tells the file from what it was before; None if it is not there."""
-        try:
-            found = os.stat(self.location)
-        except OSError:
-            return None
-        return found.st_mtime_ns, found.st_size, found.st_ino
+        return _marks(self.location)
 
     def client_settings(self) -> dict[str, str]:
         """What names the same store to a client."""
@@ -68,14 +72,34 @@ class StoreFile(NamedTuple):
         return named if self.password is None else {**named, f"{self.prefix}password": self.password}
 
     def _read(self) -> TlsStore:
-        try:
-            with open(self.location, "rb") as stream:
-                content = stream.read(FILE_BYTES_MAX + 1)
-        except OSError as problem:
-            raise InvalidValue(f"{self.place}: {problem.strerror}") from None
-        if len(content) > FILE_BYTES_MAX:
-            raise InvalidValue(f"{self.place}: longer than {FILE_BYTES_MAX} bytes; is this a keystore?")
+        content = _content(self.place, self.location, FILE_BYTES_MAX)
         return TlsStore(self.prefix, self.place, self.kind, content, self.password)
+
+
+class CrlFile(NamedTuple):
+    """Lists of revoked certificates in a file, PEM."""
+
+    location: str
+
+    @property
+    def place(self) -> str:
+        """For errors."""
+        return f"{CRL}={self.location}"
+
+    def lists(self) -> bytes:
+        """The lists, PEM, and nothing that stands beside them. Raises InvalidValue where there is none."""
+        found: list[bytes] = _LIST.findall(_content(self.place, self.location, LISTS_BYTES_MAX))
+        if not found:
+            raise InvalidValue(f"{self.place}: there is no list of revoked certificates (X509 CRL) in it (PEM)")
+        return b"\n".join([*found, b""])
+
+    def marks(self) -> Marks:
+        """See `StoreFile`."""
+        return _marks(self.location)
+
+    def client_settings(self) -> dict[str, str]:
+        """See `StoreFile`."""
+        return {CRL: self.location}
 
 
 class StoreText(NamedTuple):
@@ -110,6 +134,25 @@ class StoreText(NamedTuple):
     def _read(self) -> TlsStore:
         prefix = self.setting.removesuffix("key").removesuffix("certificates").removesuffix("certificate.chain")
         return TlsStore(prefix, self.setting, PEM, self.lines.encode(), None)
+
+
+def _content(place: str, location: str, bytes_max: int) -> bytes:
+    try:
+        with open(location, "rb") as stream:
+            content = stream.read(bytes_max + 1)
+    except OSError as problem:
+        raise InvalidValue(f"{place}: {problem.strerror}") from None
+    if len(content) > bytes_max:
+        raise InvalidValue(f"{place}: longer than {bytes_max} bytes; is this the file that is meant?")
+    return content
+
+
+def _marks(location: str) -> Marks:
+    try:
+        found = os.stat(location)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def _identity(store: TlsStore, key_password: str | None) -> bytes:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
+import ssl
 from collections.abc import Mapping
 from typing import Any
 
 from pybroker.client.config import ADMIN, ClientConfig
-from pybroker.client.errors import BrokerConnectionError
+from pybroker.client.errors import AuthenticationError, BrokerConnectionError
 from pybroker.interbroker.connection import InterBrokerConnection
 from pybroker.metadata.image import BrokerImage
 from pybroker.metadata.znodes import Endpoint
+
+log = logging.getLogger(__name__)
 
 
 class Dialer:
@@ -20,6 +24,7 @@ class Dialer:
         self._broker_id = broker_id
         self._listener = listener
         self._login = login
+        self._told: dict[int, str] = {}
 
     def endpoint(self, broker: BrokerImage) -> Endpoint | None:
         """Where a broker listens for brokers."""
@@ -37,4 +42,18 @@ class Dialer:
             "client.id": f"broker-{self._broker_id}",
             **self._login,
         }
-        return await InterBrokerConnection.open(endpoint.host, endpoint.port, ClientConfig(ADMIN, settings))
+        try:
+            opened = await InterBrokerConnection.open(endpoint.host, endpoint.port, ClientConfig(ADMIN, settings))
+        except (BrokerConnectionError, AuthenticationError) as problem:
+            self._refused(broker.broker_id, problem)
+            raise
+        self._told.pop(broker.broker_id, None)
+        return opened
+
+    def _refused(self, broker_id: int, problem: Exception) -> None:
+        """A certificate or a login that is not accepted is told once: it is asked again and again, and stays wrong
+        until somebody mends it. A broker that is away is nothing for the log."""
+        untrusted = isinstance(problem.__cause__, ssl.SSLCertVerificationError)
+        if (untrusted or isinstance(problem, AuthenticationError)) and self._told.get(broker_id) != str(problem):
+            log.warning("broker %d cannot be spoken to: %s", broker_id, problem)
+            self._told[broker_id] = str(problem)

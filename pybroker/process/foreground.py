@@ -18,7 +18,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pybroker import collector
 from pybroker.config import BrokerConfig, ConfigError, load_config
@@ -72,11 +72,22 @@ def start_command(file: str | None, assignments: Sequence[str], ready_fd: int | 
         loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
     except ImportError:  # Windows' dependencies leave it out
         loop = asyncio.new_event_loop()
+    loop.set_exception_handler(_told)
     asyncio.set_event_loop(loop)
     try:
         return loop.run_until_complete(Foreground(loop, config, ready_fd, parent_fd).run())
     finally:
         loop.close()
+
+
+def _told(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """uvloop sends the alert of a failed handshake after it has closed the connection, and takes that for an error of
+    its own. Who has connected has the real one, and tells it."""
+    of_uvloop = str(context.get("message", "")).startswith("Fatal error on SSL protocol")
+    if of_uvloop and isinstance(context.get("exception"), RuntimeError):
+        log.debug("%s", context["exception"])
+    else:
+        loop.default_exception_handler(context)
 
 
 def _complain(problem: str, code: int) -> int:

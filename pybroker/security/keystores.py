@@ -25,6 +25,7 @@ def listener_tls(settings: TlsSettings) -> ListenerTls:
         certificates=settings.chain.trusted() if settings.chain else key,
         key=key,
         trusted=settings.truststore.trusted() if asks and settings.truststore else b"",
+        revoked=settings.revoked.lists() if asks and settings.revoked else None,
         client_auth=settings.client_auth,
         protocols=settings.protocols,
         cipher_suites=settings.cipher_suites,
@@ -83,7 +84,7 @@ class Keystores:
                 self._told(name, str(problem))
             else:
                 self._refused.pop(name, None)
-                log.info("listener %s has read its keystore and truststore again, for new connections", name)
+                log.info("listener %s has read the files of its ssl.* settings again, for new connections", name)
 
     def _told(self, name: str, problem: str) -> None:
         """Once: settings that cannot be used stay until somebody changes them."""

@@ -48,10 +48,18 @@ class Stores:
         fresh.rename(self.folder / f"{number}.keystore")
 
     def trust(self, *authorities: Authority) -> None:
-        """Puts these into everybody's truststore."""
+        """Puts these into everybody's truststore, and their lists of nobody beside it."""
+        self.revoke(*authorities)
         fresh = self.folder / "trusted.fresh"
         fresh.write_text("".join(one.certificate.read_text() for one in authorities))
         fresh.rename(self.folder / "trusted.pem")
+
+    def revoke(self, *authorities: Authority, broker: int | None = None) -> None:
+        """Has each authority say who is revoked: nobody, or that broker."""
+        names = [] if broker is None else [f"broker-{broker}"]
+        fresh = self.folder / "revoked.fresh"
+        fresh.write_text("".join(one.revoked(*names).read_text() for one in authorities))
+        fresh.rename(self.folder / "revoked.pem")
 
     def settings(self, broker: ClusterBroker, port: int) -> Mapping[str, str]:
         """CLIENTS and BETWEEN under TLS; PLAINTEXT is where the test sees that the broker is up."""
@@ -64,6 +72,7 @@ class Stores:
             **({} if kind == "PEM" else {"ssl.keystore.password": PASSWORD}),
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": str(self.folder / "trusted.pem"),
+            "ssl.crl.location": str(self.folder / "revoked.pem"),
             "listener.name.between.ssl.client.auth": "required",
             "authorizer.class.name": AUTHORIZER,
             "super.users": "".join(f"User:CN=broker-{one};" for one in BROKERS) + "User:CN=root;User:ANONYMOUS",
@@ -107,6 +116,30 @@ def client(cluster: BrokerCluster, stores: Stores) -> dict[str, Any]:
     }
 
 
+def test_a_broker_whose_certificate_is_revoked_is_kept_out(cluster: BrokerCluster, stores: Stores) -> None:
+    """The controller does not speak to it; when its certificate is good again it copies on."""
+    settings = client(cluster, stores)
+    with blocking.AdminClient(settings) as admin, blocking.Producer({**settings, "acks": "all"}) as producer:
+        admin.create_topics([NewTopic(TOPIC, 1, 3, config={"min.insync.replicas": "2"})])
+        producer.send(TOPIC, b"before")
+        before = {number: readings(broker) for number, broker in cluster.brokers.items()}
+        stores.revoke(stores.authority, broker=3)
+        for number in (1, 2):
+            until(lambda number=number: readings(cluster.brokers[number]) > before[number])
+        cluster.brokers[3].kill()
+        until(lambda: in_sync(admin) == {1, 2})
+        cluster.brokers[3].launch()
+        until(lambda: sum(len(refusals(cluster.brokers[number])) for number in (1, 2)))
+        for number in range(20):
+            producer.send(TOPIC, str(number).encode())
+        assert in_sync(admin) == {1, 2}
+        for number in (1, 2):
+            assert len(refusals(cluster.brokers[number])) < 2
+            assert "Traceback" not in cluster.brokers[number].console.read_text()
+        stores.revoke(stores.authority)
+        until(lambda: in_sync(admin) == set(BROKERS))
+
+
 def test_a_leader_dies_and_certificates_are_replaced(cluster: BrokerCluster, stores: Stores) -> None:
     other = Authority(stores.folder / "other", "second")
     settings = client(cluster, stores)
@@ -126,7 +159,7 @@ def test_a_leader_dies_and_certificates_are_replaced(cluster: BrokerCluster, sto
         # Everybody trusts both; then one after the other shows a certificate of the new authority.
         stores.trust(stores.authority, other)
         for broker in cluster.brokers.values():
-            until(lambda broker=broker: "listener BETWEEN has read its keystore" in broker.console.read_text())
+            until(lambda broker=broker: readings(broker) > 0)
         for number in BROKERS:
             stores.show(number, other)
             shown = ssl.create_default_context(cafile=str(other.certificate))
@@ -134,7 +167,7 @@ def test_a_leader_dies_and_certificates_are_replaced(cluster: BrokerCluster, sto
         # Who is to connect anew shows the new one, and is let in.
         stores.trust(other)
         for broker in cluster.brokers.values():
-            until(lambda broker=broker: broker.console.read_text().count("listener BETWEEN has read its keystore") > 1)
+            until(lambda broker=broker: readings(broker) > 1)
         renewed = {**settings, "ssl.truststore.location": str(other.certificate)}
         del renewed["ssl.truststore.password"]
         cluster.brokers[first].kill()
@@ -152,6 +185,17 @@ def test_a_leader_dies_and_certificates_are_replaced(cluster: BrokerCluster, sto
 
 def in_sync(admin: blocking.AdminClient) -> set[int]:
     return {node.id for node in described(admin, TOPIC).partitions[0].isr}
+
+
+def readings(broker: BrokerProcess) -> int:
+    """How often it has found new files."""
+    return broker.console.read_text().count("listener BETWEEN has read the files of its ssl.* settings again")
+
+
+def refusals(broker: BrokerProcess) -> list[str]:
+    """What it says of broker 3."""
+    words = ("broker 3 cannot be spoken to: TLS with ", "certificate revoked")
+    return [line for line in broker.console.read_text().splitlines() if all(word in line for word in words)]
 
 
 def is_shown(broker: BrokerProcess, context: ssl.SSLContext) -> bool:

@@ -80,6 +80,7 @@ OURS = {
     "otlp.timeout.ms",
     "shutdown.timeout.ms",
     "slow.request.log.ms",
+    "ssl.crl.location",
     "super.users",
     "stale.replicas.max.percent",
     "topic.history.max.incarnations",

@@ -4,6 +4,7 @@ use std::io;
 
 use pybroker_protocol::frame::Guess;
 use pybroker_protocol::primitives::DecodeError;
+use rustls::CertificateError;
 
 use crate::config::{LogLevel, SecurityProtocol};
 use crate::tls::TlsProblem;
@@ -39,6 +40,8 @@ pub(crate) enum CloseReason {
     Tls {
         handshaking: bool,
         error: rustls::Error,
+        /// Whose certificate it is, where it was looked up in lists of revoked ones.
+        subject: Option<String>,
     },
     /// No rule of `ssl.principal.mapping.rules` makes a name of its certificate's subject.
     Nameless { subject: String },
@@ -80,7 +83,15 @@ impl CloseReason {
         match problem {
             TlsProblem::Io(error) => CloseReason::of_io(error),
             TlsProblem::NotTls(guess) => CloseReason::NotTls { guess },
-            TlsProblem::Failed { handshaking, error } => CloseReason::Tls { handshaking, error },
+            TlsProblem::Failed {
+                handshaking,
+                error,
+                subject,
+            } => CloseReason::Tls {
+                handshaking,
+                error,
+                subject,
+            },
         }
     }
 
@@ -163,8 +174,11 @@ impl CloseReason {
             CloseReason::Tls {
                 handshaking: true,
                 error,
+                subject,
             } => {
-                format!("the TLS handshake failed: {error}")
+                let subject = subject.as_deref().unwrap_or_default();
+                let why = not_vouched_for(error, subject).unwrap_or_else(|| error.to_string());
+                format!("the TLS handshake failed: {why}")
             }
             CloseReason::Tls { error, .. } => format!("TLS failed: {error}"),
             CloseReason::FrameStalled => "an incomplete request got no more bytes".into(),
@@ -202,5 +216,26 @@ impl CloseReason {
             }
         };
         Some((LogLevel::Warning, line))
+    }
+}
+
+/// What lists of revoked certificates say against a client's, in words.
+fn not_vouched_for(error: &rustls::Error, subject: &str) -> Option<String> {
+    let rustls::Error::InvalidCertificate(problem) = error else {
+        return None;
+    };
+    match problem {
+        CertificateError::Revoked => Some(format!(
+            "a certificate is revoked, says ssl.crl.location: that of {subject}, or one between it and the truststore"
+        )),
+        CertificateError::UnknownRevocationStatus => Some(format!(
+            "ssl.crl.location has no list of an authority that vouches for {subject}"
+        )),
+        CertificateError::ExpiredRevocationList
+        | CertificateError::ExpiredRevocationListContext { .. } => Some(format!(
+            "the list in ssl.crl.location is out of date, of an authority that vouches for {subject}: put its newer one \
+             there"
+        )),
+        _ => None,
     }
 }

@@ -4,6 +4,7 @@
 //! one buffer of the thread's pool, so that an idle connection holds nothing but its keys.
 
 mod principal;
+mod refused;
 mod session;
 mod settings;
 

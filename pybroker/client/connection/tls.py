@@ -9,7 +9,7 @@ from contextlib import closing
 from pybroker.client.config import ClientConfig
 from pybroker.client.errors import ClientConfigError
 from pybroker.config.memory_file import MemoryFile
-from pybroker.config.stores import StoreFile, StoreText
+from pybroker.config.stores import CRL, CrlFile, StoreFile, StoreText
 from pybroker.config.values import InvalidValue
 
 
@@ -25,6 +25,8 @@ def tls_context(config: ClientConfig) -> ssl.SSLContext:
         if authority is not None:
             where = {"capath": authority} if os.path.isdir(authority) else {"cafile": authority}
             context.load_verify_locations(**where)
+        if (revoked := config[CRL]) is not None:
+            _ask_for_revoked(context, CrlFile(revoked))
         if keystore is not None:
             _show(context, keystore)
         elif certificate is not None:
@@ -79,3 +81,14 @@ def _show(context: ssl.SSLContext, pem: bytes) -> None:
     # Python reads keys from files only.
     with closing(MemoryFile(pem)) as file:
         context.load_cert_chain(file.path)
+
+
+def _ask_for_revoked(context: ssl.SSLContext, file: CrlFile) -> None:
+    """An authority without a list, and a list that is out of date, vouch for nobody. Raises InvalidValue."""
+    # Python reads lists from files only, and would trust the certificates that stand beside them.
+    with closing(MemoryFile(file.lists())) as lists:
+        try:
+            context.load_verify_locations(cafile=lists.path)
+        except ssl.SSLError as problem:
+            raise InvalidValue(f"{file.place}: {problem}") from None
+    context.verify_flags |= ssl.VERIFY_CRL_CHECK_CHAIN

@@ -87,7 +87,16 @@ fn untrusted(problem: &CertificateError, prefix: &str) -> String {
             between(*time, *not_before)
         ),
         Problem::NotValidYet => "the broker's certificate is not valid yet".into(),
-        Problem::Revoked => "the broker's certificate is revoked".into(),
+        Problem::Revoked => {
+            format!("the broker's certificate is revoked, says {prefix}ssl.crl.location")
+        }
+        Problem::UnknownRevocationStatus => format!(
+            "{prefix}ssl.crl.location has no list of an authority that vouches for the broker's certificate"
+        ),
+        Problem::ExpiredRevocationList | Problem::ExpiredRevocationListContext { .. } => format!(
+            "the list in {prefix}ssl.crl.location is out of date, of an authority that vouches for the broker's \
+             certificate: put its newer one there"
+        ),
         Problem::BadEncoding => "the broker's certificate cannot be read".into(),
         Problem::BadSignature => "the broker's certificate has a wrong signature".into(),
         Problem::InvalidPurpose | Problem::InvalidPurposeContext { .. } => {

@@ -5,8 +5,9 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 
 use pybroker_keystore::{Kind, Store, identity};
+use rustls::client::WebPkiServerVerifier;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use crate::error::{Error, Result};
@@ -71,11 +72,21 @@ fn tls_config(settings: &ConnectionSettings) -> Result<ClientConfig> {
     let tls = &settings.tls;
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(trusted(tls, settings.prefix)?);
-    let builder =
-        ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .map_err(|problem| Error::Setting(format!("TLS: {problem}")))?
-            .with_root_certificates(roots);
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .map_err(|problem| Error::Setting(format!("TLS: {problem}")))?;
+    let builder = match &tls.revoked {
+        None => builder.with_root_certificates(roots),
+        // An authority without a list, and a list that should have been followed by a newer one, vouch for nobody.
+        Some(file) => builder.with_webpki_verifier(
+            WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
+                .with_crls(revoked(file)?)
+                .enforce_revocation_expiration()
+                .build()
+                .map_err(|problem| file.unusable(&problem))?,
+        ),
+    };
     match shown(tls, settings.prefix)? {
         Some(Shown { chain, key, place }) => builder
             .with_client_auth_cert(chain, key)
@@ -144,6 +155,18 @@ fn trusted(tls: &Tls, prefix: &str) -> Result<Vec<CertificateDer<'static>>> {
         }
         (None, Some(file)) => certificates_of(file),
         (None, None) => Ok(rustls_native_certs::load_native_certs().certs),
+    }
+}
+
+fn revoked(file: &StoreFile) -> Result<Vec<CertificateRevocationListDer<'static>>> {
+    let pem = file.lists()?;
+    let found: Pem<_> = CertificateRevocationListDer::pem_slice_iter(&pem).collect();
+    match found {
+        Ok(lists) if lists.is_empty() => {
+            Err(file.unusable(&"there is no list of revoked certificates (X509 CRL) in it (PEM)"))
+        }
+        Ok(lists) => Ok(lists),
+        Err(problem) => Err(file.unusable(&problem)),
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use pybroker_protocol::codec::Registry;
 
-use super::stores::{KINDS, Tls, tls};
+use super::stores::{CRL, KINDS, Tls, tls};
 use super::{Allowed, INT_MAX, Setting, Values, jaas};
 use crate::error::{Error, Result};
 
@@ -143,6 +143,7 @@ impl ClientSettings {
         .or("10000"),
         Setting::new("ssl.ca.location", Allowed::Text),
         Setting::new("ssl.certificate.location", Allowed::Text),
+        Setting::new(CRL, Allowed::Text),
         Setting::new("ssl.endpoint.identification.algorithm", Allowed::Text).or("https"),
         Setting::new("ssl.key.location", Allowed::Text),
         Setting::new("ssl.key.password", Allowed::Text),

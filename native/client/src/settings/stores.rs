@@ -14,6 +14,10 @@ use crate::error::{Error, Result};
 pub(super) const KINDS: &[&str] = &["PEM", "JKS", "PKCS12"];
 /// Longer than any keystore: something else was named by mistake.
 const FILE_BYTES_MAX: u64 = 1 << 20;
+/// The same of lists of revoked certificates, which grow with their authority.
+const LIST_BYTES_MAX: u64 = 64 << 20;
+/// Lists of revoked certificates; librdkafka's name.
+pub(super) const CRL: &str = "ssl.crl.location";
 
 /// A keystore or truststore in a file, and the setting that names it.
 #[derive(Clone, PartialEq, Eq)]
@@ -44,14 +48,14 @@ impl StoreFile {
 
     /// The private key and its certificates as PEM, as far as they are in it.
     pub(crate) fn identity(&self, key_password: Option<&str>) -> Result<Vec<u8>> {
-        let content = self.content()?;
+        let content = self.content(FILE_BYTES_MAX)?;
         let pem = identity(&self.opened(&content, &self.place()), key_password);
         pem.map_err(|problem| Error::Setting(problem.to_string()))
     }
 
     /// Trusted certificates as PEM.
     pub(crate) fn trusted(&self) -> Result<Vec<u8>> {
-        let content = self.content()?;
+        let content = self.content(FILE_BYTES_MAX)?;
         let pem = trusted(&self.opened(&content, &self.place()));
         pem.map_err(|problem| Error::Setting(problem.to_string()))
     }
@@ -70,13 +74,18 @@ impl StoreFile {
         }
     }
 
-    fn content(&self) -> Result<Vec<u8>> {
+    /// Lists of revoked certificates as they are.
+    pub(crate) fn lists(&self) -> Result<Vec<u8>> {
+        self.content(LIST_BYTES_MAX)
+    }
+
+    fn content(&self, bytes_max: u64) -> Result<Vec<u8>> {
         let mut content = Vec::new();
         File::open(&self.path)
-            .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut content))
+            .and_then(|file| file.take(bytes_max + 1).read_to_end(&mut content))
             .map_err(|problem| self.unusable(&problem))?;
-        if content.len() as u64 > FILE_BYTES_MAX {
-            return Err(self.unusable(&"longer than any keystore"));
+        if content.len() as u64 > bytes_max {
+            return Err(self.unusable(&format_args!("longer than {bytes_max} bytes")));
         }
         Ok(content)
     }
@@ -112,6 +121,8 @@ pub struct Tls {
     pub key: Option<StoreFile>,
     /// `ssl.key.password`.
     pub key_password: Option<String>,
+    /// `ssl.crl.location`: lists of revoked certificates, PEM. Without it nobody asks.
+    pub revoked: Option<StoreFile>,
 }
 
 impl std::fmt::Debug for Tls {
@@ -167,5 +178,12 @@ pub(super) fn tls(values: &Values<'_>, protocol: SecurityProtocol) -> Result<Tls
         certificate: file(keystore, "ssl.certificate.location", "ssl.keystore.")?,
         key: file(keystore, "ssl.key.location", "ssl.keystore.")?,
         key_password: text("ssl.key.password")?,
+        revoked: values.text(CRL)?.map(|path| StoreFile {
+            setting: format!("{}{CRL}", values.prefix()),
+            path: path.to_owned(),
+            store: String::new(),
+            kind: Some(Kind::Pem),
+            password: None,
+        }),
     })
 }

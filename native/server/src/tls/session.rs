@@ -20,6 +20,7 @@ use rustls::unbuffered::{
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
+use super::refused::take_refused;
 use super::{TlsServer, principal};
 use crate::buffers::{BUFFER_BYTES_MIN, BufferPool};
 use crate::limits::HANDSHAKE_BYTES_MAX;
@@ -42,6 +43,8 @@ pub(crate) enum TlsProblem {
     Failed {
         handshaking: bool,
         error: rustls::Error,
+        /// Whose certificate it is, where it was looked up in lists of revoked ones.
+        subject: Option<String>,
     },
 }
 
@@ -152,13 +155,22 @@ impl TlsSession {
         }
         let handshaking = self.is_handshaking();
         if let Err(error) = self.process(plain) {
+            let subject = take_refused();
             self.queue_alert();
-            return Poll::Ready(Err(TlsProblem::Failed { handshaking, error }));
+            return Poll::Ready(Err(TlsProblem::Failed {
+                handshaking,
+                error,
+                subject,
+            }));
         }
         self.make_room();
         if self.received.len() - self.start > HANDSHAKE_BYTES_MAX {
             let error = rustls::Error::General("a handshake message is too large".into());
-            return Poll::Ready(Err(TlsProblem::Failed { handshaking, error }));
+            return Poll::Ready(Err(TlsProblem::Failed {
+                handshaking,
+                error,
+                subject: None,
+            }));
         }
         Poll::Ready(Ok(read))
     }

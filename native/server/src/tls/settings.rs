@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion};
 
 use super::principal::PrincipalRules;
+use super::refused::Naming;
 
 /// `ssl.client.auth`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +32,8 @@ pub struct TlsMaterial {
     pub key: Vec<u8>,
     /// Certificates of the authorities that clients' certificates must lead to, PEM; empty with `ClientAuth::None`.
     pub trusted: Vec<u8>,
+    /// Lists of certificates that their authorities have revoked, PEM; `None`: nobody asks.
+    pub revoked: Option<Vec<u8>>,
     /// Whether clients show certificates.
     pub client_auth: ClientAuth,
     /// `ssl.enabled.protocols`: TLSv1.2, TLSv1.3.
@@ -139,9 +142,31 @@ fn verifier(
     } else {
         builder
     };
-    builder
+    let Some(pem) = &material.revoked else {
+        let built = builder.build();
+        return built.map_err(|error| problem("ssl.truststore", error.to_string()));
+    };
+    // An authority without a list, and a list that should have been followed by a newer one, vouch for nobody.
+    let built = builder
+        .with_crls(revocation_lists(pem)?)
+        .enforce_revocation_expiration()
         .build()
-        .map_err(|error| problem("ssl.truststore", error.to_string()))
+        .map_err(|error| problem(CRL, error.to_string()))?;
+    Ok(Arc::new(Naming(built)))
+}
+
+const CRL: &str = "ssl.crl.location";
+
+fn revocation_lists(pem: &[u8]) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsError> {
+    let found: Result<Vec<_>, _> = CertificateRevocationListDer::pem_slice_iter(pem).collect();
+    let found = found.map_err(|error| problem(CRL, error.to_string()))?;
+    if found.is_empty() {
+        return Err(problem(
+            CRL,
+            "there is no list of revoked certificates (X509 CRL) in it (PEM)".into(),
+        ));
+    }
+    Ok(found)
 }
 
 /// Kafka's words for versions.
