@@ -13,7 +13,6 @@ from pybroker.cluster.events import ShutDownBroker, ShutDownOutcome
 from pybroker.cluster_resource import ClusterResource
 from pybroker.composition import Ground, Parts, build
 from pybroker.config import BrokerConfig, ConfigSource, Listener
-from pybroker.config.broker_login import broker_login
 from pybroker.config.protocol_version import PROTOCOL_VERSION
 from pybroker.config.values import InvalidValue
 from pybroker.dispatch import STOPPING, Dispatcher, Handler, Tables, routes
@@ -100,6 +99,7 @@ class Broker:
         cluster_id = await prepare_store(store)
         refuse_other_clusters(config.log_dirs, cluster_id)
         guard = await self._guard(store) if config.in_cluster else None
+        login = await _login(config)
         log.info("Cluster ID = %s", cluster_id)
         for sentence in unclean(config.log_dirs):
             log.info("%s", sentence)
@@ -113,7 +113,7 @@ class Broker:
             settings=config.native_settings(),
         )
         parts = self.parts = build(
-            Ground(broker_id, cluster_id, config, self._clock, self._loop, native, store, guard), self._fail
+            Ground(broker_id, cluster_id, config, self._clock, self._loop, native, store, guard, login), self._fail
         )
         scan = self._loop.run_in_executor(None, native.log_dirs.start)
         if config.in_cluster:
@@ -139,7 +139,7 @@ class Broker:
         self._dispatcher.start()
         if config.in_cluster:
             assert parts.following is not None
-            parts.following.start(broker_login(config).client_settings())
+            parts.following.start(login)
             # The controller logs in before it can say who may; a broker that was away has missed changes.
             await obey_stored(store, parts.security)
             # A controller tells a broker everything as soon as it is registered.
@@ -367,6 +367,15 @@ def _waited_for(parts: Parts, broker_id: int) -> bool:
     """Whether partitions have no leader because only this broker was in sync."""
     topics = parts.services.view.image.topics.values()
     return any(one.leader < 0 and one.isr == (broker_id,) for topic in topics for one in topic.partitions)
+
+
+async def _login(config: BrokerConfig) -> Mapping[str, str]:
+    """With what other brokers are logged in to; nothing where there are none."""
+    if not config.in_cluster:
+        return {}
+    from pybroker.interbroker.login import client_settings
+
+    return await client_settings(config)
 
 
 def _broker_routes(parts: Parts) -> dict[int, Handler]:

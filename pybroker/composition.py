@@ -38,7 +38,6 @@ from pybroker.cluster.events import CloseDeletions
 from pybroker.cluster.port import ControllerPort
 from pybroker.cluster.seat import Seat
 from pybroker.config import BrokerConfig
-from pybroker.config.broker_login import broker_login
 from pybroker.controller.controller import Controller
 from pybroker.controller.election import Alone, Election
 from pybroker.controller.events import FenceBroker
@@ -125,6 +124,8 @@ class Ground(NamedTuple):
     store: MetadataStore
     guard: StoreGuard | None
     """Against a store that was set back; None of a broker that is alone."""
+    login: Mapping[str, str] = {}
+    """With what it logs in to other brokers, as a client's settings."""
 
 
 class Local(NamedTuple):
@@ -214,7 +215,7 @@ def build(ground: Ground, on_fatal: Callable[[FatalError], None]) -> Parts:
         from pybroker.interbroker.dial import Dialer
         from pybroker.interbroker.port import ClusterPort
 
-        dial = Dialer(ground.broker_id, between, broker_login(ground.config).client_settings())
+        dial = Dialer(ground.broker_id, between, ground.login)
         port = cluster = ClusterPort(
             broker_id=ground.broker_id,
             local=own_port,

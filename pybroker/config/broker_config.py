@@ -11,7 +11,7 @@ from enum import IntEnum
 from itertools import chain
 from typing import Any
 
-from pybroker.config import broker_oauth, broker_tls, one_node
+from pybroker.config import broker_oauth, broker_tls, broker_token, one_node
 from pybroker.config.broker_cluster import METADATA_STORE, RACK_AWARE, ZOOKEEPER
 from pybroker.config.broker_defs import BROKER_SETTINGS, SYNONYMS
 from pybroker.config.broker_oauth import OAuthSettings
@@ -26,7 +26,7 @@ from pybroker.config.listener_settings import (
 )
 from pybroker.config.listeners import Listener, parse_listeners, protocol_map
 from pybroker.config.protocol_version import PROTOCOL_VERSION, has_topic_ids
-from pybroker.config.values import ConfigError, InvalidValue, Value, render_value
+from pybroker.config.values import ConfigError, ConfigKey, InvalidValue, Value, render_value
 
 
 class ConfigSource(IntEnum):
@@ -170,18 +170,33 @@ class BrokerConfig(Mapping[str, Any]):
         InvalidValue."""
         if broker_oauth.OAUTHBEARER not in self.listener_security(listener).mechanisms:
             return None
-        values = {name: self[name] for name in broker_oauth.BY_NAME}
+        values, options, _ = self._of_listener(listener, broker_oauth.BY_NAME)
+        return broker_oauth.oauth_settings(values, options)
+
+    def listener_token(self, listener: str) -> dict[str, str]:
+        """A client's settings: where this broker has the token from that it shows on a listener of others. Raises
+        InvalidValue."""
+        values, options, line = self._of_listener(listener, broker_token.BY_NAME)
+        found = broker_token.token_settings(values, options)
+        return found if line is None else {**found, JAAS: line}
+
+    def _of_listener(
+        self, listener: str, keys: Mapping[str, ConfigKey]
+    ) -> tuple[dict[str, Value], Mapping[str, str], str | None]:
+        """For one listener and OAUTHBEARER: what is in force, and the login module's options, and its line."""
+        values = {name: self[name] for name in keys}
         options: Mapping[str, str] = {}
+        line: str | None = None
         found = [(listener_setting(given), text) for given, text in self.listener_settings.items()]
         # What is set for the mechanism counts more than what is set for the listener.
         for setting, text in sorted(found, key=lambda one: one[0] is not None and one[0].mechanism is not None):
             if setting is None or setting.listener != listener:
                 continue
             if setting.name in values:
-                values[setting.name] = broker_oauth.BY_NAME[setting.name].parse(text)
+                values[setting.name] = keys[setting.name].parse(text)
             elif setting.name == JAAS and setting.mechanism == broker_oauth.OAUTHBEARER:
-                options = oauth_options(text)
-        return broker_oauth.oauth_settings(values, options)
+                options, line = oauth_options(text), text
+        return values, options, line
 
     def advertised_listeners(self, bound: Iterable[tuple[str, str, int]]) -> tuple[Listener, ...]:
         """What clients are told, given the addresses that were bound, as (name, host, port)."""

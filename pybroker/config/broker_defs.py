@@ -20,6 +20,7 @@ from pybroker.config import (
     broker_share,
     broker_streams,
     broker_tls,
+    broker_token,
     broker_transactions,
 )
 from pybroker.config.broker_without_effect import WITHOUT_EFFECT
@@ -33,6 +34,7 @@ BROKER_SETTINGS = ConfigDef(
     + broker_otlp.OTLP
     + broker_security.SASL
     + broker_oauth.OAUTH
+    + broker_token.TOKEN
     + broker_security.AUTHORIZATION
     + broker_security.DELEGATION_TOKENS
     + broker_tls.TLS

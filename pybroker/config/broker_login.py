@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from pybroker.config.broker_config import BrokerConfig
-from pybroker.config.broker_security import MECHANISMS
+from pybroker.config.broker_oauth import OAUTHBEARER
+from pybroker.config.broker_security import SERVED, super_users
 from pybroker.config.broker_tls import TlsSettings
 from pybroker.config.listener_settings import JAAS, PREFIX, listener_setting, login_of
 from pybroker.config.listeners import Listener
@@ -25,14 +26,16 @@ class BrokerLogin(NamedTuple):
     user: str = ""
     password: str = ""
     tls: TlsSettings | None = None
+    token: Mapping[str, str] = {}
+    """With OAUTHBEARER: a client's settings, where the token is from."""
 
     def __repr__(self) -> str:
         return f"BrokerLogin({self.protocol}, {self.mechanism}, {self.user})"
 
     @property
     def principal(self) -> str | None:
-        """Of brokers that log in as this one does; None without login."""
-        return f"User:{self.user}" if self.mechanism else None
+        """Of brokers that log in as this one does; None without login, and by tokens, which say it themselves."""
+        return f"User:{self.user}" if self.user else None
 
     @property
     def certified(self) -> bool:
@@ -42,7 +45,9 @@ class BrokerLogin(NamedTuple):
     def client_settings(self) -> Mapping[str, str]:
         """For the asking side of connections."""
         settings = {"security.protocol": self.protocol}
-        if self.mechanism:
+        if self.token:
+            settings |= {"sasl.mechanism": self.mechanism, **self.token}
+        elif self.mechanism:
             settings |= {
                 "sasl.mechanism": self.mechanism,
                 "sasl.username": self.user,
@@ -59,10 +64,12 @@ def broker_login(config: BrokerConfig) -> BrokerLogin:
         return BrokerLogin(listener.protocol, tls=tls)
     mechanism = config.get_str(MECHANISM)
     served = config.listener_security(listener.name).mechanisms
-    if mechanism not in MECHANISMS:
-        raise InvalidValue(f"{MECHANISM}={mechanism}: brokers log in by one of {', '.join(MECHANISMS)}")
+    if mechanism not in SERVED:
+        raise InvalidValue(f"{MECHANISM}={mechanism}: brokers log in by one of {', '.join(SERVED)}")
     if mechanism not in served:
         raise InvalidValue(f"{MECHANISM}={mechanism}: listener {listener.name} serves {', '.join(served)} only")
+    if mechanism == OAUTHBEARER:
+        return _by_token(config, listener, tls)
     name = f"{PREFIX}{listener.name.lower()}.{mechanism.lower()}.{JAAS}"
     for given, text in config.listener_settings.items():
         setting = listener_setting(given)
@@ -71,6 +78,15 @@ def broker_login(config: BrokerConfig) -> BrokerLogin:
             if user and password:
                 return BrokerLogin(listener.protocol, mechanism, user, password, tls)
     raise InvalidValue(f'brokers log in by {mechanism}: {name} needs username="<name>" password="<password>"')
+
+
+def _by_token(config: BrokerConfig, listener: Listener, tls: TlsSettings | None) -> BrokerLogin:
+    if not config.get_str("authorizer.class.name") and not super_users(config.get_str("super.users")):
+        raise InvalidValue(
+            f"{MECHANISM}={OAUTHBEARER}: who is a broker? Name the users of the brokers' tokens in super.users, or set "
+            "authorizer.class.name and allow them CLUSTER_ACTION"
+        )
+    return BrokerLogin(listener.protocol, OAUTHBEARER, tls=tls, token=config.listener_token(listener.name))
 
 
 def _tls(config: BrokerConfig, listener: Listener) -> TlsSettings:

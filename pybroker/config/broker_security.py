@@ -98,7 +98,7 @@ SASL = (
         "sasl.mechanism.inter.broker.protocol",
         STRING,
         "GSSAPI",
-        "By which mechanism brokers of a cluster log in to each other, where inter.broker.listener.name asks for SASL: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512. Kafka's default is not served here.",
+        "By which mechanism brokers of a cluster log in to each other, where inter.broker.listener.name asks for SASL: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER. Kafka's default is not served here.",
         None,
         Scope.PER_BROKER,
     ),

@@ -29,7 +29,7 @@ _STREAMS = "tasks are assigned where heartbeats are answered"
 _TIERED = "there is no tiered storage"
 _TRANSACTIONS = "the first records of a transaction in a partition are always verified"
 _KERBEROS = "SASL's mechanism GSSAPI is not served"
-_OAUTH = "brokers do not log in to each other by OAUTHBEARER"
+_OAUTH = "a broker's token is renewed after four fifths of its life"
 
 
 def _key(

@@ -122,19 +122,16 @@ remote.log.storage.manager.class.path remote.log.storage.manager.impl.prefix rep
 replica.socket.receive.buffer.bytes replication.quota.window.num
 replication.quota.window.size.seconds request.timeout.ms reserved.broker.max.id sasl.client.callback.handler.class
 sasl.jaas.config sasl.login.callback.handler.class sasl.login.class sasl.login.connect.timeout.ms
-sasl.login.read.timeout.ms sasl.login.retry.backoff.max.ms sasl.login.retry.backoff.ms
 sasl.mechanism.controller.protocol
 sasl.oauthbearer.assertion.algorithm sasl.oauthbearer.assertion.claim.aud sasl.oauthbearer.assertion.claim.exp.seconds
 sasl.oauthbearer.assertion.claim.iss sasl.oauthbearer.assertion.claim.jti.include
 sasl.oauthbearer.assertion.claim.nbf.seconds sasl.oauthbearer.assertion.claim.sub sasl.oauthbearer.assertion.file
 sasl.oauthbearer.assertion.private.key.file sasl.oauthbearer.assertion.private.key.passphrase
-sasl.oauthbearer.assertion.template.file sasl.oauthbearer.client.credentials.client.id
-sasl.oauthbearer.client.credentials.client.secret
+sasl.oauthbearer.assertion.template.file
 
 
 sasl.oauthbearer.jwt.retriever.class
-sasl.oauthbearer.scope
-sasl.oauthbearer.token.endpoint.url server.max.startup.time.ms share.coordinator.append.linger.ms
+server.max.startup.time.ms share.coordinator.append.linger.ms
 share.coordinator.cold.partition.snapshot.interval.ms
 share.coordinator.state.topic.compression.codec
 share.coordinator.threads share.coordinator.write.timeout.ms

@@ -12,6 +12,8 @@ from pybroker.config.broker_oauth import BY_NAME as OAUTH
 from pybroker.config.broker_oauth import OAUTHBEARER, TRUSTSTORE
 from pybroker.config.broker_security import SERVED, check_mechanisms
 from pybroker.config.broker_tls import BY_NAME as TLS
+from pybroker.config.broker_token import BY_NAME as TOKEN
+from pybroker.config.broker_token import LOGIN_HANDLER, OF_JAAS
 from pybroker.config.values import ConfigType, InvalidValue, at_least, parse_value
 
 PREFIX = "listener.name."
@@ -31,6 +33,9 @@ _VALIDATORS = tuple(
 )
 """Kafka's names of what checks tokens by the provider's keys, which this broker does by itself."""
 
+_LOGINS = tuple(one.replace("Validator", "Login") for one in _VALIDATORS)
+"""Kafka's names of what fetches tokens, likewise."""
+
 
 class ListenerSetting(NamedTuple):
     """A name, taken apart."""
@@ -42,7 +47,7 @@ class ListenerSetting(NamedTuple):
     @property
     def sensitive(self) -> bool:
         """JAAS texts hold passwords, and keys are secret."""
-        return self.name == JAAS or (self.name in TLS and TLS[self.name].sensitive)
+        return self.name == JAAS or any(self.name in of and of[self.name].sensitive for of in (TLS, TOKEN))
 
 
 def listener_setting(name: str) -> ListenerSetting | None:
@@ -50,10 +55,11 @@ def listener_setting(name: str) -> ListenerSetting | None:
     if not name.startswith(PREFIX):
         return None
     listener, _, rest = name.removeprefix(PREFIX).partition(".")
-    if rest in (ENABLED, REAUTH, CREATION_RATE) or rest in TLS or rest in OAUTH:
+    if rest in (ENABLED, REAUTH, CREATION_RATE) or rest in TLS or rest in OAUTH or rest in TOKEN:
         return ListenerSetting(listener.upper(), None, rest)
     mechanism, _, rest = rest.partition(".")
-    of_mechanism = rest in (JAAS, REAUTH) or (mechanism.upper() == OAUTHBEARER and (rest == HANDLER or rest in OAUTH))
+    of_tokens = rest in (HANDLER, LOGIN_HANDLER) or rest in OAUTH or rest in TOKEN
+    of_mechanism = rest in (JAAS, REAUTH) or (mechanism.upper() == OAUTHBEARER and of_tokens)
     if mechanism.upper() in SERVED and of_mechanism:
         return ListenerSetting(listener.upper(), mechanism.upper(), rest)
     return None
@@ -104,6 +110,11 @@ def check_listener_setting(setting: ListenerSetting, text: str) -> None:
         TLS[setting.name].parse(text)
     elif setting.name in OAUTH:
         OAUTH[setting.name].parse(text)
+    elif setting.name in TOKEN:
+        TOKEN[setting.name].parse(text)
+    elif setting.name == LOGIN_HANDLER:
+        if text not in _LOGINS:
+            raise InvalidValue(f"tokens are fetched by this broker itself; set {_LOGINS[0]} or remove the line")
     elif setting.name == HANDLER:
         if text not in _VALIDATORS:
             raise InvalidValue(f"tokens are checked by this broker itself; set {_VALIDATORS[0]} or remove the line")
@@ -178,13 +189,15 @@ def login_of(jaas: str) -> tuple[str, str]:
 
 
 def oauth_options(jaas: str) -> dict[str, str]:
-    """Options of a JAAS entry of OAUTHBEARER: `ssl.truststore.…`, whom the URL of the keys must lead to. Raises
-    InvalidValue, never with the text in it."""
+    """Options of a JAAS entry of OAUTHBEARER: `ssl.truststore.…`, whom the URLs of keys and tokens must lead to;
+    `clientId`, `clientSecret` and `scope`, with which this broker asks for its own token. Raises InvalidValue, never
+    with the text in it."""
     options = dict(_options(jaas, OAUTH_MODULE, f'{TRUSTSTORE}location="<file>" …'))
     for name in options:
         if name.startswith("unsecured"):
             raise InvalidValue(f"{name}: tokens that nobody has signed are not taken; remove it")
-        if name.removeprefix(TRUSTSTORE) not in ("location", "type", "password", "certificates"):
+        known = (*OF_JAAS, *(f"{TRUSTSTORE}{one}" for one in ("location", "type", "password", "certificates")))
+        if name not in known and not name.startswith("extension_"):
             raise InvalidValue(f"{name} has no meaning here; remove it")
     return options
 

@@ -24,6 +24,18 @@ class MemoryFile:
             self.close()
             raise
 
+    def replace(self, content: bytes) -> None:
+        """Other content under the same path: who opens it finds what was there before or this, whole. Raises
+        OSError."""
+        fresh = MemoryFile(content)
+        if self._on_disk:
+            os.replace(fresh.path, self.path)
+            os.close(self._descriptor)
+            self._descriptor = fresh._descriptor
+        else:
+            os.dup2(fresh._descriptor, self._descriptor, inheritable=False)
+            os.close(fresh._descriptor)
+
     def close(self) -> None:
         """The path is good no more."""
         os.close(self._descriptor)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from pybroker.native import SPARK_SETTINGS, BlockingClient, NativeError
 from pybroker.spark.errors import OptionError
+from pybroker.spark.tokens import OF_PROVIDER, with_token
 from pybroker.spark.values import unknown
 
 KAFKA = "kafka."
@@ -24,22 +25,29 @@ WITHOUT_EFFECT = (
     "reconnect.backoff.max.ms",
     "reconnect.backoff.ms",
     "retries",
+    "sasl.login.callback.handler.class",
+    "sasl.login.connect.timeout.ms",
+    "sasl.login.refresh.buffer.seconds",
+    "sasl.login.refresh.min.period.seconds",
+    "sasl.login.refresh.window.factor",
+    "sasl.login.refresh.window.jitter",
     "send.buffer.bytes",
 )
 
 
 def checked(settings: dict[str, str]) -> dict[str, str]:
-    """Settings that have an effect, by Kafka's names. Raises OptionError."""
+    """Settings that have an effect, by Kafka's names. Raises OptionError, TokenError."""
     found: dict[str, str] = {}
     for name, value in settings.items():
-        if name in SPARK_SETTINGS:
+        if name in SPARK_SETTINGS or name in OF_PROVIDER:
             found[name] = value
         elif name == "group.id":
             raise OptionError("kafka.group.id has no meaning here: groupId=… commits the offsets of a stream for tools")
         elif name not in WITHOUT_EFFECT:
-            raise OptionError(unknown(KAFKA + name, [KAFKA + each for each in (*SPARK_SETTINGS, *WITHOUT_EFFECT)]))
+            known = (*SPARK_SETTINGS, *OF_PROVIDER, *WITHOUT_EFFECT)
+            raise OptionError(unknown(KAFKA + name, [KAFKA + each for each in known]))
     try:
-        BlockingClient(found)  # which reads its settings, and connects later
+        BlockingClient(with_token(found))  # which reads its settings, and connects later
     except NativeError as error:
         raise OptionError(str(error)) from None
     return found

@@ -23,6 +23,7 @@ from pybroker.spark.errors import (
     UnknownTopicError,
 )
 from pybroker.spark.selection import Subscription
+from pybroker.spark.tokens import with_token
 
 EARLIEST, LATEST = -2, -1
 METADATA, LIST_OFFSETS, OFFSET_COMMIT, FIND_COORDINATOR, DESCRIBE_CONFIGS = 3, 2, 8, 10, 32
@@ -70,7 +71,7 @@ class Cluster:
     """
 
     def __init__(self, settings: Mapping[str, str], *, waits: bool = False) -> None:
-        self._client = BlockingClient(dict(settings))
+        self._client = BlockingClient(with_token(settings))
         # The user's bound of an attempt is the driver's too.
         self.patience_s = self._client.delivery_timeout_ms / 1000
         self._away_s = self.patience_s if waits else 0.0

@@ -13,6 +13,10 @@ class OptionError(SparkSourceError):
     """An option that is unknown, missing or has an unusable value."""
 
 
+class TokenError(SparkSourceError):
+    """An identity provider gave no token to log in with (`kafka.sasl.oauthbearer.token.endpoint.url`)."""
+
+
 class UnknownTopicError(SparkSourceError):
     """There is no topic of a name, and nothing says that there ever was one."""
 

@@ -17,6 +17,7 @@ from pybroker.spark.errors import DataLossError, TopicChangedError
 from pybroker.spark.options import ReadOptions
 from pybroker.spark.plan import OffsetRange, split
 from pybroker.spark.positions import Position
+from pybroker.spark.tokens import with_token
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -67,7 +68,7 @@ class TaskReader:
         offsets = SourceRange(
             Uuid.parse(wanted.topic_id), wanted.topic, wanted.partition, start=start, end=wanted.end
         )
-        return ArrowSource(self._client, offsets, list(self._schema.fieldNames()), partition.cluster_id)
+        return ArrowSource(with_token(self._client), offsets, list(self._schema.fieldNames()), partition.cluster_id)
 
     def _batches(self, source: ArrowSource) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa

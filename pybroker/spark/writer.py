@@ -29,6 +29,7 @@ from pybroker.spark.cluster import Cluster, Topic
 from pybroker.spark.errors import OptionError, SparkSourceError
 from pybroker.spark.options import WriteOptions
 from pybroker.spark.target import pinned_topic
+from pybroker.spark.tokens import with_token
 from pybroker.spark.transactions import Prepared
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ class Task:
             targets.append(SinkTarget(Uuid.parse(topic.id), topic.name, topic.partitions, limit))
         chooses = self._topic is None
         sink = ArrowSink(
-            client, targets, topic_column=chooses, staging=staging, transaction=transaction, seed=attempt
+            with_token(client), targets, topic_column=chooses, staging=staging, transaction=transaction, seed=attempt
         )
         for batch in rows:
             sink.write(batch)

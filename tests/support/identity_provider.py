@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 import json
+import ssl
 import threading
 import time
 import urllib.parse
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 from joserfc import jws
@@ -46,6 +48,9 @@ class IdentityProvider:
         self.forms: list[dict[str, str]] = []
         """What clients asked for a token with."""
         self.lifetime_s = 3600
+        """Of tokens, as is in them."""
+        self.told_s = 60
+        """The same, as clients are told."""
         self.url = ""
 
     def jwks(self) -> bytes:
@@ -62,8 +67,9 @@ class IdentityProvider:
         return signed(key, {"alg": algorithm, "kid": kid, "typ": "JWT"}, said)
 
     @contextmanager
-    def serving(self) -> Iterator[IdentityProvider]:
-        """At `url`: /jwks, and /token for clients with `CLIENT` and `SECRET`."""
+    def serving(self, certificate: Path | None = None) -> Iterator[IdentityProvider]:
+        """At `url`: /jwks, and /token for clients with `CLIENT` and `SECRET`. `certificate`: by https, with what is in
+        this PEM file."""
         provider = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -79,7 +85,9 @@ class IdentityProvider:
                 if self.headers["Authorization"] != f"Basic {wanted}":
                     self.answer(401, b'{"error":"invalid_client"}')
                     return
-                body = {"access_token": provider.token(CLIENT), "token_type": "Bearer", "expires_in": 60}
+                body = {
+                    "access_token": provider.token(CLIENT), "token_type": "Bearer", "expires_in": provider.told_s
+                }
                 self.answer(provider.status, json.dumps(body).encode())
 
             def answer(self, status: int, body: bytes) -> None:
@@ -93,8 +101,12 @@ class IdentityProvider:
                 pass
 
         server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            server.socket = context.wrap_socket(server.socket, server_side=True)
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        self.url = f"http://127.0.0.1:{server.server_port}"
+        self.url = f"http{'' if certificate is None else 's'}://127.0.0.1:{server.server_port}"
         try:
             yield self
         finally:

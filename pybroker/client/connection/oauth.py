@@ -16,6 +16,8 @@ from urllib.parse import quote, quote_plus, unquote, urlencode, urlsplit
 
 from pybroker.client.config import ClientConfig
 from pybroker.client.errors import AuthenticationError, BrokerConnectionError, ClientConfigError
+from pybroker.config.stores import StoreFile, StoreText
+from pybroker.config.values import InvalidValue
 from pybroker.web_request import WebError, ask
 
 ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
@@ -26,6 +28,7 @@ REFRESH_FACTOR = 0.8
 """Kafka's `sasl.login.refresh.window.factor`."""
 
 TOKEN_BYTES_MAX = 1 << 20
+_STORE = "ssl.truststore."
 _CLIENT_ERRORS = range(400, 500)
 _TOO_MANY_REQUESTS = 429
 
@@ -69,6 +72,7 @@ class TokenSource:
             for name, value in ((CLIENT, self._client), (SECRET, self._secret)):
                 if not value:
                     raise ClientConfigError(f"{ENDPOINT}={self._url} needs {name}")
+        self._truststore = _truststore(jaas)
         self._lock = asyncio.Lock()
         self._token: Token | None = None
 
@@ -115,7 +119,6 @@ class TokenSource:
         if self._config["sasl.oauthbearer.header.urlencode"]:
             client, secret = quote_plus(client), quote_plus(secret)
         form = {"grant_type": "client_credentials"} | ({"scope": self._scope} if self._scope else {})
-        authority = self._config["https.ca.location"]
         return ask(
             self._url,
             {
@@ -125,8 +128,26 @@ class TokenSource:
             },
             body=urlencode(form, quote_via=quote).encode(),
             seconds=self._config.seconds("sasl.login.read.timeout.ms"),
-            tls=None if authority is None else ssl.create_default_context(cafile=authority),
+            tls=self._trusting(),
         )
+
+    def _trusting(self) -> ssl.SSLContext | None:
+        """Whom the login module names (Java's way), or librdkafka's setting; None: whom the system trusts."""
+        authority = self._config["https.ca.location"]
+        try:
+            if self._truststore is not None:
+                return ssl.create_default_context(cadata=self._truststore.trusted().decode())
+            return None if authority is None else ssl.create_default_context(cafile=authority)
+        except (InvalidValue, OSError) as problem:
+            place = f"https.ca.location={authority}: " if self._truststore is None else ""
+            raise ClientConfigError(f"{ENDPOINT}={self._url}: {place}{problem}") from None
+
+
+def _truststore(jaas: Mapping[str, str]) -> StoreFile | StoreText | None:
+    location, text = jaas.get(f"{_STORE}location"), jaas.get(f"{_STORE}certificates")
+    if location is not None:
+        return StoreFile(_STORE, jaas.get(f"{_STORE}type", "JKS"), location, jaas.get(f"{_STORE}password"))
+    return None if text is None else StoreText(f"{_STORE}certificates", text)
 
 
 async def _called(callback: Callable[[str], Any], config: str) -> Token:

@@ -52,7 +52,7 @@ class Credentials:
             return None
         mechanism, user, password = config["sasl.mechanism"], config["sasl.username"], config["sasl.password"]
         line = config["sasl.jaas.config"]
-        jaas = {} if line is None else _of_jaas(line)
+        jaas = {} if line is None else jaas_options(line)
         if mechanism == "OAUTHBEARER":
             # What speaks HTTP is imported where it is needed.
             from pybroker.client.connection.oauth import TokenSource
@@ -74,9 +74,9 @@ class Credentials:
         return _scram(BY_NAME[self.mechanism], self.username, self._password, self._delegation_token)
 
 
-def _of_jaas(text: str) -> dict[str, str]:
+def jaas_options(text: str) -> dict[str, str]:
     """`… required username="alice" password="secret";` as Java clients have it."""
-    found = re.findall(r"(\w+)\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|([^\s;\"]+))", text)
+    found = re.findall(r"([\w.]+)\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|([^\s;\"]+))", text)
     return {name: re.sub(r"\\(.)", r"\1", quoted) or bare for name, quoted, bare in found}
 
 
