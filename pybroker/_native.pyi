@@ -466,6 +466,7 @@ class StoredRecord:
         value: bytes | None,
         producer_id: int,
         committed: bool | None,
+        headers: tuple[tuple[str, bytes | None], ...],
     ) -> StoredRecord: ...
     @property
     def offset(self) -> int: ...
@@ -481,6 +482,9 @@ class StoredRecord:
     @property
     def committed(self) -> bool | None:
         """For a marker: whether it commits. None for records."""
+    @property
+    def headers(self) -> tuple[tuple[str, bytes | None], ...]:
+        """(name, value) in their order."""
 
 @final
 class Pattern:
@@ -989,6 +993,8 @@ class NativePartitions:
         `leader_epoch`: the one under which the writer knows what it writes upon; another one here is
         FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH, -1 asks nothing. `producer`: (id, epoch) of whose transaction the
         records are part. Raises ValueError without records."""
+    def append_batch(self, topic_id: Uuid, partition: int, batch: bytes) -> int:
+        """Appends a finished batch to a local leader as a Produce with acks=all would; a token as for `append`."""
     def append_marker(
         self, topic_id: Uuid, partition: int, marker: tuple[int, int, int], committed: bool, timestamp_ms: int,
         raised: bool = False,

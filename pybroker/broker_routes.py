@@ -19,6 +19,7 @@ from pybroker.api import (
     k32165_ingest_order,
     k32166_verify_transaction,
     k32167_end_transaction,
+    k32168_append_dead_letters,
     k32170_probe_broker,
     share_states,
 )
@@ -85,6 +86,7 @@ def broker_routes(
         k32166_verify_transaction.API_KEY: partial(k32166_verify_transaction.handle, services.transactions.membership),
         **{key: partial(handler, services.shares.states) for key, handler in share_states.HANDLERS.items()},
         k32167_end_transaction.API_KEY: partial(k32167_end_transaction.handle, services.transactions.markers),
+        k32168_append_dead_letters.API_KEY: partial(k32168_append_dead_letters.handle, services.shares.dead_letters),
     }
     assert services.gate is not None
     return {

@@ -18,6 +18,7 @@ from pybroker.admin.cluster import ClusterAdmin
 from pybroker.admin.cluster_state import ClusterState, Figures
 from pybroker.admin.conditions import Conditions
 from pybroker.admin.configs import ConfigAdmin
+from pybroker.admin.dead_letter_topics import DeadLetterTopics
 from pybroker.admin.delegation_tokens import TokenAdmin
 from pybroker.admin.elections import ElectionAdmin
 from pybroker.admin.features import FeatureAdmin
@@ -51,7 +52,11 @@ from pybroker.coordinators.producer_ids import ProducerIds
 from pybroker.coordinators.shards.appends import NativeAppends
 from pybroker.coordinators.shards.ports import Ports
 from pybroker.coordinators.shards.topic_view import CachedTopics
+from pybroker.coordinators.share_partition.dead_letter_appends import DeadLetterAppends
+from pybroker.coordinators.share_partition.dead_letters import DeadLetterQueues
+from pybroker.coordinators.share_partition.dead_letters import Ground as DeadLetterGround
 from pybroker.coordinators.share_partition.ends import PartitionEnds
+from pybroker.coordinators.share_partition.figures import ShareFigures
 from pybroker.coordinators.share_partition.manager import SharePartitions
 from pybroker.coordinators.share_partition.partition import Surroundings as ShareSurroundings
 from pybroker.coordinators.share_parts import Shares
@@ -70,6 +75,7 @@ from pybroker.errors import FatalError, KafkaError
 from pybroker.ingest.ingests import Ingests
 from pybroker.ingest.leader import IngestLeader
 from pybroker.metadata.cache import MetadataCache
+from pybroker.metadata.features import SHARE_VERSION
 from pybroker.metadata.image import BrokerImage
 from pybroker.metadata.session import StoreSession
 from pybroker.metadata.store import MetadataStore
@@ -403,8 +409,9 @@ def _followers(
     group_topics = CachedTopics(local.cache, owns_epoch)
     ports = Ports(ground.broker_id, ground.clock, ground.loop, appends, native.partitions, group_topics, topics)
     settings = Settings(ground.config, own_settings)
-    states, persister, ends, disconnect = _share_states(ground, ports, Between(view, port, dial))
+    states, persister, ends, dead_letters, disconnect = _share_states(ground, ports, Between(view, port, dial), appends)
     groups = GroupCoordinator(ports, settings, persister)
+    figures = ShareFigures()
     shares = Shares(
         ShareCoordination(groups, group_topics, persister, ground.loop),
         SharePartitions(
@@ -417,12 +424,27 @@ def _followers(
                 native.partitions,
                 persister,
                 settings.share,
+                DeadLetterQueues(
+                    DeadLetterGround(
+                        ground.clock,
+                        ground.loop,
+                        group_topics,
+                        native.partitions,
+                        DeadLetterTopics(topics, local.replicas.resolved_config),
+                        dead_letters,
+                        settings.share,
+                        lambda: view.image.features.level(SHARE_VERSION) >= 2,
+                    ),
+                    figures,
+                ),
                 appends.watched,
                 appends.unwatched,
             ),
+            figures,
         ),
         states,
         settings.share,
+        dead_letters,
         disconnect,
     )
     producer_ids = ProducerIds(ground.store, ground.broker_id)
@@ -467,20 +489,27 @@ def _followers(
 
 
 def _share_states(
-    ground: Ground, ports: Ports, between: Between
-) -> tuple[ShareStateCoordinator, Persister, PartitionEnds, Callable[[], None] | None]:
-    native = ground.native
+    ground: Ground, ports: Ports, between: Between, appends: NativeAppends
+) -> tuple[ShareStateCoordinator, Persister, PartitionEnds, DeadLetterAppends, Callable[[], None] | None]:
+    native, here = ground.native, ground.broker_id
     states = ShareStateCoordinator(ports, ground.config, native.partitions)
     if between.dial is None:
-        ends = PartitionEnds(ground.broker_id, ports.topics, native.partitions, None)
-        return states, Persister(ports, states, None), ends, None
+        ends = PartitionEnds(here, ports.topics, native.partitions, None)
+        return states, Persister(ports, states, None), ends, DeadLetterAppends(here, appends, None), None
     from pybroker.coordinators.share_state.colleagues import OtherShareCoordinators
     from pybroker.interbroker.lines import Lines
 
     lines = Lines(between.view, between.dial)
+    # An append waits for replicas; a question must not wait behind it.
+    letters = Lines(between.view, between.dial)
     others = OtherShareCoordinators(lines)
-    ends = PartitionEnds(ground.broker_id, ports.topics, native.partitions, lines)
-    return states, Persister(ports, states, others), ends, others.close
+    ends = PartitionEnds(here, ports.topics, native.partitions, lines)
+
+    def disconnect() -> None:
+        others.close()
+        letters.close()
+
+    return states, Persister(ports, states, others), ends, DeadLetterAppends(here, appends, letters), disconnect
 
 
 def _transactions(

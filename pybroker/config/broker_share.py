@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pybroker.config.values import ConfigKey, ConfigType, at_least, between
 
-INT, SHORT = ConfigType.INT, ConfigType.SHORT
+BOOLEAN, INT, SHORT, STRING = ConfigType.BOOLEAN, ConfigType.INT, ConfigType.SHORT, ConfigType.STRING
 
 SHARE_GROUPS = (
     ConfigKey(
@@ -57,6 +57,18 @@ SHARE_GROUPS = (
         2000,
         "Most share sessions of this broker: members of share groups that read from it.",
         at_least(1),
+    ),
+    ConfigKey(
+        "errors.deadletterqueue.topic.name.prefix",
+        STRING,
+        "dlq.",
+        "What the names of topics begin with that may be dead letter queues of share groups.",
+    ),
+    ConfigKey(
+        "errors.deadletterqueue.auto.create.topics.enable",
+        BOOLEAN,
+        False,
+        "Whether the topic is made that a share group names as its dead letter queue.",
     ),
     ConfigKey(
         "group.share.delivery.count.limit",

@@ -24,7 +24,6 @@ LONG_MAX = 9223372036854775807
 _THREADS = "requests run on the data threads (num.network.threads) and one control thread"
 _CLEANER = "the cleaner's memory is log.cleaner.dedupe.buffer.size alone"
 _AT_ONCE = "what members ask for while records are being written is assigned together, and at once"
-_SHARE = "share groups have no queue for what failed"
 _STREAMS = "tasks are assigned where heartbeats are answered"
 _TIERED = "there is no tiered storage"
 _TRANSACTIONS = "the first records of a transaction in a partition are always verified"
@@ -57,8 +56,6 @@ WITHOUT_EFFECT = (
     _key("group.share.assignment.interval.ms", INT, 1000, _AT_ONCE, at_least(0)),
     _key("group.share.assignor.offload.enable", BOOLEAN, True, _AT_ONCE, internal=True),
     _key("share.coordinator.cached.buffer.max.bytes", INT, 1048588, "nothing is kept for reuse", at_least(524288)),
-    _key("errors.deadletterqueue.auto.create.topics.enable", BOOLEAN, False, _SHARE),
-    _key("errors.deadletterqueue.topic.name.prefix", STRING, "dlq.", _SHARE),
     _key("group.streams.assignor.offload.enable", BOOLEAN, True, _STREAMS, internal=True),
     _key("transaction.partition.verification.enable", BOOLEAN, True, _TRANSACTIONS),
     _key("follower.fetch.last.tiered.offset.enable", BOOLEAN, False, _TIERED),

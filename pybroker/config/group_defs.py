@@ -32,6 +32,9 @@ STREAMS_ASSIGNMENT_INTERVAL = "streams.assignment.interval.ms"
 STREAMS_TASK_OFFSETS, STREAMS_RECOVERY_LAG = "streams.task.offset.interval.ms", "streams.acceptable.recovery.lag"
 STREAMS_RACK_TAGS, STREAMS_ASSIGNOR = "streams.rack.aware.assignment.tags", "streams.assignor.name"
 STREAMS_OFFLOAD = "streams.assignor.offload.enable"
+SHARE_RENEW = "share.renew.acknowledge.enable"
+DEAD_LETTER_QUEUE = "errors.deadletterqueue.topic.name"
+COPY_DEAD_LETTERS = "errors.deadletterqueue.copy.record.enable"
 
 
 class OfBroker(NamedTuple):
@@ -93,6 +96,11 @@ def _reset(value: Value) -> None:
         raise InvalidValue("must be latest, earliest or by_duration:PnDTnHnMn.nS")
 
 
+def _queue_name(value: Value) -> None:
+    if str(value).startswith("__"):
+        raise InvalidValue("names of internal topics, which begin with __, cannot be dead letter queues")
+
+
 OF_GROUP_ALONE = (
     ConfigKey(
         SHARE_OFFSET_RESET,
@@ -116,6 +124,30 @@ OF_GROUP_ALONE = (
         None,
         "Who assigns the tasks of a streams group: one of group.streams.assignors; unset, the first of them.",
         one_of("sticky"),
+        Scope.CLUSTER_WIDE,
+    ),
+    ConfigKey(
+        SHARE_RENEW,
+        ConfigType.BOOLEAN,
+        True,
+        "Whether members of a share group may make the locks of their records longer.",
+        None,
+        Scope.CLUSTER_WIDE,
+    ),
+    ConfigKey(
+        DEAD_LETTER_QUEUE,
+        ConfigType.STRING,
+        "",
+        "Topic to which a share group's records go that it rejected or was given too often; empty: to none.",
+        _queue_name,
+        Scope.CLUSTER_WIDE,
+    ),
+    ConfigKey(
+        COPY_DEAD_LETTERS,
+        ConfigType.BOOLEAN,
+        False,
+        "Whether a dead letter has the record's key, value and headers, or only tells in headers where it was.",
+        None,
         Scope.CLUSTER_WIDE,
     ),
 )

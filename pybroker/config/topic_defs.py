@@ -98,6 +98,14 @@ TOPIC_SETTINGS = ConfigDef(
                 "Deleting and truncating the topic is refused until this is false again. Not Kafka's.",
             ),
             ConfigKey(
+                "errors.deadletterqueue.group.enable",
+                ConfigType.BOOLEAN,
+                False,
+                "Share groups may have the topic as their dead letter queue (KIP-1191).",
+                None,
+                Scope.CLUSTER_WIDE,
+            ),
+            ConfigKey(
                 "ingest.quota.topic.bytes.per.second",
                 ConfigType.LONG,
                 2**63 - 1,
@@ -144,7 +152,6 @@ ONLY_AS: dict[str, tuple[str, str]] = {
     "local.retention.bytes": ("-2", "tiered storage is not part of this broker; use retention.bytes"),
     "local.retention.ms": ("-2", "tiered storage is not part of this broker; use retention.ms"),
     "max.decompressed.message.bytes": ("2147483639", "decompression is bounded by this broker itself"),
-    "errors.deadletterqueue.group.enable": ("false", "share groups are not part of this broker"),
 }
 
 

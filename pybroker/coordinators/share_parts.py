@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from pybroker.coordinators.group.share import ShareCoordination
 from pybroker.coordinators.share.settings import ShareSettings
+from pybroker.coordinators.share_partition.dead_letter_appends import DeadLetterAppends
 from pybroker.coordinators.share_partition.manager import SharePartitions
 from pybroker.coordinators.share_state.coordinator import ShareStateCoordinator
 
@@ -18,5 +19,6 @@ class Shares(NamedTuple):
     partitions: SharePartitions
     states: ShareStateCoordinator
     settings: ShareSettings
+    dead_letters: DeadLetterAppends
     disconnect: Callable[[], None] | None
     """Ends the connections to other brokers, at a stop; None of a broker that is alone."""

@@ -21,7 +21,7 @@ GROUP_VERSION = "group.version"
 """1: groups of the newer protocol (KIP-848). They need topic ids."""
 
 SHARE_VERSION = "share.version"
-"""1: share groups (KIP-932). They need topic ids."""
+"""1: share groups (KIP-932). They need topic ids. 2: with dead letter queues (KIP-1191)."""
 
 STREAMS_VERSION = "streams.version"
 """1: streams groups (KIP-1071). They need topic ids."""
@@ -30,7 +30,7 @@ TRANSACTION_VERSION = "transaction.version"
 """2: producers have another epoch for each transaction, and what they write to becomes part of it (KIP-890). 1 is as 0
 here: in Kafka it is a format of what is stored."""
 
-HIGHEST: Mapping[str, int] = {GROUP_VERSION: 1, SHARE_VERSION: 1, STREAMS_VERSION: 1, TRANSACTION_VERSION: 2}
+HIGHEST: Mapping[str, int] = {GROUP_VERSION: 1, SHARE_VERSION: 2, STREAMS_VERSION: 1, TRANSACTION_VERSION: 2}
 """All that there are; the lowest level is 0 (`native/server/src/api/k18_api_versions.rs` tells clients the same)."""
 
 _VERSION, _ENABLED = 2, 1

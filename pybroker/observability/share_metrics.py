@@ -1,5 +1,5 @@
 """What members of share groups read from this broker, under Kafka's names where Kafka has one:
-`kafka.server:type=ShareSessionCache` and `kafka.server:type=share-group-metrics`.
+`kafka.server:type=ShareSessionCache`, `type=share-group-metrics` and `type=ShareGroupMetrics`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from pybroker.observability.metrics import Metric
 
 _SESSIONS = "kafka_server_sharesessioncache"
 _GROUPS = "kafka_server_share_group_metrics"
+_LETTERS = "kafka_server_sharegroupmetrics"
 
 
 def share_metrics(partitions: SharePartitions) -> list[Metric]:
@@ -34,6 +35,25 @@ def share_metrics(partitions: SharePartitions) -> list[Metric]:
                 kind="counter",
             )
             for kind, number in figures.acknowledged.items()
+        ),
+        Metric(
+            f"{_LETTERS}_deadletterqueuerecordcount_total",
+            "Records of share groups in dead letter queues, written by this broker since its start (Kafka: "
+            "DeadLetterQueueRecordCount, by group).",
+            lambda: figures.dead_letters,
+            kind="counter",
+        ),
+        Metric(
+            f"{_LETTERS}_deadletterqueuetotalproducerequests_total",
+            "Appends to dead letter queues (Kafka: DeadLetterQueueTotalProduceRequestsPerSec, by group).",
+            lambda: figures.dead_letter_requests,
+            kind="counter",
+        ),
+        Metric(
+            f"{_LETTERS}_deadletterqueuefailedproducerequests_total",
+            "Those that failed (Kafka: DeadLetterQueueFailedProduceRequestsPerSec, by group).",
+            lambda: figures.dead_letter_requests_failed,
+            kind="counter",
         ),
         Metric(
             "pybroker_share_records_acquired_total",

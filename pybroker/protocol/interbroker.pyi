@@ -679,6 +679,18 @@ class EndTransactionResponse(msgspec.Struct):
     error_code: int = 0
     partition_errors: list[int] = []
 
+class AppendDeadLettersRequest(msgspec.Struct):
+    """Request, key 32168, versions 0-0."""
+
+    topic_id: Uuid = Uuid.ZERO
+    partition_index: int = 0
+    records: bytes = b""
+
+class AppendDeadLettersResponse(msgspec.Struct):
+    """Response, key 32168, versions 0-0."""
+
+    error_code: int = 0
+
 class ProbeBrokerRequest(msgspec.Struct):
     """Request, key 32170, versions 0-0."""
 

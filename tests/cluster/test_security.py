@@ -236,7 +236,7 @@ def finalize(client: WireClient, level: int, kind: UpgradeType) -> None:
     assert kit.call(client, m.UpdateFeaturesRequest(timeout_ms=60_000, feature_updates=[change])).error_code == 0
 
 
-OTHERS = [("share.version", 1), ("streams.version", 1), ("transaction.version", 2)]
+OTHERS = [("share.version", 2), ("streams.version", 1), ("transaction.version", 2)]
 """Features that stay as they are."""
 
 

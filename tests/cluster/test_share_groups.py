@@ -9,7 +9,7 @@ import pytest
 
 from pybroker.client import NewTopic, blocking
 from tests.groups.kit import fill, unique
-from tests.share.kit import accepted, reader, seen, set_group
+from tests.share.kit import accepted, dead_letters, reader, seen, set_group
 from tests.support.cluster import BrokerCluster, isr, leaders, running_cluster, until
 
 PARTITIONS, EACH = 3, 20
@@ -63,3 +63,31 @@ def test_another_broker_goes_on_where_a_killed_one_was(cluster: BrokerCluster) -
         value: count + 1 for value, count in deliveries.items()
     }
     assert len(last) == 2 * ALL
+
+
+def test_dead_letters_go_to_whoever_leads_the_queue(cluster: BrokerCluster) -> None:
+    """Each partition of the queue is led by another broker than the records' own; one of them is killed."""
+    group, topic, queue = unique("share"), unique("read"), unique("dlq.queue")
+    with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
+        admin.create_topics(
+            [
+                NewTopic(topic, replica_assignments={0: [1, 2, 3], 1: [2, 3, 1], 2: [3, 1, 2]}),
+                NewTopic(
+                    queue,
+                    replica_assignments={0: [2, 3, 1], 1: [3, 1, 2], 2: [1, 2, 3]},
+                    config={"errors.deadletterqueue.group.enable": "true"},
+                ),
+            ]
+        )
+    own = {"share.auto.offset.reset": "earliest", "errors.deadletterqueue.topic.name": queue}
+    set_group(cluster.brokers[1].port, group, own)
+    expected = set[tuple[str, int, int]]()
+    for before in (0, EACH):
+        fill(cluster.bootstrap, topic, PARTITIONS, EACH)
+        odd = [at for at in range(before, before + EACH) if at % 2]
+        expected.update((topic, partition, at) for partition in range(PARTITIONS) for at in odd)
+        seen(reader(cluster.bootstrap, group, topic, ALL - PARTITIONS * len(odd), how="reject-odd", ms=READ_MS))
+        found = dead_letters(cluster.bootstrap, queue, lambda letters: expected <= {one.of for one in letters})
+        assert all(one.partition == one.of[1] for one in found)
+        if before == 0:
+            cluster.brokers[1].kill()

@@ -17,7 +17,7 @@ from tests.topic_ids.lives import until
 from tests.wire.client import WireClient
 
 GROUPS, SHARE, STREAMS, TRANSACTIONS = "group.version", "share.version", "streams.version", "transaction.version"
-OTHERS = {SHARE: 1, STREAMS: 1, TRANSACTIONS: 2}
+OTHERS = {SHARE: 2, STREAMS: 1, TRANSACTIONS: 2}
 LEVELS = {GROUPS: 1, **OTHERS}
 UPGRADE, SAFE, UNSAFE = 1, 2, 3
 
@@ -139,7 +139,7 @@ def test_kafkas_tool_shows_and_changes_them(broker: BrokerProcess) -> None:
         form = r"Feature: (\S+)\s+SupportedMinVersion: (\d+)\s+SupportedMaxVersion: (\d+)\s+Finalized\w+: (\d+)"
         return [found.groups() for found in re.finditer(form, features("describe"))]
 
-    others = [(SHARE, "0", "1", "1"), (STREAMS, "0", "1", "1"), (TRANSACTIONS, "0", "2", "2")]
+    others = [(SHARE, "0", "2", "2"), (STREAMS, "0", "1", "1"), (TRANSACTIONS, "0", "2", "2")]
     assert shown() == [(GROUPS, "0", "1", "1"), *others]
     assert f"{GROUPS} was downgraded to 0" in features("downgrade", "--feature", f"{GROUPS}=0")
     assert shown() == [(GROUPS, "0", "1", "0"), *others]

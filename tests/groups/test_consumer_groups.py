@@ -170,14 +170,14 @@ def test_the_features_are_finalized(newer: BrokerProcess) -> None:
         answer = client.call(m.ApiVersionsRequest(client_software_name="test", client_software_version="1"), 3)
     assert [(one.name, one.min_version, one.max_version) for one in answer.supported_features] == [
         ("group.version", 0, 1),
-        ("share.version", 0, 1),
+        ("share.version", 0, 2),
         ("streams.version", 0, 1),
         ("transaction.version", 0, 2),
     ]
     assert answer.finalized_features_epoch == 0
     assert [(one.name, one.max_version_level) for one in answer.finalized_features] == [
         ("group.version", 1),
-        ("share.version", 1),
+        ("share.version", 2),
         ("streams.version", 1),
         ("transaction.version", 2),
     ]

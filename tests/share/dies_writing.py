@@ -2,7 +2,7 @@
 
 The file says where, e.g. "WRITE before": with what is to be stored and not yet given to the log; "after": it is on
 disk, and nobody has heard of it. INITIALIZE: the group begins in a partition; READ: its leader takes the state; WRITE:
-what members acknowledge; FOLD: the same as a whole; DELETE.
+what members acknowledge; FOLD: the same as a whole; DELETE. LETTER: a record for the dead letter queue.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pybroker.__main__ import main
+from pybroker.coordinators.share_partition.dead_letter_appends import DeadLetterAppends
 from pybroker.coordinators.share_state.shard import ShareStateShard
 from pybroker.coordinators.share_state.state import Key
 from pybroker.protocol.error_codes import ErrorCode
@@ -47,6 +48,15 @@ def die_at(death: Death) -> None:
         ("delete", lambda *_: "DELETE"),
     ):
         setattr(ShareStateShard, name, watched(record, getattr(ShareStateShard, name)))  # for this process
+
+    append = DeadLetterAppends.append
+
+    async def letter(appends: DeadLetterAppends, *args: Any) -> None:
+        death.at("LETTER", "before")
+        await append(appends, *args)
+        death.at("LETTER", "after")
+
+    DeadLetterAppends.append = letter  # type: ignore[method-assign]  # for this process
 
 
 if __name__ == "__main__":

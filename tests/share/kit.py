@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
+
+from confluent_kafka import Consumer, TopicPartition
 
 from pybroker.protocol import messages as m
 from tests.support.java import compiled, java_command
@@ -47,13 +50,50 @@ def seen(process: subprocess.Popen[str]) -> list[Seen]:
     output, _ = process.communicate(timeout=WAIT_S)
     assert process.returncode == 0, output
     lines = [line.split(" ", 4) for line in output.splitlines()]
-    assert all(line[0] in ("ACCEPT", "RELEASE", "REJECT") for line in lines), output
+    assert all(line[0] in ("ACCEPT", "RELEASE", "REJECT", "RENEW") for line in lines), output
     return [Seen(line[0], int(line[1]), int(line[2]), int(line[3]), line[4]) for line in lines]
 
 
 def accepted(records: list[Seen]) -> Counter[str]:
     """How often each value was accepted."""
     return Counter(record.value for record in records if record.what == "ACCEPT")
+
+
+class DeadLetter(NamedTuple):
+    """A record of a dead letter queue. `told`: its headers."""
+
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    told: dict[str, str]
+
+    @property
+    def of(self) -> tuple[str, int, int]:
+        """(topic, partition, offset) of the record that failed."""
+        there = {name: self.told[f"__dlq.errors.{name}"] for name in ("topic", "partition", "offset")}
+        return there["topic"], int(there["partition"]), int(there["offset"])
+
+
+def dead_letters(bootstrap: str, queue: str, enough: Callable[[list[DeadLetter]], bool]) -> list[DeadLetter]:
+    """What is in a queue, as soon as it is enough. AssertionError: it never was."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "dead letters", "enable.auto.commit": False})
+    letters: list[DeadLetter] = []
+    end = time.monotonic() + WAIT_S
+    try:
+        while not (partitions := consumer.list_topics(queue, WAIT_S).topics[queue].partitions):
+            assert time.monotonic() < end, f"there is no {queue}"
+        consumer.assign([TopicPartition(queue, partition, 0) for partition in partitions])
+        while not enough(letters):
+            assert time.monotonic() < end, letters
+            message = consumer.poll(0.2)
+            if message is not None and message.error() is None:
+                told = {name: value.decode() for name, value in message.headers() or ()}
+                partition = message.partition()
+                assert partition is not None
+                letters.append(DeadLetter(partition, message.key(), message.value(), told))
+    finally:
+        consumer.close()
+    return letters
 
 
 def set_group(port: int, group: str, settings: Mapping[str, str]) -> None:

@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from pybroker.client import ErrorCode, KafkaError, TopicPartition
+from pybroker.client import AcknowledgeType, ErrorCode, KafkaError, NewTopic, TopicPartition
 from pybroker.client.blocking import AdminClient, ShareConsumer
 from tests.groups.kit import create_topic, fill, unique
-from tests.share.kit import WAIT_S, set_group
+from tests.share.kit import WAIT_S, dead_letters, set_group
 from tests.support.dying_broker import DyingBroker
 
 RECORDS = 4
@@ -36,8 +36,10 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DyingBroker]:
     broker.kill()
 
 
-def work(bootstrap: str, group: str, topic: str) -> set[int]:
-    """Accepts one record after the other until none is left; those of which it is known."""
+def work(
+    bootstrap: str, group: str, topic: str, kind: AcknowledgeType = AcknowledgeType.ACCEPT
+) -> set[int]:
+    """Accepts (or rejects) one record after the other until none is left; those of which it is known."""
     where = TopicPartition(topic, 0)
     settings = {"bootstrap.servers": bootstrap, "retry.backoff.max.ms": 200}
     member = {**settings, "group.id": group, "share.acknowledgement.mode": "explicit", "fetch.max.wait.ms": 100}
@@ -51,7 +53,7 @@ def work(bootstrap: str, group: str, topic: str) -> set[int]:
             records = consumer.poll(0.5)
             for record in records:
                 assert record.offset not in known
-                consumer.acknowledge(record)
+                consumer.acknowledge(record, kind)
                 if consumer.commit().get(where, KafkaError(ErrorCode.NETWORK_EXCEPTION)) is None:
                     known.add(record.offset)
             if not records:
@@ -71,6 +73,26 @@ def test_the_broker_dies_at_each_record(broker: DyingBroker, step: str) -> None:
         broker.comes_back()
         # Of the one that was on disk when the broker died nobody has heard.
         assert len(done.result(WAIT_S)) >= RECORDS - 1
+
+
+@pytest.mark.parametrize("step", [*STEPS[4:], "LETTER before", "LETTER after"])
+def test_what_was_rejected_is_in_the_queue_wherever_the_broker_dies(broker: DyingBroker, step: str) -> None:
+    """At least once: a broker that dies between the letter and the note that it is there writes it again."""
+    group, topic, queue = unique("share"), create_topic(broker.bootstrap, 1), unique("dlq.deaths")
+    with AdminClient({"bootstrap.servers": broker.bootstrap}) as admin:
+        admin.create_topics([NewTopic(queue, 1, 1, config={"errors.deadletterqueue.group.enable": "true"})])
+    own = {"share.auto.offset.reset": "earliest", "errors.deadletterqueue.topic.name": queue}
+    set_group(broker.port, group, own)
+    fill(broker.bootstrap, topic, 1, RECORDS)
+    broker.where.write_text(step)
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(work, broker.bootstrap, group, topic, AcknowledgeType.REJECT)
+        broker.comes_back()
+        done.result(WAIT_S)
+    letters = dead_letters(
+        broker.bootstrap, queue, lambda found: {one.of[2] for one in found} == set(range(RECORDS))
+    )
+    assert len(letters) <= RECORDS + 1
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])

@@ -284,6 +284,7 @@ apis! {
     32165 IngestOrder 0..=0 flexible 0 Python dormant;
     32166 VerifyTransaction 0..=0 flexible 0 Python dormant;
     32167 EndTransaction 0..=0 flexible 0 Python dormant;
+    32168 AppendDeadLetters 0..=0 flexible 0 Python dormant;
     32170 ProbeBroker 0..=0 flexible 0 Python dormant;
 }
 

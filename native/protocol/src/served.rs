@@ -65,6 +65,7 @@ pub static INTER_BROKER_APIS: &[InterBrokerApi] = &[
     own(ApiKey::IngestOrder, 0, true),
     own(ApiKey::VerifyTransaction, 0, true),
     own(ApiKey::EndTransaction, 0, true),
+    own(ApiKey::AppendDeadLetters, 0, true),
     own(ApiKey::ProbeBroker, 0, true),
 ];
 
@@ -228,6 +229,7 @@ mod tests {
                 (ApiKey::IngestOrder, 0, 0),
                 (ApiKey::VerifyTransaction, 0, 0),
                 (ApiKey::EndTransaction, 0, 0),
+                (ApiKey::AppendDeadLetters, 0, 0),
                 (ApiKey::ProbeBroker, 0, 0),
             ]
         );

@@ -47,6 +47,10 @@ class NativeAppends:
             self._native.append(topic_id, partition, list(records), timestamp_ms, leader_epoch, producer)
         )
 
+    def append_batch(self, topic_id: Uuid, partition: int, batch: bytes) -> asyncio.Future[Completion]:
+        """Appends a finished batch as a client's Produce with acks=all would; the future as for `append`."""
+        return self._wait(self._native.append_batch(topic_id, partition, batch))
+
     def append_marker(
         self, topic_id: Uuid, partition: int, marker: tuple[int, int, int], timestamp_ms: int, *,
         committed: bool, raised: bool,

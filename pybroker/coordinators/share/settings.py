@@ -6,12 +6,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pybroker.config.group_defs import (
+    COPY_DEAD_LETTERS,
+    DEAD_LETTER_QUEUE,
     SHARE_DELIVERY_COUNT,
     SHARE_HEARTBEAT_INTERVAL,
     SHARE_ISOLATION_LEVEL,
     SHARE_LOCK_DURATION,
     SHARE_OFFSET_RESET,
     SHARE_RECORD_LOCKS,
+    SHARE_RENEW,
     SHARE_SESSION_TIMEOUT,
     in_force,
     text_in_force,
@@ -52,6 +55,28 @@ class ShareSettings:
     def in_flight_max(self, group_id: str) -> int:
         """share.partition.max.record.locks of the group, else group.share.partition.max.record.locks"""
         return in_force(SHARE_RECORD_LOCKS, self._own(group_id), self._config)
+
+    def renews(self, group_id: str) -> bool:
+        """share.renew.acknowledge.enable"""
+        return text_in_force(SHARE_RENEW, self._own(group_id)) == "true"
+
+    def dead_letter_queue(self, group_id: str) -> str:
+        """errors.deadletterqueue.topic.name; empty: the group has none"""
+        return text_in_force(DEAD_LETTER_QUEUE, self._own(group_id))
+
+    def copies_dead_letters(self, group_id: str) -> bool:
+        """errors.deadletterqueue.copy.record.enable"""
+        return text_in_force(COPY_DEAD_LETTERS, self._own(group_id)) == "true"
+
+    @property
+    def dead_letter_prefix(self) -> str:
+        """errors.deadletterqueue.topic.name.prefix"""
+        return str(self._config["errors.deadletterqueue.topic.name.prefix"])
+
+    @property
+    def creates_dead_letter_queues(self) -> bool:
+        """errors.deadletterqueue.auto.create.topics.enable"""
+        return bool(self._config["errors.deadletterqueue.auto.create.topics.enable"])
 
     @property
     def sessions_max(self) -> int:

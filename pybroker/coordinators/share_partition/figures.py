@@ -12,6 +12,10 @@ class ShareFigures:
 
     def __init__(self) -> None:
         self.acquired = 0
+        self.dead_letters = 0
+        """Records in dead letter queues."""
+        self.dead_letter_requests = 0
+        self.dead_letter_requests_failed = 0
         self.acknowledged: dict[AckType, int] = dict.fromkeys(AckType, 0)
 
     def note_acquired(self, number: int) -> None:

@@ -5,6 +5,9 @@
                                    │ └──release, lock is over, session is over ──► AVAILABLE,
                                    └──renew: a later deadline                      or ARCHIVED after the last delivery
 
+Of a group with a dead letter queue, what was rejected or delivered for the last time is ARCHIVING until a record of it
+is there, then ARCHIVED.
+
 What leaves ACQUIRED does so in two steps: a `Change` says what is to be stored, and counts when it is settled. Until
 then nobody else gets the records, and a change that could not be stored leaves them acquired.
 """
@@ -13,8 +16,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from enum import IntEnum
+from dataclasses import dataclass, field, replace
+from enum import Enum, IntEnum
 
 from pybroker.coordinators.share_state.state import TERMINAL, DeliveryState, StateBatch
 from pybroker.errors import KafkaError
@@ -22,6 +25,7 @@ from pybroker.protocol.error_codes import ErrorCode
 
 AVAILABLE, ACQUIRED = DeliveryState.AVAILABLE, DeliveryState.ACQUIRED
 ACKNOWLEDGED, ARCHIVED = DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED
+ARCHIVING = DeliveryState.ARCHIVING
 
 
 class AckType(IntEnum):
@@ -34,6 +38,13 @@ class AckType(IntEnum):
     REJECT = 3
     RENEW = 4
     """It needs the record for longer (KIP-1222)."""
+
+
+class Failure(Enum):
+    """Why a record goes to the dead letter queue; in Kafka's words, which its readers look for."""
+
+    REJECTED = "Offset rejected by client."
+    DELIVERED_TOO_OFTEN = "Offset delivery count exceeded the threshold."
 
 
 @dataclass(slots=True, eq=False)
@@ -49,14 +60,16 @@ class Span:
     """When the member's lock is over; monotonic."""
     coming: DeliveryState | None = None
     """What is being stored."""
+    failure: Failure | None = None
+    """Of what is ARCHIVING, or will be; None where it was not this broker that saw it fail."""
 
     def same(self, other: Span) -> bool:
         """Whether both may be one."""
         return (
             self.coming is None
             and other.coming is None
-            and (self.state, self.count, self.member, self.deadline_ms)
-            == (other.state, other.count, other.member, other.deadline_ms)
+            and (self.state, self.count, self.member, self.deadline_ms, self.failure)
+            == (other.state, other.count, other.member, other.deadline_ms, other.failure)
         )
 
 
@@ -86,10 +99,19 @@ class AckBatch:
 class InFlight:
     """See the module. Spans cover the offsets from `start` to before `end` without a gap."""
 
-    def __init__(self, start: int, batches: Iterable[StateBatch] = (), *, deliveries_max: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        start: int,
+        batches: Iterable[StateBatch] = (),
+        *,
+        deliveries_max: Callable[[], int],
+        dead_letters: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`dead_letters`: whether there is a queue for what fails."""
         self.start = start
         self.spans: list[Span] = []
         self._deliveries_max = deliveries_max
+        self._dead_letters = dead_letters
         at = start
         for batch in batches:
             if batch.last < at:
@@ -188,7 +210,9 @@ class InFlight:
                 if kind is AckType.ACCEPT:
                     span.coming = ACKNOWLEDGED
                 elif kind is AckType.RELEASE:
-                    span.coming = self._released(span)
+                    self._release(span)
+                elif kind is AckType.REJECT:
+                    self._fail(span, Failure.REJECTED)
                 else:
                     span.coming = ARCHIVED
                 change.spans.append(span)
@@ -199,12 +223,29 @@ class InFlight:
         change = Change()
         for span in self.spans:
             if span.state is ACQUIRED and span.coming is None and which(span):
-                span.coming = self._released(span)
+                self._release(span)
                 change.spans.append(span)
         return change
 
-    def _released(self, span: Span) -> DeliveryState:
-        return ARCHIVED if span.count >= self._deliveries_max() else AVAILABLE
+    def _release(self, span: Span) -> None:
+        if span.count >= self._deliveries_max():
+            self._fail(span, Failure.DELIVERED_TOO_OFTEN)
+        else:
+            span.coming = AVAILABLE
+
+    def _fail(self, span: Span, failure: Failure) -> None:
+        span.coming, span.failure = (ARCHIVING, failure) if self._dead_letters() else (ARCHIVED, None)
+
+    def bury(self, offsets: Sequence[tuple[int, int]] | None = None) -> Change:
+        """What is ARCHIVING becomes ARCHIVED: to be settled when records of it are in the dead letter queue. `offsets`:
+        only these, (first, last); what is not in the table any more is passed over."""
+        change = Change()
+        spans = self.spans if offsets is None else [span for run in offsets for span in self._cut(*run)]
+        for span in spans:
+            if span.state is ARCHIVING and span.coming is None:
+                span.coming = ARCHIVED
+                change.spans.append(span)
+        return change
 
     def settle(self, change: Change, *, stored: bool) -> bool:
         """A change is stored, or (False) has not happened: its records stay acquired. Whether any became available."""
@@ -214,6 +255,8 @@ class InFlight:
                 span.state, span.member, span.deadline_ms = span.coming, "", 0
                 freed |= span.state is AVAILABLE
             span.coming = None
+            if span.state is not ARCHIVING:
+                span.failure = None
         change.spans.clear()
         self.tidy()
         return freed
@@ -299,7 +342,7 @@ class InFlight:
         place = self._at(offset)
         span = self.spans[place]
         if span.first < offset <= span.last and span.coming is None:
-            rest = Span(offset, span.last, span.state, span.count, span.member, span.deadline_ms)
+            rest = replace(span, first=offset)
             span.last = offset - 1
             self.spans.insert(place + 1, rest)
 

@@ -55,7 +55,7 @@ MayRead = Callable[[str], bool]
 class SharePartitions:
     """See the module."""
 
-    def __init__(self, broker_id: int, topics: Topics, around: Surroundings) -> None:
+    def __init__(self, broker_id: int, topics: Topics, around: Surroundings, figures: ShareFigures) -> None:
         self._broker_id = broker_id
         self._topics = topics
         self._around = around
@@ -63,7 +63,7 @@ class SharePartitions:
         self._failed: dict[Key, tuple[int, KafkaError]] = {}
         """When loading failed last, and why."""
         self.sessions = ShareSessions(lambda: around.settings.sessions_max)
-        self.figures = ShareFigures()
+        self.figures = figures
 
     def __len__(self) -> int:
         return len(self._partitions)

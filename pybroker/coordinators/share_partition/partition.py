@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 
 from pybroker.clock import Clock
 from pybroker.coordinators.shards.timers import TimerWheel
-from pybroker.coordinators.share_partition.in_flight import AckBatch, Change, Found, InFlight, Span
+from pybroker.coordinators.share_partition.dead_letters import DeadLetterQueues, Failed
+from pybroker.coordinators.share_partition.in_flight import AckBatch, AckType, Change, Found, InFlight, Span
 from pybroker.coordinators.share_partition.ports import GroupSettings, Log, Persister
 from pybroker.coordinators.share_partition.reading import Reading
 from pybroker.coordinators.share_partition.start import first_offset
-from pybroker.coordinators.share_state.state import NO_OFFSET, Key, Write
+from pybroker.coordinators.share_state.state import NO_OFFSET, DeliveryState, Key, Write
 from pybroker.errors import KafkaError
 from pybroker.native import FetchedBatches, NativeError, RecordBytes, RecordsWatch
 from pybroker.protocol.error_codes import ErrorCode
@@ -64,6 +65,7 @@ class Surroundings(NamedTuple):
     log: Log
     persister: Persister
     settings: GroupSettings
+    dead_letters: DeadLetterQueues
     watched: Callable[[RecordsWatch, Callable[[], None]], None]
     """Has a watch's end told."""
     unwatched: Callable[[RecordsWatch], None]
@@ -92,6 +94,7 @@ class SharePartition:
         """Up to where the log could be read last."""
         self._watch: RecordsWatch | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._burying = False
         self._run(self._load())
 
     @property
@@ -117,10 +120,16 @@ class SharePartition:
             return
         if self.phase is Phase.LOADING:
             self._state_epoch = state.state_epoch
-            deliveries_max = around.settings.deliveries_max
-            self._table = InFlight(start, state.batches, deliveries_max=lambda: deliveries_max(key.group))
+            self._table = InFlight(
+                start,
+                state.batches,
+                deliveries_max=lambda: around.settings.deliveries_max(key.group),
+                dead_letters=lambda: around.dead_letters.has_queue(key.group),
+            )
             self.phase = Phase.ACTIVE
             self._wake()
+            # What another leader did not get to.
+            self._run(self._bury())
 
     def end(self) -> None:
         """No record is given out any more; who waits looks again."""
@@ -252,6 +261,8 @@ class SharePartition:
         if self.phase is not Phase.ACTIVE:
             raise KafkaError(ErrorCode.INVALID_RECORD_STATE, "The record is not acquired by this member any more.")
         around = self._around
+        if not around.settings.renews(self.key.group) and any(AckType.RENEW in batch.types for batch in batches):
+            raise KafkaError(ErrorCode.INVALID_RECORD_STATE, "Renewing acquisition locks is not enabled for the group.")
         until_ms = around.clock.monotonic_ms() + around.settings.lock_duration_ms(self.key.group)
         change = self._table.acknowledge(member, batches, until_ms)
         await self._store(change)
@@ -294,6 +305,32 @@ class SharePartition:
             self._watch_locks()
         if freed or self.waiters:
             self._wake()
+        if any(batch.state is DeliveryState.ARCHIVING for batch in batches):
+            self._run(self._bury())
+
+    async def _bury(self) -> None:
+        """Writes what has failed to the group's dead letter queue, and archives it. One at a time: nothing is written
+        twice, unless this broker, or its leadership, ends in between."""
+        if self._burying:
+            return
+        self._burying = True
+        try:
+            while self.phase is Phase.ACTIVE and (change := self._table.bury()).spans:
+                failed = [Failed(span.first, span.last, span.count, span.failure) for span in change.spans]
+                await self._around.dead_letters.write(self.key, failed)
+                while self.phase is Phase.ACTIVE and not await self._archived(change):
+                    await asyncio.sleep(RETRY_MS / 1000)
+                    change = self._table.bury([(one.first, one.last) for one in failed])
+        finally:
+            self._burying = False
+
+    async def _archived(self, change: Change) -> bool:
+        try:
+            await self._store(change)
+        except KafkaError as problem:
+            log.info("group %s: what is in its dead letter queue is archived later: %s", self.key.group, problem)
+            return False
+        return True
 
     # --- locks --------------------------------------------------------------------------------------------------------
 

@@ -58,6 +58,10 @@ class GroupSettings(Protocol):
         """share.isolation.level is read_committed"""
         ...
 
+    def renews(self, group_id: str) -> bool:
+        """share.renew.acknowledge.enable"""
+        ...
+
     def deliveries_max(self, group_id: str) -> int:
         """share.delivery.count.limit"""
         ...

@@ -21,6 +21,8 @@ class DeliveryState(IntEnum):
     ACQUIRED = 1
     """Never stored: whoever loads the state finds it available."""
     ACKNOWLEDGED = 2
+    ARCHIVING = 3
+    """It has failed, and a record of it is on its way to the dead letter queue (KIP-1191)."""
     ARCHIVED = 4
 
 

@@ -20,7 +20,7 @@ public final class ShareReader {
         final String topic = args[2];
         final int count = Integer.parseInt(args[3]);
         final long ends = System.currentTimeMillis() + Long.parseLong(args[4]);
-        // accept | release | release-odd | reject-odd | none
+        // accept | release | release-odd | reject-odd | renew (and no more) | none
         final String how = args[5];
         final Map<String, Object> config = new HashMap<>();
         config.put("bootstrap.servers", bootstrap);
@@ -49,6 +49,13 @@ public final class ShareReader {
                         System.exit(3);
                     } else if (how.equals("release") || how.equals("release-odd") && odd) {
                         type = AcknowledgeType.RELEASE;
+                    } else if (how.equals("renew")) {
+                        consumer.acknowledge(record, AcknowledgeType.RENEW);
+                        System.out.println("RENEW " + record.partition() + " " + record.offset() + " " + deliveries + " "
+                            + consumer.commitSync().values().stream().findFirst().flatMap(problem -> problem)
+                                .map(problem -> problem.getClass().getSimpleName()).orElse("done"));
+                        accepted++;
+                        continue;
                     } else if (how.equals("reject-odd") && odd) {
                         type = AcknowledgeType.REJECT;
                     }

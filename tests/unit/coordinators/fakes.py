@@ -60,7 +60,7 @@ class FakeOffsets:
 
 def read(found: Sequence[tuple[int, int, bytes | None, bytes | None]], next_offset: int) -> StoredRecords:
     """What a read of these (offset, timestamp, key, value) gives."""
-    return StoredRecords([StoredRecord(*record, -1, None) for record in found], next_offset)
+    return StoredRecords([StoredRecord(*record, -1, None, ()) for record in found], next_offset)
 
 
 class FakeLog:

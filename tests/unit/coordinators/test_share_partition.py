@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from pybroker.coordinators.share_partition.in_flight import AckBatch, AckType, Change, Found, InFlight
+from pybroker.coordinators.share_partition.in_flight import AckBatch, AckType, Change, Failure, Found, InFlight
 from pybroker.coordinators.share_state.state import DeliveryState, ShareState, StateBatch, Write, changed, combined
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
@@ -21,8 +21,8 @@ GAPS = frozenset({5, 6, 17, 30})
 """Offsets without a record (compacted, markers)."""
 
 
-def table(start: int = 0, batches: tuple[StateBatch, ...] = ()) -> InFlight:
-    return InFlight(start, batches, deliveries_max=lambda: DELIVERIES_MAX)
+def table(start: int = 0, batches: tuple[StateBatch, ...] = (), *, queue: bool = False) -> InFlight:
+    return InFlight(start, batches, deliveries_max=lambda: DELIVERIES_MAX, dead_letters=lambda: queue)
 
 
 def read(offset: int, end: int, size: int = 4) -> Found:
@@ -42,9 +42,12 @@ class Machine(RuleBasedStateMachine):
     """Members acquire and say things, locks end, writes succeed and fail, and the broker dies in between: each record
     is accepted at most once, never lost, never with two at a time, and never given out too often."""
 
+    queue = False
+    """Whether the group has a dead letter queue."""
+
     def __init__(self) -> None:
         super().__init__()
-        self.table = table()
+        self.table = table(queue=self.queue)
         self.stored = ShareState(0, 0)
         self.held: dict[int, str] = {}
         self.accepted: Counter[int] = Counter()
@@ -101,7 +104,8 @@ class Machine(RuleBasedStateMachine):
     @rule(stored=st.booleans())
     def settle(self, stored: bool) -> None:
         change, write, said = self.under_way.pop(0)
-        back = [(span.first, span.last, span.member) for span in change.spans]
+        acquired = [span for span in change.spans if span.state is DeliveryState.ACQUIRED]
+        back = [(span.first, span.last, span.member) for span in acquired]
         if stored:
             self.stored = changed(self.stored, write)
             self.accepted.update(at for at, kind in said.items() if kind is AckType.ACCEPT)
@@ -114,7 +118,7 @@ class Machine(RuleBasedStateMachine):
     def dies(self) -> None:
         self.under_way.clear()
         self.held.clear()
-        self.table = table(self.stored.start_offset, self.stored.batches)
+        self.table = table(self.stored.start_offset, self.stored.batches, queue=self.queue)
         # What was given and not given back is not counted: nobody knows whether it arrived.
         self.given.clear()
 
@@ -141,8 +145,38 @@ class Machine(RuleBasedStateMachine):
         assert acquired == self.held
 
 
+class QueueMachine(Machine):
+    """The same with a dead letter queue: a record that is done was accepted, or is in the queue."""
+
+    queue = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.letters: Counter[int] = Counter()
+
+    @rule()
+    def bury(self) -> None:
+        change = self.table.bury()
+        if change.spans:
+            self.letters.update(at for span in change.spans for at in range(span.first, span.last + 1))
+            self._begin(change, {})
+
+    @invariant()
+    def what_failed_is_in_the_queue(self) -> None:
+        archived = [
+            at
+            for batch in self.stored.batches
+            if batch.state is DeliveryState.ARCHIVED
+            for at in range(batch.first, batch.last + 1)
+        ]
+        for at in {*range(self.stored.start_offset), *archived}:
+            assert at in GAPS or self.accepted[at] or self.letters[at], at
+
+
 TestMachine = Machine.TestCase
 TestMachine.settings = settings(max_examples=120, stateful_step_count=40, deadline=None)
+TestQueueMachine = QueueMachine.TestCase
+TestQueueMachine.settings = settings(max_examples=120, stateful_step_count=40, deadline=None)
 
 
 def test_a_batch_is_given_whole_unless_the_limit_is_strict() -> None:
@@ -177,6 +211,26 @@ def test_what_was_delivered_too_often_is_archived() -> None:
         flight.acquire("a", Found(0, [(0, 0)], 1), records_max=9, strict=False, in_flight_max=9, deadline_ms=0)
         flight.settle(flight.acknowledge("a", [AckBatch(0, 0, [AckType.RELEASE])], 0), stored=True)
     assert (flight.start, flight.end, flight.spans) == (1, 1, [])
+
+
+def test_what_failed_waits_for_the_queue_and_says_why() -> None:
+    flight = table(queue=True)
+    flight.acquire("a", Found(0, [(0, 3)], 4), records_max=9, strict=False, in_flight_max=9, deadline_ms=0)
+    said = [AckBatch(0, 3, [AckType.REJECT, AckType.ACCEPT, AckType.GAP, AckType.RELEASE])]
+    flight.settle(flight.acknowledge("a", said, 0), stored=True)
+    assert flight.start == 0
+    buried = flight.bury()
+    assert [(span.first, span.last, span.failure) for span in buried.spans] == [(0, 0, Failure.REJECTED)]
+    assert not flight.bury().spans, "it is on its way"
+    flight.settle(buried, stored=False)
+    again = flight.bury([(0, 0)])
+    assert again.batches == (StateBatch(0, 0, DeliveryState.ARCHIVED, 1),)
+    flight.settle(again, stored=True)
+    assert (flight.start, flight.next_offset) == (3, 3)
+    for _ in range(DELIVERIES_MAX - 1):
+        flight.acquire("a", Found(3, [(3, 3)], 4), records_max=9, strict=False, in_flight_max=9, deadline_ms=0)
+        flight.settle(flight.give_back(lambda _: True), stored=True)
+    assert [span.failure for span in flight.bury().spans] == [Failure.DELIVERED_TOO_OFTEN]
 
 
 def test_a_later_state_lies_over_an_earlier_one() -> None:

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use pybroker_model::{ControlType, TopicIdPartition, ValidBatches, end_transaction_marker};
+use pybroker_model::{
+    ControlType, TopicIdPartition, ValidBatches, end_transaction_marker, validate_produce,
+};
 use pybroker_protocol::ErrorCode;
 use pybroker_replica::{AppendInfo, OffsetSpec, Partition, PartitionError};
 use pybroker_server::clock::now_ms;
@@ -86,7 +88,7 @@ impl NativePartitions {
         })
     }
 
-    fn append_as_coordinator(
+    fn append_as(
         &self,
         py: Python<'_>,
         tip: TopicIdPartition,
@@ -199,7 +201,24 @@ impl NativePartitions {
     ) -> PyResult<u64> {
         let batch = batch_of(&records, timestamp_ms, producer)?;
         let origin = AppendOrigin::Coordinator;
-        self.append_as_coordinator(py, tip(topic_id, partition)?, leader_epoch, origin, batch)
+        self.append_as(py, tip(topic_id, partition)?, leader_epoch, origin, batch)
+    }
+
+    /// A finished batch, as a client's Produce with acks=all brings it.
+    fn append_batch(
+        &self,
+        py: Python<'_>,
+        topic_id: Uuid,
+        partition: i32,
+        batch: Vec<u8>,
+    ) -> PyResult<u64> {
+        self.append_as(
+            py,
+            tip(topic_id, partition)?,
+            -1,
+            AppendOrigin::Client,
+            batch,
+        )
     }
 
     /// `marker`: (producer id, producer epoch, coordinator epoch).
@@ -229,7 +248,7 @@ impl NativePartitions {
         } else {
             AppendOrigin::Coordinator
         };
-        self.append_as_coordinator(py, tip(topic_id, partition)?, -1, origin, batch)
+        self.append_as(py, tip(topic_id, partition)?, -1, origin, batch)
     }
 
     fn producers(&self, topic_id: Uuid, partition: i32) -> PyResult<Vec<ActiveProducer>> {
@@ -365,10 +384,15 @@ fn append_batch(
     hosted: &Arc<Partition>,
     leader_epoch: i32,
     origin: AppendOrigin,
-    batch: Vec<u8>,
+    mut batch: Vec<u8>,
 ) -> Result<AppendInfo, PartitionError> {
-    let batches = ValidBatches::checked_owned(batch)?;
-    hosted.append_from(origin, leader_epoch, batches, -1, now_ms())
+    let now_ms = now_ms();
+    let batches = match origin {
+        // What the topic's settings ask of producers.
+        AppendOrigin::Client => validate_produce(&mut batch, &hosted.produce_rules(true, now_ms))?,
+        _ => ValidBatches::checked_owned(batch)?,
+    };
+    hosted.append_from(origin, leader_epoch, batches, -1, now_ms)
 }
 
 fn code_of(result: &Result<(), PartitionError>) -> i16 {

@@ -8,7 +8,7 @@ use pybroker_model::{
 };
 use pybroker_replica::{FetchRead, Isolation, Partition, PartitionError};
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyString, PyTuple};
 
 /// A record of a local log.
 #[pyclass(frozen, get_all, new = "from_fields", module = "pybroker._native")]
@@ -21,6 +21,8 @@ pub(crate) struct StoredRecord {
     producer_id: i64,
     /// For a marker: whether it commits.
     committed: Option<bool>,
+    /// (name, value) in their order. A name that is no UTF-8 has replacement characters.
+    headers: Py<PyTuple>,
 }
 
 /// What one read of a local log gave.
@@ -33,7 +35,7 @@ pub(crate) struct StoredRecords {
 
 /// What one read gave, before Python sees it.
 pub(super) struct Read {
-    /// All keys and values, one after the other.
+    /// All keys, values and headers, one after the other.
     bytes: Vec<u8>,
     records: Vec<Record>,
     next_offset: i64,
@@ -46,6 +48,7 @@ struct Record {
     value: Option<Range<usize>>,
     producer_id: i64,
     committed: Option<bool>,
+    headers: Vec<(Range<usize>, Option<Range<usize>>)>,
 }
 
 /// Reads up to the log end. At least one batch, if there is one; below the log start it begins there.
@@ -108,10 +111,20 @@ pub(super) fn read(
                         value: None,
                         producer_id,
                         committed: marker,
+                        headers: Vec::new(),
                     });
                 } else {
                     let key = record.key.map(|key| append(&mut out.bytes, key));
                     let value = record.value.map(|value| append(&mut out.bytes, value));
+                    let headers = record
+                        .headers
+                        .map(|header| {
+                            (
+                                append(&mut out.bytes, header.key),
+                                header.value.map(|value| append(&mut out.bytes, value)),
+                            )
+                        })
+                        .collect();
                     out.records.push(Record {
                         offset: at,
                         timestamp_ms: view.timestamp(&record),
@@ -119,6 +132,7 @@ pub(super) fn read(
                         value,
                         producer_id,
                         committed: None,
+                        headers,
                     });
                 }
             }
@@ -144,7 +158,17 @@ impl StoredRecords {
                 .clone()
                 .map(|range| PyBytes::new(py, &read.bytes[range]).unbind())
         };
+        let none = PyTuple::empty(py).unbind();
         let records = read.records.iter().map(|record| {
+            let headers = if record.headers.is_empty() {
+                none.clone_ref(py)
+            } else {
+                let pairs = record.headers.iter().map(|(name, value)| {
+                    let name = String::from_utf8_lossy(&read.bytes[name.clone()]);
+                    (PyString::new(py, &name), bytes(value))
+                });
+                PyTuple::new(py, pairs.collect::<Vec<_>>())?.unbind()
+            };
             Py::new(
                 py,
                 StoredRecord {
@@ -154,6 +178,7 @@ impl StoredRecords {
                     value: bytes(&record.value),
                     producer_id: record.producer_id,
                     committed: record.committed,
+                    headers,
                 },
             )
         });

@@ -120,7 +120,7 @@ pub(super) static CLIENT: [SchemaFile; 112] = [
 ];
 
 #[rustfmt::skip]
-pub(super) static INTER_BROKER: [SchemaFile; 23] = [
+pub(super) static INTER_BROKER: [SchemaFile; 24] = [
     SchemaFile::new("interbroker/k000_produce.schema", Some(0), &["ProduceRequest", "ProduceResponse"], include_str!("../../schema/interbroker/k000_produce.schema")),
     SchemaFile::new("interbroker/k001_fetch.schema", Some(1), &["FetchRequest", "FetchResponse"], include_str!("../../schema/interbroker/k001_fetch.schema")),
     SchemaFile::new("interbroker/k002_list_offsets.schema", Some(2), &["ListOffsetsRequest", "ListOffsetsResponse"], include_str!("../../schema/interbroker/k002_list_offsets.schema")),
@@ -143,5 +143,6 @@ pub(super) static INTER_BROKER: [SchemaFile; 23] = [
     SchemaFile::new("interbroker/k32165_ingest_order.schema", Some(32165), &["IngestOrderRequest", "IngestOrderResponse"], include_str!("../../schema/interbroker/k32165_ingest_order.schema")),
     SchemaFile::new("interbroker/k32166_verify_transaction.schema", Some(32166), &["VerifyTransactionRequest", "VerifyTransactionResponse"], include_str!("../../schema/interbroker/k32166_verify_transaction.schema")),
     SchemaFile::new("interbroker/k32167_end_transaction.schema", Some(32167), &["EndTransactionRequest", "EndTransactionResponse"], include_str!("../../schema/interbroker/k32167_end_transaction.schema")),
+    SchemaFile::new("interbroker/k32168_append_dead_letters.schema", Some(32168), &["AppendDeadLettersRequest", "AppendDeadLettersResponse"], include_str!("../../schema/interbroker/k32168_append_dead_letters.schema")),
     SchemaFile::new("interbroker/k32170_probe_broker.schema", Some(32170), &["ProbeBrokerRequest", "ProbeBrokerResponse"], include_str!("../../schema/interbroker/k32170_probe_broker.schema")),
 ];

@@ -24,7 +24,7 @@ const SOFTWARE_BYTES_MAX: usize = 256;
 /// force unless the cluster has finalized another level (`pybroker/metadata/features.py` names the same).
 const FEATURES: [(&str, i16, ApiKey); 4] = [
     ("group.version", 1, ApiKey::ConsumerGroupHeartbeat),
-    ("share.version", 1, ApiKey::ShareGroupHeartbeat),
+    ("share.version", 2, ApiKey::ShareGroupHeartbeat),
     ("streams.version", 1, ApiKey::StreamsGroupHeartbeat),
     ("transaction.version", 2, ApiKey::EndTxn),
 ];
