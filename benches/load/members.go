@@ -12,7 +12,7 @@ import (
 )
 
 // calm is how many heartbeats in a row have nothing to tell before a member counts as settled.
-const calm = 8
+const calm = 4
 
 // groupMember is one member of a group, on a connection of its own. What it sends again and again is encoded once.
 type groupMember struct {
@@ -281,7 +281,7 @@ func (g *groupMember) settle(over func(bool) bool, beat func() error) error {
 		if over(count >= calm) {
 			return nil
 		}
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(500 * time.Millisecond)
 	}
 }
 
@@ -338,6 +338,6 @@ func joinConsumer(g *groupMember, over func(bool) bool) error {
 		if over(quiet >= calm && have == 1) {
 			return nil
 		}
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(500 * time.Millisecond)
 	}
 }

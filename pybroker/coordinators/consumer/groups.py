@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable
-from dataclasses import replace
+
+from msgspec import structs
 
 from pybroker.clock import Clock
 from pybroker.coordinators.consumer import assignment, membership, records
@@ -104,7 +105,7 @@ class ConsumerGroups:
                 reply(answer)
                 return
         if not beat.member_id:
-            beat = replace(beat, member_id=str(uuid.uuid4()))
+            beat = structs.replace(beat, member_id=str(uuid.uuid4()))
         now_ms = self._clock.wall_ms()
 
         def change(draft: ConsumerGroup) -> Finish:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
 
+import msgspec
+
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
@@ -108,8 +110,7 @@ class Resolved:
     timestamp_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Heartbeat:
+class Heartbeat(msgspec.Struct, frozen=True):
     """A ConsumerGroupHeartbeat, free of versions. None: as in the heartbeat before."""
 
     member_id: str
@@ -147,8 +148,7 @@ class Heartbeat:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class HeartbeatResult:
+class HeartbeatResult(msgspec.Struct, frozen=True):
     """What a ConsumerGroupHeartbeat is answered with."""
 
     error: ErrorCode = ErrorCode.NONE

@@ -15,7 +15,8 @@ epoch says nothing of itself and is taken: the best that can be done.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pybroker.coordinators.consumer.group import ConsumerGroup
 from pybroker.coordinators.consumer.model import Member as ConsumerMember
@@ -38,8 +39,7 @@ from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 
-@dataclass(frozen=True, slots=True)
-class CommitItem:
+class CommitItem(msgspec.Struct, frozen=True, gc=False):
     """One partition of a commit, by name or by id."""
 
     name: str | None
@@ -52,8 +52,7 @@ class CommitItem:
     """The client's own time of the commit (OffsetCommit 1); −1: now."""
 
 
-@dataclass(frozen=True, slots=True)
-class CommitRequest:
+class CommitRequest(msgspec.Struct, frozen=True):
     """An OffsetCommit, free of versions."""
 
     group_id: str

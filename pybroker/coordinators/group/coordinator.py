@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from functools import partial
 from typing import Any
+
+from msgspec import structs
 
 from pybroker.coordinators.consumer.group import ConsumerGroup
 from pybroker.coordinators.consumer.model import Heartbeat, HeartbeatResult
@@ -400,7 +401,7 @@ class GroupCoordinator:
     def committed_for(self, topic_id: Uuid) -> tuple[Mapping[str, Any], ...]:
         """What groups have committed for a topic, in the form of its deletion record."""
         return tuple(
-            {"group": group, "partition": partition, **asdict(offset)}
+            {"group": group, "partition": partition, **structs.asdict(offset)}
             for group, partition, offset in self.offsets_of_topic(topic_id)
         )
 

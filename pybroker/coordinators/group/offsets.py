@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+import msgspec
+
 from pybroker.coordinators.group.records import OffsetKey, OffsetValue
 from pybroker.native import Uuid
 
 
-@dataclass(frozen=True, slots=True)
-class CommittedOffset:
+class CommittedOffset(msgspec.Struct, frozen=True, gc=False):
     """One committed offset."""
 
     offset: int

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import msgspec
+
 from pybroker.coordinators.consumer import records as consumer
 from pybroker.coordinators.share import records as share
 from pybroker.coordinators.streams import records as streams
@@ -28,8 +30,7 @@ _KEY_LAYOUT = 0
 """Both kinds of keys have one layout, whatever type stands in front."""
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetKey:
+class OffsetKey(msgspec.Struct, frozen=True, gc=False):
     """Whose offset: the format names the topic, the value carries its id."""
 
     group: str
@@ -44,8 +45,7 @@ class GroupKey:
     group: str
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetValue:
+class OffsetValue(msgspec.Struct, frozen=True, gc=False):
     """A committed offset as stored."""
 
     offset: int
