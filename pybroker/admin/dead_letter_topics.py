@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from pybroker.admin.topics import AUTO_CREATE_TIMEOUT_MS, TopicAdmin, TopicSpec
-from pybroker.coordinators.share_partition.dead_letters import ENABLED
+from pybroker.config.topic_defs import DEAD_LETTERS
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
@@ -20,7 +20,7 @@ class DeadLetterTopics:
 
     async def create(self, topic: str) -> None:
         """See `Queues`: with this cluster's defaults. One that was made meanwhile is as good."""
-        spec = TopicSpec(topic, configs={ENABLED: "true"})
+        spec = TopicSpec(topic, configs={DEAD_LETTERS: "true"})
         (made,) = await self._topics.create([spec], AUTO_CREATE_TIMEOUT_MS)
         if isinstance(made, KafkaError) and made.code != ErrorCode.TOPIC_ALREADY_EXISTS:
             raise made

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from pybroker.config.values import ConfigKey, ConfigType, at_least, between
+from pybroker.config.values import ConfigKey, ConfigType, Scope, at_least, between
 
 BOOLEAN, INT, SHORT, STRING = ConfigType.BOOLEAN, ConfigType.INT, ConfigType.SHORT, ConfigType.STRING
 
@@ -63,12 +63,16 @@ SHARE_GROUPS = (
         STRING,
         "dlq.",
         "What the names of topics begin with that may be dead letter queues of share groups.",
+        None,
+        Scope.CLUSTER_WIDE,
     ),
     ConfigKey(
         "errors.deadletterqueue.auto.create.topics.enable",
         BOOLEAN,
         False,
         "Whether the topic is made that a share group names as its dead letter queue.",
+        None,
+        Scope.CLUSTER_WIDE,
     ),
     ConfigKey(
         "group.share.delivery.count.limit",

@@ -124,6 +124,9 @@ def test_they_are_kept_shown_and_taken_back(broker: BrokerProcess) -> None:
         "streams.assignor.name": (None, BY_DEFAULT, []),
         "share.auto.offset.reset": ("latest", BY_DEFAULT, []),
         "share.isolation.level": ("read_uncommitted", BY_DEFAULT, []),
+        "share.renew.acknowledge.enable": ("true", BY_DEFAULT, []),
+        "errors.deadletterqueue.copy.record.enable": ("false", BY_DEFAULT, []),
+        "errors.deadletterqueue.topic.name": ("", BY_DEFAULT, []),
     }
     assert described(broker, group) == defaults
     assert altered(broker, group, {SESSION: "50000", INTERVAL: "7000"})[0] == 0

@@ -15,6 +15,7 @@ from functools import partial
 from typing import NamedTuple, Protocol, TypeVar
 
 from pybroker.clock import Clock
+from pybroker.config.topic_defs import DEAD_LETTERS
 from pybroker.coordinators.shards.ports import Reads, Topics
 from pybroker.coordinators.share_partition.figures import ShareFigures
 from pybroker.coordinators.share_partition.in_flight import Failure
@@ -33,9 +34,6 @@ BACKOFF_S, BACKOFF_S_MAX = 1.0, 30.0
 BATCH_BYTES_MAX = 256 * 1024
 READ_BYTES_MAX = 1024 * 1024
 """Of the group's partition, read at once to be copied."""
-
-ENABLED = "errors.deadletterqueue.group.enable"
-"""Topic setting: it may be somebody's queue."""
 
 FINAL = frozenset(
     {
@@ -255,8 +253,8 @@ class DeadLetterQueues:
             topic_id = topics.topic_id(name)
             if topic_id is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name} is being made")
-        if queues.config(topic_id).get(ENABLED) != "true":
-            raise KafkaError(ErrorCode.INVALID_CONFIG, f"{ENABLED} of topic {name} is false")
+        if queues.config(topic_id).get(DEAD_LETTERS) != "true":
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"{DEAD_LETTERS} of topic {name} is false")
         partition = key.partition % max(topics.partition_count(topic_id), 1)
         leader, _ = topics.leader(topic_id, partition)
         if leader < 0:
