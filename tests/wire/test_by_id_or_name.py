@@ -52,6 +52,7 @@ BY_NAME_ONLY = {
     "DescribeShareGroupOffsets",
     "AlterShareGroupOffsets",
     "DeleteShareGroupOffsets",
+    "StreamsGroupHeartbeat",
 }
 NAMES = {"topic", "name", "topic_name", "topic_names", "resource_name"}
 
