@@ -24,18 +24,18 @@
 use crate::error::StorageError;
 use crate::files;
 use pybroker_model::{TopicIdPartition, Uuid};
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Weak;
 
 pub(crate) mod format;
+mod output;
 pub(crate) mod replay;
 #[cfg(test)]
 mod tests;
 
 use format::{BLOCK_BYTES, GroupHeader, HEADER_BYTES};
 pub(crate) use format::{EntryHead, entry_bytes};
+use output::Output;
 
 /// What zeros are written ahead of the groups at once.
 const GROW_BYTES: u64 = 1 << 20;
@@ -68,7 +68,7 @@ pub(crate) fn path_of(dir: &Path, file: usize) -> PathBuf {
 pub(crate) struct Journal {
     dir: PathBuf,
     id: Uuid,
-    files: [File; 2],
+    files: [Output; 2],
     /// Bytes of each file whose blocks exist.
     grown: [u64; 2],
     file_bytes: u64,
@@ -92,16 +92,7 @@ impl Journal {
     /// Makes an empty journal; durable when it returns, but for `meta.properties`, which the caller writes before the
     /// first entry.
     pub(crate) fn create(dir: &Path, file_bytes: u64) -> Result<Self, StorageError> {
-        let create = |file| {
-            let path = path_of(dir, file);
-            File::options()
-                .read(true)
-                .write(true)
-                .create(true)
-                .truncate(true)
-                .open(&path)
-                .map_err(StorageError::io("create", &path))
-        };
+        let create = |file| Output::create(path_of(dir, file));
         let mut journal = Self {
             dir: dir.to_path_buf(),
             id: Uuid::random(),
@@ -197,15 +188,7 @@ impl Journal {
             voids,
         };
         header.put(&mut self.group);
-        let file = &self.files[self.current];
-        let path = path_of(&self.dir, self.current);
-        file.write_all_at(&self.group, self.position)
-            .map_err(StorageError::io("write", &path))?;
-        files::sync_data(file).map_err(|source| StorageError::Io {
-            operation: "sync",
-            path,
-            source: source.into(),
-        })?;
+        self.files[self.current].write(&self.group, self.position)?;
         self.position = end;
         self.next += 1;
         Ok(())
@@ -218,24 +201,30 @@ impl Journal {
             return Ok(());
         }
         let to = (end.max(grown + GROW_BYTES)).min(self.file_bytes).max(end);
-        let zeros = vec![0; (to - grown) as usize];
         // What lies behind the groups is not looked at: that a part was written does no harm.
-        let written = self.files[file].write_all_at(&zeros, grown);
-        written.map_err(StorageError::io("write", &path_of(&self.dir, file)))?;
+        self.files[file].fill((to - grown) as usize, grown)?;
         self.grown[file] = to;
         Ok(())
     }
 
-    /// Goes on in the other file, if nothing in it is needed, and there is room for it on the disk.
-    pub(crate) fn change_files(&mut self) -> bool {
-        if self.other_held || self.grow(1 - self.current, RESERVED_BYTES).is_err() {
-            return false;
+    /// Goes on in the other file, if nothing in it is needed, and there is room for it on the disk; answers whether.
+    ///
+    /// # Errors
+    /// As [`Journal::commit`], but for a full disk.
+    pub(crate) fn change_files(&mut self) -> Result<bool, StorageError> {
+        if self.other_held {
+            return Ok(false);
+        }
+        match self.grow(1 - self.current, RESERVED_BYTES) {
+            Ok(()) => {}
+            Err(StorageError::Full { .. }) => return Ok(false),
+            Err(error) => return Err(error),
         }
         self.current = 1 - self.current;
         self.position = 0;
         self.first_in_current = self.next;
         self.other_held = true;
-        true
+        Ok(true)
     }
 
     /// The file that is written.
@@ -298,7 +287,7 @@ impl Journal {
             return Err(error);
         }
         self.other_held = false;
-        self.change_files();
+        self.change_files()?;
         self.other_held = false;
         Ok(())
     }
@@ -311,22 +300,33 @@ impl Journal {
     /// From now on, or until then, writes find no room.
     #[cfg(test)]
     pub(crate) fn fill_disk(&mut self, full: bool) {
-        let open = |file| {
+        for (number, file) in self.files.iter_mut().enumerate() {
             let path = if full {
                 PathBuf::from("/dev/full")
             } else {
-                path_of(&self.dir, file)
+                path_of(&self.dir, number)
             };
-            File::options().write(true).open(path).expect("opens")
-        };
-        self.files = [open(0), open(1)];
+            file.replace(
+                std::fs::File::options()
+                    .write(true)
+                    .open(path)
+                    .expect("opens"),
+            );
+        }
     }
 
     /// From now on nothing can be written.
     #[cfg(test)]
     pub(crate) fn break_files(&mut self) {
-        let readable = |file| File::open(path_of(&self.dir, file)).expect("opens");
-        self.files = [readable(0), readable(1)];
+        for (number, file) in self.files.iter_mut().enumerate() {
+            file.replace(std::fs::File::open(path_of(&self.dir, number)).expect("opens"));
+        }
+    }
+
+    /// From now on everything goes through the page cache.
+    #[cfg(test)]
+    pub(crate) fn use_cache(&mut self) {
+        self.files.iter_mut().for_each(Output::use_cache);
     }
 }
 

@@ -287,7 +287,7 @@ impl Journaling {
             return Ok(true);
         }
         // What it holds is synced in the segments meanwhile.
-        let changed = journal.change_files();
+        let changed = journal.change_files().map_err(|error| self.failed(error))?;
         if changed {
             *turns += 1;
         }

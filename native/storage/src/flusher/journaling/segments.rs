@@ -64,8 +64,10 @@ impl Journaling {
         let late = self.wake.wait_for(state, SYNC_AFTER).timed_out();
         if late && written(state) && !state.ended {
             let State { journal, turns, .. } = &mut **state;
-            if journal.as_mut().is_some_and(Journal::change_files) {
-                *turns += 1;
+            let changed = journal.as_mut().map_or(Ok(false), Journal::change_files);
+            match changed {
+                Ok(changed) => *turns += u64::from(changed),
+                Err(error) => drop(self.failed(error)),
             }
         }
     }
