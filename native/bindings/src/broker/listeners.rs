@@ -51,12 +51,7 @@ pub(crate) struct Endpoint {
 
 /// What a listener with TLS shows and whom it trusts, under the names of Kafka's `ssl.*` settings. Not shown: it holds a
 /// private key.
-#[pyclass(
-    frozen,
-    from_py_object,
-    new = "from_fields",
-    module = "pybroker._native"
-)]
+#[pyclass(frozen, from_py_object, module = "pybroker._native")]
 #[derive(Clone)]
 pub(crate) struct ListenerTls {
     certificates: Vec<u8>,
@@ -67,6 +62,33 @@ pub(crate) struct ListenerTls {
     protocols: Vec<String>,
     cipher_suites: Vec<String>,
     principal_rules: String,
+}
+
+#[pymethods]
+impl ListenerTls {
+    #[new]
+    #[expect(clippy::too_many_arguments, reason = "the fields of a record, by name")]
+    const fn new(
+        certificates: Vec<u8>,
+        key: Vec<u8>,
+        trusted: Vec<u8>,
+        revoked: Option<Vec<u8>>,
+        client_auth: String,
+        protocols: Vec<String>,
+        cipher_suites: Vec<String>,
+        principal_rules: String,
+    ) -> Self {
+        Self {
+            certificates,
+            key,
+            trusted,
+            revoked,
+            client_auth,
+            protocols,
+            cipher_suites,
+            principal_rules,
+        }
+    }
 }
 
 impl ListenerTls {

@@ -188,7 +188,7 @@ impl NativePartitions {
     }
 
     #[pyo3(signature = (topic_id, partition, records, timestamp_ms, leader_epoch=-1, producer=None))]
-    #[allow(clippy::too_many_arguments)]
+    #[expect(clippy::too_many_arguments, reason = "one call for each batch")]
     fn append(
         &self,
         py: Python<'_>,
