@@ -12,13 +12,11 @@ from benches.compare.peers import kafka, pybroker
 from tests.support.brokers import BrokerProcess
 
 _MANY = {"max.connections.per.ip": "4000"}
-# Each with its default: what tests use, 0, has the heartbeats of the first clients decide, 3 s apart.
-_KAFKA_WAITS, _PYBROKER_WAITS = ({"group.initial.rebalance.delay.ms": wait} for wait in ("3000", "500"))
 _ALONE = {"share.coordinator.state.topic.replication.factor": "1", "share.coordinator.state.topic.min.isr": "1"}
 PEERS = {
-    KAFKA: lambda folder: kafka(folder, {**_MANY, **_ALONE, **_KAFKA_WAITS}),
-    OS: lambda folder: pybroker(folder, {**_MANY, **_PYBROKER_WAITS, "log.flush.mode": "os"}),
-    DURABLE: lambda folder: pybroker(folder, {**_MANY, **_PYBROKER_WAITS}),
+    KAFKA: lambda folder: kafka(folder, {**_MANY, **_ALONE}),
+    OS: lambda folder: pybroker(folder, {**_MANY, "log.flush.mode": "os"}),
+    DURABLE: lambda folder: pybroker(folder, _MANY),
 }
 """As `benches.compare.peers`; a connection for each of 1,000 members comes from one address."""
 

@@ -25,8 +25,8 @@ GROUPS = (
     ConfigKey(
         "group.initial.rebalance.delay.ms",
         INT,
-        500,
-        "How long an empty group waits for further members before its first assignment, in ms; again as long while more come.",
+        3000,
+        "How long an empty group waits for further members before its first assignment, in ms.",
         at_least(0),
     ),
     ConfigKey("group.max.size", INT, 2147483647, "Most members of one group.", at_least(1)),

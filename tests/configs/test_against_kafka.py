@@ -103,7 +103,6 @@ OTHER_DEFAULT = {
     "socket.receive.buffer.bytes": "the kernel sizes it as the connection needs",
     "socket.send.buffer.bytes": "the kernel sizes it as the connection needs",
     "log.dir": "beside the user rather than under /tmp",
-    "group.initial.rebalance.delay.ms": "prolonged while members come; 3 s is what a consumer that is alone would wait",
     "group.coordinator.rebalance.protocols": "the protocols that are served",
     "offsets.topic.replication.factor": "one node",
     "transaction.state.log.min.isr": "one node",
