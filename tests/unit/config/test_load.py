@@ -193,7 +193,7 @@ MISTAKES = [
         CLUSTER + "\nlisteners=PLAINTEXT://:9092,REPLICATION://:9093\ninter.broker.listener.name=REPLICATION\n"
         "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,REPLICATION:SASL_PLAINTEXT",
         "inter.broker.listener.name=REPLICATION ({file} line 5): sasl.mechanism.inter.broker.protocol=GSSAPI: brokers "
-        "log in by one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512",
+        "log in by one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER",
     ),
     (
         CLUSTER + "\nlisteners=PLAINTEXT://:9092,REPLICATION://:9093\ninter.broker.listener.name=REPLICATION\n"
