@@ -87,6 +87,9 @@ bench: need-java need-go $(VENV)/.locked ## Apache Kafka and pybroker in turn: o
 	@echo 'Building the native core as wheels have it (profile dist)'
 	@$(call install,--profile dist)
 	$(BIN)/python -m benches.compare $(BENCH_ARGS)
+	$(BIN)/python -m benches.tls
+	$(BIN)/python -m benches.quotas
+	$(BIN)/python -m benches.metrics
 	$(BIN)/python -m pytest benches/native -q --benchmark-only --benchmark-disable-gc
 
 lock: $(VENV)/.created ## resolve the Python lock files anew
