@@ -141,7 +141,7 @@ mod tests {
         );
         let gone = Api::advertised(Registry::Client, true).count()
             - Api::advertised(Registry::Client, false).count();
-        assert_eq!(gone, 20);
+        assert_eq!(gone, 23);
     }
 
     #[test]
