@@ -221,4 +221,4 @@ def words_in_force(name: str, own: Mapping[str, str], config: Mapping[str, Any])
 
 def text_in_force(name: str, own: Mapping[str, str]) -> str:
     """What holds for a group, of a setting that no setting of the broker stands behind."""
-    return own.get(name) or str(GROUP_SETTINGS[name].default)
+    return own.get(name) or render_value(GROUP_SETTINGS[name].default) or ""

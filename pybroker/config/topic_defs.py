@@ -85,8 +85,6 @@ def _from_broker(name: str, synonym: str) -> ConfigKey:
     )
 
 
-DEAD_LETTERS = "errors.deadletterqueue.group.enable"
-
 _THROTTLE = "Replicas of this topic whose {} traffic is throttled, as partition:broker pairs or * (KIP-73)."
 
 TOPIC_SETTINGS = ConfigDef(
@@ -100,7 +98,7 @@ TOPIC_SETTINGS = ConfigDef(
                 "Deleting and truncating the topic is refused until this is false again. Not Kafka's.",
             ),
             ConfigKey(
-                DEAD_LETTERS,
+                "errors.deadletterqueue.group.enable",
                 ConfigType.BOOLEAN,
                 False,
                 "Share groups may have the topic as their dead letter queue (KIP-1191).",

@@ -98,6 +98,7 @@ async def test_members_share_and_take_over(admin: AdminClient, bootstrap: str, n
             described = (await admin.describe_groups([name]))[name]
             assert len(described.members) == 2
         await until(lambda: first.assignment() == every, first)
+        await first.commit()
         offset = (await first.committed(every))[TopicPartition(name, 0)].offset
         assert offset == 2 or TopicPartition(name, 0) not in told.heard[1][1]
     assert told.heard[0] == ("assigned", every)

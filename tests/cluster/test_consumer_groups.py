@@ -30,6 +30,8 @@ SETTINGS = {
     "min.insync.replicas": "2",
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.heartbeat.interval.ms": "200",
+    # What is told is the interval of the group, also while it rebalances.
+    "group.consumer.rebalance.heartbeat.interval.ms": "10000",
     "group.consumer.session.timeout.ms": str(NEVER_MS),
     "group.consumer.max.session.timeout.ms": str(NEVER_MS),
 }

@@ -166,10 +166,16 @@ def test_a_copy_that_is_too_large_tells_where_the_record_is(broker: PybrokerProc
     assert [(one.of[2], one.value) for one in letters] == [(0, b"x" * 10), (1, None), (2, b"x" * 10)]
 
 
-@pytest.mark.parametrize(("enabled", "answer"), [("true", "done"), ("false", "InvalidRecordStateException")])
-def test_locks_are_renewed_unless_the_group_forbids_it(broker: PybrokerProcess, enabled: str, answer: str) -> None:
+@pytest.mark.parametrize(
+    ("enabled", "answer"), [(None, "done"), ("true", "done"), ("false", "InvalidRecordStateException")]
+)
+def test_locks_are_renewed_unless_the_group_forbids_it(
+    broker: PybrokerProcess, enabled: str | None, answer: str
+) -> None:
     topic, group = source(broker), unique("renew")
-    own = {"share.auto.offset.reset": "earliest", "share.renew.acknowledge.enable": enabled}
+    own = {"share.auto.offset.reset": "earliest"}
+    if enabled is not None:
+        own["share.renew.acknowledge.enable"] = enabled
     set_group(broker.port, group, own)
     records = seen(reader(broker.bootstrap, group, topic, PARTITIONS * EACH, how="renew"))
     assert {record.value for record in records if record.what == "RENEW"} == {answer}

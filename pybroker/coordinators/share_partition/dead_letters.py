@@ -15,7 +15,6 @@ from functools import partial
 from typing import NamedTuple, Protocol, TypeVar
 
 from pybroker.clock import Clock
-from pybroker.config.topic_defs import DEAD_LETTERS
 from pybroker.coordinators.shards.ports import Reads, Topics
 from pybroker.coordinators.share_partition.figures import ShareFigures
 from pybroker.coordinators.share_partition.in_flight import Failure
@@ -62,6 +61,10 @@ class Queues(Protocol):
 
     def config(self, topic_id: Uuid) -> Mapping[str, str]:
         """All settings of a topic."""
+        ...
+
+    def accepts(self, topic_id: Uuid) -> bool:
+        """errors.deadletterqueue.group.enable of a topic."""
         ...
 
     async def create(self, topic: str) -> None:
@@ -253,8 +256,8 @@ class DeadLetterQueues:
             topic_id = topics.topic_id(name)
             if topic_id is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name} is being made")
-        if queues.config(topic_id).get(DEAD_LETTERS) != "true":
-            raise KafkaError(ErrorCode.INVALID_CONFIG, f"{DEAD_LETTERS} of topic {name} is false")
+        if not queues.accepts(topic_id):
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"errors.deadletterqueue.group.enable of topic {name} is false")
         partition = key.partition % max(topics.partition_count(topic_id), 1)
         leader, _ = topics.leader(topic_id, partition)
         if leader < 0:

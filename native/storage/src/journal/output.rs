@@ -68,11 +68,9 @@ impl Output {
                 Ok(()) => return Ok(()),
                 // It was opened so, and cannot be written so: blocks larger than ours.
                 Err(error) if error.kind() == io::ErrorKind::InvalidInput => self.direct = None,
-                // A file system that writes elsewhere what is written again needs room for blocks that exist.
-                Err(error) if error.kind() == io::ErrorKind::StorageFull => {
-                    return Err(StorageError::io("write", &self.path)(error));
-                }
-                Err(error) => return Err(self.unsynced(error)),
+                // No room, which a limit or a file system that writes elsewhere finds for blocks that exist as well, is
+                // told as such.
+                Err(error) => return Err(StorageError::io("sync", &self.path)(error)),
             }
         }
         self.cached
