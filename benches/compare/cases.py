@@ -23,7 +23,9 @@ def fresh(kind: str) -> str:
     return f"bench-{kind}-{time.time_ns() % 10**9}-{next(_numbers)}"
 
 
-def _with_topic(operation: str, **options: object) -> Callable[[BrokerProcess], Figures]:
+def with_topic(operation: str, **options: object) -> Callable[[BrokerProcess], Figures]:
+    """Measures an operation of the load on a topic of its own."""
+
     def measure(broker: BrokerProcess) -> Figures:
         topic = fresh(operation)
         try:
@@ -149,16 +151,16 @@ CASES = (
          live=_start, peers=(KAFKA, DURABLE), figures=("idle_cpu_percent",)),
     Case("1 × 100 B a request, 4 connections",
          (Bar(CPU_REQUEST, OS, KAFKA, 1 / 3), Bar(RATE, OS, KAFKA, 2, True), Bar(RATE, DURABLE, KAFKA, 1, True)),
-         _with_topic("produce", batch=1, size=100, megabytes=6), peers=(KAFKA, OS, DURABLE, KAFKA_FLUSH)),
+         with_topic("produce", batch=1, size=100, megabytes=6), peers=(KAFKA, OS, DURABLE, KAFKA_FLUSH)),
     Case("200 idle + 50 active connections, 1 × 100 B",
          (Bar(CPU_REQUEST, OS, KAFKA, 1 / 3), Bar(RATE, OS, KAFKA, 2, True), Bar(RATE, DURABLE, KAFKA, 1, True)),
-         _with_topic("many", connections=50, idle=200, duration="5s"), figures=("p50_ms", "p99_ms")),
+         with_topic("many", connections=50, idle=200, duration="5s"), figures=("p50_ms", "p99_ms")),
     Case("16 KB batches, 4 connections", (Bar(CPU_GB, OS, KAFKA, 0.5), Bar(RATE, DURABLE, KAFKA, 1, True)),
-         _with_topic("produce", batch=16, size=1024, megabytes=1000), peers=(KAFKA, OS, DURABLE, KAFKA_FLUSH)),
+         with_topic("produce", batch=16, size=1024, megabytes=1000), peers=(KAFKA, OS, DURABLE, KAFKA_FLUSH)),
     Case("66 KB batches, 4 connections", (Bar(CPU_GB, OS, KAFKA, 0.5), Bar(RATE, DURABLE, KAFKA, 1, True)),
-         _with_topic("produce", batch=64, size=1024, megabytes=1500), peers=(KAFKA, OS, DURABLE, KAFKA_FLUSH)),
+         with_topic("produce", batch=64, size=1024, megabytes=1500), peers=(KAFKA, OS, DURABLE, KAFKA_FLUSH)),
     Case("0.93 MB batches, 4 connections", (Bar(CPU_GB, OS, "limit", 1.25), Bar(RATE, DURABLE, KAFKA_FLUSH, 1.2, True)),
-         _with_topic("produce", batch=900, size=1024, megabytes=2000),
+         with_topic("produce", batch=900, size=1024, megabytes=2000),
          limit=lambda folder: load.limit("produce", 4, 2000, folder), peers=(KAFKA, OS, DURABLE, KAFKA_FLUSH)),
     Case("fetch 1 MiB a partition, 4 connections", (Bar(CPU_GB, OS, "limit", 1.3),), _fetch(1 << 20, 4, 6000),
          limit=lambda folder: load.limit("fetch", 4, 6000, folder), figures=("mb_per_s",)),
@@ -167,7 +169,7 @@ CASES = (
          limit=lambda folder: load.limit("fetch", 4, 3000, folder, frame=66_600), figures=("mb_per_s",)),
     Case("end to end, 5,000/s, 16 partitions",
          (Bar("p99_ms", OS, KAFKA, 0.5), Bar("p50_ms", OS, KAFKA, 1), Bar("p99_ms", DURABLE, KAFKA, 1)),
-         _with_topic("e2e", rate=5000, duration="10s"), peers=(KAFKA, OS, DURABLE, KAFKA_FLUSH)),
+         with_topic("e2e", rate=5000, duration="10s"), peers=(KAFKA, OS, DURABLE, KAFKA_FLUSH)),
     Case("Metadata of 1,000 topics", (Bar(CPU_REQUEST, OS, KAFKA, 0.2),), _metadata, figures=("p50_ms",)),
     Case("10 topics × 1,000 partitions",
          (Bar("create_writable_ms", DURABLE, KAFKA, 0.25), Bar("clean_restart_ms", DURABLE, KAFKA, 0.2),

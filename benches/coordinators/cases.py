@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from benches.compare import load
 from benches.compare.case import CPU_GB, CPU_REQUEST, RATE, Bar, Case, Figures
-from benches.compare.cases import DURABLE, KAFKA, OS, fresh
+from benches.compare.cases import DURABLE, KAFKA, OS, fresh, with_topic
 from benches.compare.peers import kafka, pybroker
 from tests.support.brokers import BrokerProcess
 
@@ -24,17 +24,6 @@ MEMBERS: dict[str, object] = {"connections": 1000, "groups": 10}
 PACE = "300ms"
 """A heartbeat of each member: ten times as often as clients send them by default, so that the cost of a request is seen
 beside what a broker does anyway."""
-
-
-def _on_a_topic(operation: str, **options: object) -> Callable[[BrokerProcess], Figures]:
-    def measure(broker: BrokerProcess) -> Figures:
-        topic = fresh(operation)
-        try:
-            return load.run(broker, operation, topic=topic, **options)
-        finally:
-            load.run(broker, "delete", topic=topic)
-
-    return measure
 
 
 def _beside_members(protocol: str) -> Callable[[BrokerProcess], Figures]:
@@ -90,21 +79,21 @@ def _living(protocol: str) -> Case:
     return Case(
         f"1,000 members, heartbeats and commits, {protocol}",
         (Bar(CPU_REQUEST, OS, KAFKA, 0.5), Bar(CPU_REQUEST, DURABLE, KAFKA, 0.5)),
-        _on_a_topic("members", protocol=protocol, interval=PACE, duration="15s", **MEMBERS),
+        with_topic("members", protocol=protocol, interval=PACE, duration="15s", **MEMBERS),
         figures=(RATE, "heartbeat_p99_ms", "commit_p99_ms"),
     )
 
 
 CASES = (
     *(Case(f"100 consumers join until the first fetch, {protocol}", (Bar("all_ms", DURABLE, KAFKA, 0.5),),
-           _on_a_topic("joins", connections=100, partitions=100, protocol=protocol), figures=("p50_ms", "broker_cpu_s"))
+           with_topic("joins", connections=100, partitions=100, protocol=protocol), figures=("p50_ms", "broker_cpu_s"))
       for protocol in ("classic", "consumer")),
     *(_living(protocol) for protocol in ("classic", "consumer")),
     Case("records beside 1,000 members, classic", (Bar("p99_ratio", OS, "", 1.25), Bar("p99_ratio", DURABLE, "", 1.25)),
          _beside_members("classic"), figures=("alone_p50_ms", "beside_p50_ms", "alone_p99_ms", "beside_p99_ms")),
     Case("transactions of 100 records of 100 B, 8 producers",
          (Bar(RATE, OS, KAFKA, 1.5, True), Bar(RATE, DURABLE, KAFKA, 1, True)),
-         _on_a_topic("transactions", connections=8, batch=100, size=100, megabytes=100_000, duration="10s"),
+         with_topic("transactions", connections=8, batch=100, size=100, megabytes=100_000, duration="10s"),
          figures=(CPU_REQUEST, "p50_ms", "p99_ms", "retries")),
     Case("read_committed against read_uncommitted", (Bar("ratio", OS, "", 1.1), Bar("ratio", DURABLE, "", 1.1)),
          _isolation, figures=("uncommitted_cpu_s_per_gb", "committed_cpu_s_per_gb")),

@@ -25,25 +25,20 @@ class FeatureAdmin:
 
     def require_consumer_groups(self) -> None:
         """Raises KafkaError UNSUPPORTED_VERSION: groups of the newer protocol are switched off."""
-        if self._view.image.features.level(GROUP_VERSION) < 1:
-            raise KafkaError(
-                ErrorCode.UNSUPPORTED_VERSION,
-                f"Feature {GROUP_VERSION} is at level 0: consumer groups of the newer protocol are switched off.",
-            )
+        self._require(GROUP_VERSION, "consumer groups of the newer protocol")
 
     def require_share_groups(self) -> None:
         """Raises KafkaError UNSUPPORTED_VERSION: share groups are switched off."""
-        if self._view.image.features.level(SHARE_VERSION) < 1:
-            raise KafkaError(
-                ErrorCode.UNSUPPORTED_VERSION, f"Feature {SHARE_VERSION} is at level 0: share groups are switched off."
-            )
+        self._require(SHARE_VERSION, "share groups")
 
     def require_streams_groups(self) -> None:
         """Raises KafkaError UNSUPPORTED_VERSION: streams groups are switched off."""
-        if self._view.image.features.level(STREAMS_VERSION) < 1:
+        self._require(STREAMS_VERSION, "streams groups")
+
+    def _require(self, feature: str, groups: str) -> None:
+        if self._view.image.features.level(feature) < 1:
             raise KafkaError(
-                ErrorCode.UNSUPPORTED_VERSION,
-                f"Feature {STREAMS_VERSION} is at level 0: streams groups are switched off.",
+                ErrorCode.UNSUPPORTED_VERSION, f"Feature {feature} is at level 0: {groups} are switched off."
             )
 
     async def update(

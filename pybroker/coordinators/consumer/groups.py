@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable
+from functools import partial
 
 from msgspec import structs
 
@@ -276,16 +277,8 @@ class ConsumerGroups:
                 self.note_topics(draft)
             return lambda _: None
 
-        def answered(outcome: Outcome) -> None:
-            if isinstance(outcome, KafkaError) and self.get(group_id) is not None:
-                self._timers.schedule(
-                    _session(group_id, member_id),
-                    EXPIRY_RETRY_MS,
-                    lambda: self.expire(group_id, member_id, reason, still),
-                )
-
-        if self.get(group_id) is not None:
-            self.turns.submit(group_id, change, answered)
+        later = partial(self._timers.schedule, _session(group_id, member_id), EXPIRY_RETRY_MS)
+        self.turns.submit_until_stored(group_id, change, later)
 
     # --- offsets ------------------------------------------------------------------------------------------------------
 

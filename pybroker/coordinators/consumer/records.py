@@ -7,7 +7,6 @@ written and passed over when read.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -20,32 +19,25 @@ from pybroker.coordinators.consumer.model import (
     Resolved,
     Subscription,
 )
+from pybroker.coordinators.shards.record_types import RecordTypes
 from pybroker.coordinators.shards.turns import Records
-from pybroker.native import Uuid, decode_data, encode
+from pybroker.native import Uuid
 from pybroker.protocol import messages as m
-from pybroker.protocol.versioned import decode_versioned, encode_versioned
+from pybroker.protocol.versioned import encode_versioned
 
 GROUP, MEMBER, TARGET_EPOCH, TARGET, CURRENT, REGEX = 3, 5, 6, 7, 8, 16
 
-_KEYS: dict[int, str] = {
-    GROUP: "ConsumerGroupMetadataKey",
-    MEMBER: "ConsumerGroupMemberMetadataKey",
-    TARGET_EPOCH: "ConsumerGroupTargetAssignmentMetadataKey",
-    TARGET: "ConsumerGroupTargetAssignmentMemberKey",
-    CURRENT: "ConsumerGroupCurrentMemberAssignmentKey",
-    REGEX: "ConsumerGroupRegularExpressionKey",
-}
-KEY_TYPES = frozenset(_KEYS)
-
-
-def _key(kind: int, *parts: str) -> bytes:
-    return struct.pack(">h", kind) + encode(getattr(m, _KEYS[kind])(*parts), 0)
-
-
-def decode_key(kind: int, content: bytes) -> tuple[str, str]:
-    """(group, member or expression; empty where the key has none) of a key without its type. Raises CodecError."""
-    key = decode_data(_KEYS[kind], 0, content)
-    return str(key.group_id), str(getattr(key, "regular_expression", None) or getattr(key, "member_id", ""))
+TYPES = RecordTypes(
+    {
+        GROUP: "ConsumerGroupMetadata",
+        MEMBER: "ConsumerGroupMemberMetadata",
+        TARGET_EPOCH: "ConsumerGroupTargetAssignmentMetadata",
+        TARGET: "ConsumerGroupTargetAssignmentMember",
+        CURRENT: "ConsumerGroupCurrentMemberAssignment",
+        REGEX: "ConsumerGroupRegularExpression",
+    }
+)
+_key = TYPES.encode_key
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------
@@ -190,7 +182,7 @@ class Stored:
 
     def take(self, kind: int, name: str, value: bytes | None) -> None:
         """One record. Raises CodecError."""
-        decoded = None if value is None else decode_versioned(_KEYS[kind].removesuffix("Key") + "Value", value)
+        decoded = None if value is None else TYPES.decode_value(kind, value)
         if kind == GROUP:
             self._group = decoded
             return

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from pybroker.coordinators.consumer import records as consumer
+from pybroker.coordinators.shards.record_types import RecordTypes
 from pybroker.coordinators.share import records as share
 from pybroker.coordinators.streams import records as streams
 from pybroker.native import Uuid, decode_data, encode
@@ -86,8 +87,8 @@ class GroupValue:
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumerKey:
-    """Something of a consumer group."""
+class NewerKey:
+    """Something of a group whose members are in epochs."""
 
     group: str
     kind: int
@@ -95,27 +96,31 @@ class ConsumerKey:
     """A member, or an expression; empty where the key has none."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShareKey:
-    """Something of a share group."""
+class ConsumerKey(NewerKey):
+    """Of a consumer group."""
 
-    group: str
-    kind: int
-    name: str
-    """A member; empty where the key has none."""
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class StreamsKey:
-    """Something of a streams group."""
+class ShareKey(NewerKey):
+    """Of a share group."""
 
-    group: str
-    kind: int
-    name: str
-    """A member; empty where the key has none."""
+    __slots__ = ()
 
 
-Key = OffsetKey | GroupKey | ConsumerKey | ShareKey | StreamsKey
+class StreamsKey(NewerKey):
+    """Of a streams group."""
+
+    __slots__ = ()
+
+
+_NEWER: tuple[tuple[RecordTypes, type[NewerKey]], ...] = (
+    (consumer.TYPES, ConsumerKey),
+    (streams.TYPES, StreamsKey),
+    (share.TYPES, ShareKey),
+)
+
+Key = OffsetKey | GroupKey | NewerKey
 
 
 def encode_offset_key(key: OffsetKey) -> bytes:
@@ -136,15 +141,10 @@ def decode_key(data: bytes) -> Key | None:
         return OffsetKey(key.group, key.topic, key.partition)
     if kind == GROUP_KEY_TYPE:
         return GroupKey(decode_data("GroupMetadataKey", _KEY_LAYOUT, content).group)
-    if kind in consumer.KEY_TYPES:
-        group, name = consumer.decode_key(kind, content)
-        return ConsumerKey(group, kind, name)
-    if kind in streams.KEY_TYPES:
-        group, name = streams.decode_key(kind, content)
-        return StreamsKey(group, kind, name)
-    if kind in share.KEY_TYPES:
-        group, name = share.decode_key(kind, content)
-        return ShareKey(group, kind, name)
+    for types, made in _NEWER:
+        if kind in types:
+            group, name = types.decode_key(kind, content)
+            return made(group, kind, name)
     return None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from pybroker.clock import Clock
 from pybroker.native import Completion, StoredRecords, Uuid
@@ -106,6 +106,18 @@ class TopicCreator(Protocol):
 
     async def ensure_internal(self, name: str) -> object:
         """Returns when the topic exists and its leaders are applied. KafkaError if that cannot be had."""
+        ...
+
+
+class Brokers(Protocol):
+    """The other brokers of a cluster (`interbroker.lines`)."""
+
+    async def ask(self, broker_id: int, request: Any) -> Any:
+        """The answer. KafkaError REQUEST_TIMED_OUT: what became of it is not known."""
+        ...
+
+    def close(self) -> None:
+        """Who waits is answered with an error."""
         ...
 
 

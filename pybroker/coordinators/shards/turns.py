@@ -103,6 +103,22 @@ class GroupTurns(Generic[G]):
         if turns.writing is None:
             self._run(group_id, turns)
 
+    def submit_until_stored(
+        self, group_id: str, change: Change[G], later: Callable[[Callable[[], None]], None]
+    ) -> None:
+        """Makes a change of a group that exists, which nobody waits for: as long as it cannot be stored, `later` is
+        given what tries it again."""
+
+        def again() -> None:
+            if group_id in self.groups:
+                self.submit(group_id, change, answered)
+
+        def answered(outcome: Outcome) -> None:
+            if isinstance(outcome, KafkaError) and group_id in self.groups:
+                later(again)
+
+        again()
+
     def _run(self, group_id: str, turns: _Turns[G]) -> None:
         before = self.groups.get(group_id)
         after = self._kind.make(group_id) if before is None else self._kind.fork(before)

@@ -310,14 +310,8 @@ class ShareGroups:
                 self._look(draft, raised=True)
             return lambda _: None
 
-        def answered(outcome: Outcome) -> None:
-            if isinstance(outcome, KafkaError) and self.get(group_id) is not None:
-                self._ground.timers.schedule(
-                    _session(group_id, member_id), RETRY_MS, lambda: self.expire(group_id, member_id)
-                )
-
-        if self.get(group_id) is not None:
-            self.turns.submit(group_id, change, answered)
+        later = partial(self._ground.timers.schedule, _session(group_id, member_id), RETRY_MS)
+        self.turns.submit_until_stored(group_id, change, later)
 
     # --- taking groups over and giving them up ------------------------------------------------------------------------
 

@@ -6,40 +6,32 @@ is, 15 which partitions have a state. Values are version 0.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pybroker.coordinators.consumer.records import by_topic
+from pybroker.coordinators.shards.record_types import RecordTypes
 from pybroker.coordinators.shards.turns import Records
 from pybroker.coordinators.share.group import Partition, ShareGroup, ShareMember, TopicState
-from pybroker.native import Uuid, decode_data, encode
+from pybroker.native import Uuid
 from pybroker.protocol import messages as m
-from pybroker.protocol.versioned import decode_versioned, encode_versioned
+from pybroker.protocol.versioned import encode_versioned
 
 MEMBER, GROUP, TARGET_EPOCH, TARGET, CURRENT, STATES = 10, 11, 12, 13, 14, 15
 STABLE = 1
 """The state of every member."""
 
-_NAMES: dict[int, str] = {
-    MEMBER: "ShareGroupMemberMetadata",
-    GROUP: "ShareGroupMetadata",
-    TARGET_EPOCH: "ShareGroupTargetAssignmentMetadata",
-    TARGET: "ShareGroupTargetAssignmentMember",
-    CURRENT: "ShareGroupCurrentMemberAssignment",
-    STATES: "ShareGroupStatePartitionMetadata",
-}
-KEY_TYPES = frozenset(_NAMES)
-
-
-def _key(kind: int, *parts: str) -> bytes:
-    return struct.pack(">h", kind) + encode(getattr(m, f"{_NAMES[kind]}Key")(*parts), 0)
-
-
-def decode_key(kind: int, content: bytes) -> tuple[str, str]:
-    """(group, member; empty where the key has none) of a key without its type. Raises CodecError."""
-    key = decode_data(f"{_NAMES[kind]}Key", 0, content)
-    return str(key.group_id), str(getattr(key, "member_id", ""))
+TYPES = RecordTypes(
+    {
+        MEMBER: "ShareGroupMemberMetadata",
+        GROUP: "ShareGroupMetadata",
+        TARGET_EPOCH: "ShareGroupTargetAssignmentMetadata",
+        TARGET: "ShareGroupTargetAssignmentMember",
+        CURRENT: "ShareGroupCurrentMemberAssignment",
+        STATES: "ShareGroupStatePartitionMetadata",
+    }
+)
+_key = TYPES.encode_key
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------
@@ -146,7 +138,7 @@ class Stored:
 
     def take(self, kind: int, name: str, value: bytes | None) -> None:
         """One record. Raises CodecError."""
-        decoded = None if value is None else decode_versioned(f"{_NAMES[kind]}Value", value)
+        decoded = None if value is None else TYPES.decode_value(kind, value)
         place: dict[Any, Any] = self._of_members.get(kind, self._alone)
         key: object = name if kind in self._of_members else kind
         if decoded is None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Protocol
+from typing import Protocol
 
+from pybroker.coordinators.shards.ports import Brokers
 from pybroker.errors import KafkaError
 from pybroker.native import Completion, Uuid
 from pybroker.protocol import interbroker as wire
@@ -16,14 +17,6 @@ class Appends(Protocol):
 
     def append_batch(self, topic_id: Uuid, partition: int, batch: bytes) -> asyncio.Future[Completion]:
         """The future is done when the batch is committed. KafkaError."""
-        ...
-
-
-class Brokers(Protocol):
-    """The other brokers (`interbroker.lines`)."""
-
-    async def ask(self, broker_id: int, request: Any) -> Any:
-        """The answer. KafkaError REQUEST_TIMED_OUT: what became of it is not known."""
         ...
 
 

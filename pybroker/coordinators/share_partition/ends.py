@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
-
-from pybroker.coordinators.shards.ports import Topics
+from pybroker.coordinators.shards.ports import Brokers, Topics
 from pybroker.coordinators.share_partition.ports import Log
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol import interbroker as wire
 
 LATEST = -1
-
-
-class Brokers(Protocol):
-    """The other brokers (`interbroker.lines`)."""
-
-    async def ask(self, broker_id: int, request: Any) -> Any:
-        """The answer. KafkaError."""
-        ...
 
 
 class PartitionEnds:

@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
+from pybroker.coordinators.shards.ports import Brokers
 from pybroker.coordinators.share_state.records import batches_of
 from pybroker.coordinators.share_state.state import NO_COUNT, Key, ShareState, Write
 from pybroker.errors import KafkaError
 from pybroker.native import CodecError
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
-
-
-class Brokers(Protocol):
-    """The other brokers (`interbroker.lines`)."""
-
-    async def ask(self, broker_id: int, request: Any) -> Any:
-        """The answer. KafkaError REQUEST_TIMED_OUT: what became of it is not known."""
-        ...
-
-    def close(self) -> None:
-        """Who waits is answered with an error."""
-        ...
 
 
 class OtherShareCoordinators:

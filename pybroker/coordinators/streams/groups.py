@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from pybroker.clock import Clock
 from pybroker.coordinators.consumer.topics import TopicView, hash_of
@@ -355,16 +356,8 @@ class StreamsGroups:
                 self._look(draft)
             return lambda _: None
 
-        def answered(outcome: Outcome) -> None:
-            if isinstance(outcome, KafkaError) and self.get(group_id) is not None:
-                self._ground.timers.schedule(
-                    _session(group_id, member_id),
-                    RETRY_MS,
-                    lambda: self._expire(group_id, member_id, reason, still),
-                )
-
-        if self.get(group_id) is not None:
-            self.turns.submit(group_id, change, answered)
+        later = partial(self._ground.timers.schedule, _session(group_id, member_id), RETRY_MS)
+        self.turns.submit_until_stored(group_id, change, later)
 
     # --- offsets ------------------------------------------------------------------------------------------------------
 

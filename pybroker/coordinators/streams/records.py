@@ -6,39 +6,30 @@ is, 23 the topology. Values are version 0. (18 is a type of releases before 4.1,
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from pybroker.coordinators.shards.record_types import RecordTypes
 from pybroker.coordinators.shards.turns import Records
 from pybroker.coordinators.streams.group import StreamsGroup
 from pybroker.coordinators.streams.model import Held, Member, MemberState, Said, Task, Tasks
 from pybroker.coordinators.streams.topology import CopartitionGroup, InternalTopic, Subtopology, Topology
-from pybroker.native import decode_data, encode
 from pybroker.protocol import messages as m
-from pybroker.protocol.versioned import decode_versioned, encode_versioned
+from pybroker.protocol.versioned import encode_versioned
 
 GROUP, MEMBER, TARGET_EPOCH, TARGET, CURRENT, TOPOLOGY = 17, 19, 20, 21, 22, 23
 
-_NAMES: dict[int, str] = {
-    GROUP: "StreamsGroupMetadata",
-    MEMBER: "StreamsGroupMemberMetadata",
-    TARGET_EPOCH: "StreamsGroupTargetAssignmentMetadata",
-    TARGET: "StreamsGroupTargetAssignmentMember",
-    CURRENT: "StreamsGroupCurrentMemberAssignment",
-    TOPOLOGY: "StreamsGroupTopology",
-}
-KEY_TYPES = frozenset(_NAMES)
-
-
-def _key(kind: int, *parts: str) -> bytes:
-    return struct.pack(">h", kind) + encode(getattr(m, f"{_NAMES[kind]}Key")(*parts), 0)
-
-
-def decode_key(kind: int, content: bytes) -> tuple[str, str]:
-    """(group, member; empty where the key has none) of a key without its type. Raises CodecError."""
-    key = decode_data(f"{_NAMES[kind]}Key", 0, content)
-    return str(key.group_id), str(getattr(key, "member_id", ""))
+TYPES = RecordTypes(
+    {
+        GROUP: "StreamsGroupMetadata",
+        MEMBER: "StreamsGroupMemberMetadata",
+        TARGET_EPOCH: "StreamsGroupTargetAssignmentMetadata",
+        TARGET: "StreamsGroupTargetAssignmentMember",
+        CURRENT: "StreamsGroupCurrentMemberAssignment",
+        TOPOLOGY: "StreamsGroupTopology",
+    }
+)
+_key = TYPES.encode_key
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------
@@ -216,7 +207,7 @@ class Stored:
 
     def take(self, kind: int, name: str, value: bytes | None) -> None:
         """One record. Raises CodecError."""
-        decoded = None if value is None else decode_versioned(f"{_NAMES[kind]}Value", value)
+        decoded = None if value is None else TYPES.decode_value(kind, value)
         place: dict[Any, Any] = self._of_members.get(kind, self._alone)
         key: object = name if kind in self._of_members else kind
         if decoded is None:

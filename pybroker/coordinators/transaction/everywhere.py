@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
+from pybroker.coordinators.shards.ports import Brokers
 from pybroker.coordinators.transaction.markers import LocalMarkers
 from pybroker.coordinators.transaction.ports import Marker
 from pybroker.coordinators.transaction.transaction import Part, Producer
@@ -16,18 +17,6 @@ from pybroker.protocol import interbroker as wire
 from pybroker.protocol.error_codes import ErrorCode
 
 log = logging.getLogger(__name__)
-
-
-class Brokers(Protocol):
-    """The other brokers (`interbroker.lines`)."""
-
-    async def ask(self, broker_id: int, request: Any) -> Any:
-        """The answer. KafkaError REQUEST_TIMED_OUT: what became of it is not known."""
-        ...
-
-    def close(self) -> None:
-        """Who waits is answered with an error."""
-        ...
 
 
 class Everywhere:

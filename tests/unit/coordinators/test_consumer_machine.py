@@ -215,7 +215,7 @@ class Machine(RuleBasedStateMachine):
         assert self.group is not None
         stored = records.Stored()
         for key, value in self.log.items():
-            _, name = records.decode_key(int.from_bytes(key[:2], "big"), key[2:])
+            _, name = records.TYPES.decode_key(int.from_bytes(key[:2], "big"), key[2:])
             stored.take(int.from_bytes(key[:2], "big"), name, value)
         loaded = stored.group("g")
         assert loaded is not None

@@ -229,7 +229,7 @@ class Machine(RuleBasedStateMachine):
         stored = records.Stored()
         for key, value in self.log.items():
             kind = int.from_bytes(key[:2], "big")
-            _, name = records.decode_key(kind, key[2:])
+            _, name = records.TYPES.decode_key(kind, key[2:])
             stored.take(kind, name, value)
         loaded = stored.group("g")
         assert loaded is not None

@@ -1,0 +1,36 @@
+"""Types of records of groups in epochs in `__consumer_offsets`, in Kafka's formats. A key is a 16-bit type, then the
+group's id and, of most types, a member's id or a regular expression.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+from pybroker.native import decode_data, encode
+from pybroker.protocol import messages as m
+from pybroker.protocol.versioned import decode_versioned
+
+
+class RecordTypes:
+    """Those of one kind of groups; `names`: type → Kafka's name of the record, without Key or Value."""
+
+    def __init__(self, names: Mapping[int, str]) -> None:
+        self._names = names
+
+    def __contains__(self, kind: int) -> bool:
+        return kind in self._names
+
+    def encode_key(self, kind: int, *parts: str) -> bytes:
+        """A key of this type."""
+        return struct.pack(">h", kind) + encode(getattr(m, f"{self._names[kind]}Key")(*parts), 0)
+
+    def decode_key(self, kind: int, content: bytes) -> tuple[str, str]:
+        """(group, member or expression; empty where the key has none) of a key without its type. Raises CodecError."""
+        key = decode_data(f"{self._names[kind]}Key", 0, content)
+        return str(key.group_id), str(getattr(key, "regular_expression", None) or getattr(key, "member_id", ""))
+
+    def decode_value(self, kind: int, value: bytes) -> Any:
+        """The message of a value of this type. Raises CodecError."""
+        return decode_versioned(f"{self._names[kind]}Value", value)
