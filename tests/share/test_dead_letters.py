@@ -48,7 +48,7 @@ def source(broker: BrokerProcess) -> str:
 
 def make(broker: BrokerProcess, topic: str, partitions: int, config: Mapping[str, str] = {}) -> None:
     with AdminClient({"bootstrap.servers": broker.bootstrap}) as admin:
-        admin.create_topics([NewTopic(topic, partitions, 1, config=config)])
+        admin.create_topics([NewTopic(topic, partitions, 1, config=config or {})])
 
 
 def read(broker: BrokerProcess, topic: str, queue: str, how: str = "reject-odd", **settings: str) -> str:

@@ -48,7 +48,6 @@ class StreamsCoordination:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
         return group
 
-
     def list(self) -> list[StreamsGroup]:
         """All streams groups of this broker whose shards are loaded. Not to be changed."""
         return [g for s in self._groups.shards if s.state is ShardState.ACTIVE for g in s.streams.all()]
