@@ -175,10 +175,17 @@ def segments_of(broker: ClusterBroker, topic: str) -> list[Path]:
 
 def same_logs(cluster: BrokerCluster, topic: str, at: int = 1) -> bytes:
     """Waits until every replica is in sync and has the same bytes; gives them."""
-    every = set(state(cluster, topic, at).replicas)
-    until(lambda: state(cluster, topic, at).isr == every)
-    until(lambda: len({log_of(cluster.brokers[number], topic) for number in every}) == 1)
-    return log_of(cluster.brokers[min(every)], topic)
+    found: set[bytes] = set()
+
+    def are_same() -> bool:
+        # Asked each time: the broker asked may hear of other replicas late.
+        now = state(cluster, topic, at)
+        found.clear()
+        found.update(log_of(cluster.brokers[number], topic) for number in now.replicas)
+        return now.isr == set(now.replicas) and len(found) == 1
+
+    until(are_same)
+    return found.pop()
 
 
 def read(cluster: BrokerCluster, topic: str, **settings: Any) -> list[str]:
