@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.brokers import BrokerProcess
+from tests.support.cluster import RUNNING
 from tests.support.kinds import KINDS
 
 # How fast this machine is says nothing about the code; and the same state of the code has the same result each time.
@@ -79,11 +80,12 @@ def _brokers(config: pytest.Config, folder: Path, shown: Callable[[], bool]) -> 
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Lets a fixture know at its end whether its test failed."""
+    """Lets a fixture know at its end whether its test failed; shows what brokers of a cluster had to say."""
     report = yield
     if report.failed:
         item.stash[_FAILED] = True
         item.session.stash[_FAILED] = True
+        report.sections += [section for cluster in RUNNING for section in cluster.logs()]
     return report
 
 

@@ -121,11 +121,20 @@ class BrokerCluster:
         for broker in self.brokers.values():
             until(lambda port=broker.port: answers_metadata(port, brokers_min=len(self.brokers)))  # type: ignore[misc]
 
+    def logs(self) -> list[tuple[str, str]]:
+        """A title and the end of the log of each broker, for the report of a failed test."""
+        brokers = [broker for broker in self.brokers.values() if broker.console.exists()]
+        return [(f"end of the log of broker {broker.broker_id}", broker.log_tail()) for broker in brokers]
+
     def kill(self) -> None:
         """kill -9 of all at once: no one lives to see another one die, nor takes its partitions."""
         kill_all([broker.pid for broker in self.brokers.values() if broker.running])
         for broker in self.brokers.values():
             broker.kill()
+
+
+RUNNING: list[BrokerCluster] = []
+"""Those of this process: the report of a failed test shows the end of their logs."""
 
 
 @contextmanager
@@ -150,10 +159,16 @@ def running_cluster(
         if links is not None:
             for broker in cluster.brokers.values():
                 broker.behind(links, server.port)
+        RUNNING.append(cluster)
         try:
             cluster.start()
             yield cluster
+        except BaseException:  # a test that has the cluster for itself: its report is written when it is gone
+            for title, text in cluster.logs():
+                print(f"--- {title}\n{text}")
+            raise
         finally:
+            RUNNING.remove(cluster)
             cluster.kill()
 
 
