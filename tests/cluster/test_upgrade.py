@@ -359,14 +359,14 @@ def test_one_after_another_is_raised_while_clients_go_on(network: Network) -> No
 
 
 def written_to(network: Network, name: str, value: str) -> None:
-    """A record in partition 0."""
+    """A record in partition 0, which all replicas in sync have: readers see it."""
 
     def done() -> bool:
         up = next(number for number, broker in network.cluster.brokers.items() if broker.running)
         with WireClient(network.cluster.brokers[up].port) as client:
             partitions = metadata(client, 9, name).topics[0].partitions
         leader = network.cluster.brokers.get(partitions[0].leader_id) if partitions else None
-        return leader is not None and produce(leader, name, value, acks=1).error_code == 0
+        return leader is not None and produce(leader, name, value).error_code == 0
 
     until(done)
 
