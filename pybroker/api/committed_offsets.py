@@ -20,6 +20,7 @@ class Wanted:
     def __init__(
         self, topics: Topics, authorizer: Authorizer, context: RequestContext, rows: Sequence[Any], *, by_id: bool
     ) -> None:
+        self._topics = topics
         self._rows = rows
         self._by_id = by_id
         self._denied = []
@@ -43,6 +44,19 @@ class Wanted:
                     partition.committed_metadata,
                     getattr(partition, "commit_timestamp", -1),
                 )
+
+    def refused(self, code: ErrorCode) -> list[ErrorCode]:
+        """For each of `permitted`, when the group refuses the request: what does not exist is said to be unknown all
+        the same, as in Kafka, whose brokers look before they ask the coordinator."""
+        codes = []
+        for row, denied in zip(self._rows, self._denied, strict=True):
+            topic_id = row.topic_id if self._by_id else self._topics.topic_id(row.name)
+            count = 0 if topic_id is None else self._topics.partition_count(topic_id)
+            no_id = self._by_id and not count
+            unknown = ErrorCode.UNKNOWN_TOPIC_ID if no_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            for partition in () if denied else row.partitions:
+                codes.append(code if 0 <= partition.partition_index < count else unknown)
+        return codes
 
     def answers(self, codes: Sequence[ErrorCode]) -> Iterator[tuple[Any, list[tuple[int, ErrorCode]]]]:
         """Each topic of the request with the numbers of its partitions and their codes; `codes` are those of

@@ -58,7 +58,7 @@ def handle(
             )
         )
     except KafkaError as error:
-        return _response(wanted, [ErrorCode(error.code)] * len(items))
+        return _response(wanted, wanted.refused(ErrorCode(error.code)))
     if isinstance(outcome, asyncio.Future):
         return _wait(wanted, outcome)
     return _response(wanted, outcome)

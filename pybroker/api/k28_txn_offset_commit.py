@@ -60,7 +60,7 @@ async def handle(
             abortable=version >= KNOWS_ABORTABLE,
         )
     except KafkaError as error:
-        codes = [ErrorCode(error.code)] * len(items)
+        codes = wanted.refused(ErrorCode(error.code))
     return _response(wanted, [_told(code, version) for code in codes])
 
 

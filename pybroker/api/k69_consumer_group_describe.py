@@ -80,7 +80,8 @@ def _member(group: ConsumerGroup, member: Member, topics: Topics) -> ConsumerGro
         client_id=said.client_id,
         client_host=said.client_host,
         subscribed_topic_names=list(said.topics),
-        subscribed_topic_regex=said.regex,
+        # Empty, not null, if there is none: as Kafka says it.
+        subscribed_topic_regex=said.regex or "",
         assignment=_assignment(member.assigned, topics),
         target_assignment=_assignment(group.target_of(member.member_id), topics),
         member_type=MEMBER_CLASSIC if member.is_classic else MEMBER_CONSUMER,

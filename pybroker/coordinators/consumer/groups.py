@@ -7,7 +7,6 @@ durable. Everything here is plain functions on the loop's thread.
 from __future__ import annotations
 
 import logging
-import uuid
 from collections.abc import Callable
 from functools import partial
 
@@ -32,6 +31,7 @@ from pybroker.coordinators.shards.timers import TimerWheel
 from pybroker.coordinators.shards.turns import Finish as Finishing
 from pybroker.coordinators.shards.turns import GroupTurns, Kind, Outcome, Records, Write
 from pybroker.errors import KafkaError
+from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 log = logging.getLogger(__name__)
@@ -106,7 +106,7 @@ class ConsumerGroups:
                 reply(answer)
                 return
         if not beat.member_id:
-            beat = structs.replace(beat, member_id=str(uuid.uuid4()))
+            beat = structs.replace(beat, member_id=str(Uuid.random()))
         now_ms = self._clock.wall_ms()
 
         def change(draft: ConsumerGroup) -> Finish:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container
 from dataclasses import replace
 
-from pybroker.coordinators.consumer.group import ConsumerGroup
+from pybroker.coordinators.consumer.group import FIRST_EPOCH, ConsumerGroup
 from pybroker.coordinators.consumer.model import (
     GOES_AWAY,
     JOINS,
@@ -84,6 +84,8 @@ def enter(
     `resolve`: what a regular expression matches. KafkaError: why it is no member.
     """
     check_room(group, beat.member_id, beat.instance_id, size_max)
+    if not group.epoch:
+        group.epoch = group.target_epoch = FIRST_EPOCH
     before, member = _find(group, beat)
     said = member.subscription
     changed = replace(

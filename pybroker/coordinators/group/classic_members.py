@@ -16,14 +16,14 @@ from pybroker.coordinators.consumer.groups import ConsumerGroups, Finish
 from pybroker.coordinators.consumer.model import ClassicSide, Member, MemberState, Partition, Subscription
 from pybroker.coordinators.consumer.settings import ConsumerSettings
 from pybroker.coordinators.group.embedded import Said, read_subscription, write_assignment
-from pybroker.coordinators.group.group import JoinReply, JoinResult, SyncResult, new_member_id
+from pybroker.coordinators.group.group import JoinReply, JoinResult, SyncResult
 from pybroker.coordinators.group.requests import JoinRequest, LeavingMember, SyncRequest
 from pybroker.coordinators.group.subscription import CONSUMER_PROTOCOL_TYPE
 from pybroker.coordinators.shards.ports import Topics
 from pybroker.coordinators.shards.timers import TimerWheel
 from pybroker.coordinators.shards.turns import Outcome
 from pybroker.errors import KafkaError
-from pybroker.native import CodecError
+from pybroker.native import CodecError, Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 log = logging.getLogger(__name__)
@@ -45,8 +45,12 @@ class ClassicMembers:
     def join(self, group_id: str, request: JoinRequest, reply: JoinReply) -> None:
         """Answers when the step is on disk: nobody waits for the other members."""
         member_id = request.member_id
+        group = self._consumers.get(group_id)
+        if group is not None and not _speaks(group, request):
+            reply(JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id))
+            return
         if not member_id:
-            member_id = new_member_id(request.client_id, request.instance_id)
+            member_id = str(Uuid.random())
             if request.requires_known_member_id and request.instance_id is None:
                 reply(JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id))
                 return
@@ -163,7 +167,7 @@ def _leave_one(draft: ConsumerGroup, one: LeavingMember) -> ErrorCode:
 def enter(draft: ConsumerGroup, request: JoinRequest, topics: Topics, size_max: int) -> frozenset[Partition]:
     """Makes or changes the member of a JoinGroup; what it still reads. KafkaError before anything is changed."""
     membership.check_room(draft, request.member_id, request.instance_id, size_max)
-    if request.protocol_type != CONSUMER_PROTOCOL_TYPE or not _shares_protocol(draft, request):
+    if not _speaks(draft, request):
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     try:
         said: Said = read_subscription(request.protocols[0][1], topics)
@@ -198,8 +202,9 @@ def _known(draft: ConsumerGroup, request: JoinRequest) -> Member | None:
     return known
 
 
-def _shares_protocol(draft: ConsumerGroup, request: JoinRequest) -> bool:
-    if not request.protocols:
+def _speaks(draft: ConsumerGroup, request: JoinRequest) -> bool:
+    """Whether it is a consumer, and knows an assignor that all classic members know."""
+    if request.protocol_type != CONSUMER_PROTOCOL_TYPE or not request.protocols:
         return False
     others = [side for m, side in draft.classic_sides().items() if m != request.member_id]
     return not others or any(

@@ -134,6 +134,9 @@ class Commits:
         if not accepted:
             finished(answers)
             return
+        if isinstance(group, Group):
+            # Not before: commits that are all refused make no group, in Kafka neither, and take no memory.
+            shard.groups.setdefault(group.group_id, group)
         if request.producer is not None:
             self._append_in_transaction(shard, request.producer, accepted, answers, finished)
         else:
@@ -188,7 +191,7 @@ class Commits:
             raise KafkaError(
                 ErrorCode.GROUP_ID_NOT_FOUND if request.knows_member_epochs else ErrorCode.ILLEGAL_GENERATION
             )
-        return shard.ensure_group(request.group_id)
+        return Group(request.group_id)
 
     def _check(
         self,

@@ -277,7 +277,7 @@ class GroupCoordinator:
     ) -> list[ErrorCode] | asyncio.Future[list[ErrorCode]]:
         """OffsetDelete: a code for each partition, once the tombstones are on disk. KafkaError for the whole request.
         """
-        shard = self.shard(group_id, empty_allowed=True)
+        shard = self.shard(group_id)
         reply: Reply[list[ErrorCode]] = Reply()
         self._commits.delete(shard, group_id, wanted, reply)
         return self._bounded(reply.outcome(self._loop), len(wanted))

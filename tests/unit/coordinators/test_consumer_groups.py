@@ -68,35 +68,35 @@ async def commit(world: World, member: str, epoch: int, *partitions: int, by_id:
 async def test_members_share_and_hand_over() -> None:
     world = await new_world()
     first = await beat(world, "a")
-    assert (first.error, first.epoch, indexes(first)) == (ErrorCode.NONE, 1, [0, 1, 2, 3])
+    assert (first.error, first.epoch, indexes(first)) == (ErrorCode.NONE, 2, [0, 1, 2, 3])
     second = await beat(world, "b")
-    assert (second.epoch, indexes(second)) == (2, []), "the first has everything still"
-    told = await beat(world, "a", 1)
-    assert (told.epoch, len(indexes(told))) == (1, 2), "it is told to give two back, in its old epoch"
-    assert (await beat(world, "b", 2)).assigned is None
-    done = await beat(world, "a", 1, owned=told.assigned)
-    assert (done.epoch, done.assigned) == (2, None)
-    given = await beat(world, "b", 2)
+    assert (second.epoch, indexes(second)) == (3, []), "the first has everything still"
+    told = await beat(world, "a", 2)
+    assert (told.epoch, len(indexes(told))) == (2, 2), "it is told to give two back, in its old epoch"
+    assert (await beat(world, "b", 3)).assigned is None
+    done = await beat(world, "a", 2, owned=told.assigned)
+    assert (done.epoch, done.assigned) == (3, None)
+    given = await beat(world, "b", 3)
     assert sorted(indexes(told) + indexes(given)) == [0, 1, 2, 3]
     assert group(world).state == "Stable"
     assert (await beat(world, "b", LEAVES)).epoch == LEAVES
-    again = await beat(world, "a", 2)
-    assert (again.epoch, indexes(again)) == (3, [0, 1, 2, 3])
+    again = await beat(world, "a", 3)
+    assert (again.epoch, indexes(again)) == (4, [0, 1, 2, 3])
 
 
 async def test_members_come_sooner_while_the_group_finds_its_way() -> None:
     world = await new_world()
     assert (await beat(world, "a")).interval_ms == 200, "somebody may join right behind it"
     await world.pass_time(5_000)
-    assert (await beat(world, "a", 1)).interval_ms == 5_000
+    assert (await beat(world, "a", 2)).interval_ms == 5_000
     assert (await beat(world, "b")).interval_ms == 200
-    told = await beat(world, "a", 1)
+    told = await beat(world, "a", 2)
     assert (len(indexes(told)), told.interval_ms) == (2, 200)
     await world.pass_time(5_000)
-    assert (await beat(world, "b", 2)).interval_ms == 200, "it waits, however long that takes"
-    await beat(world, "a", 1, owned=told.assigned)
-    assert (await beat(world, "b", 2)).interval_ms == 5_000
-    assert (await beat(world, "a", 2)).interval_ms == 5_000
+    assert (await beat(world, "b", 3)).interval_ms == 200, "it waits, however long that takes"
+    await beat(world, "a", 2, owned=told.assigned)
+    assert (await beat(world, "b", 3)).interval_ms == 5_000
+    assert (await beat(world, "a", 3)).interval_ms == 5_000
 
 
 async def test_a_large_group_does_not_come_all_at_once() -> None:
@@ -122,8 +122,8 @@ async def test_what_is_answered_is_on_disk() -> None:
     assert not second.done()
     world.log.release()
     await world.settle()
-    assert (await answered(first)).epoch == 1
-    assert (await answered(second)).epoch == 2
+    assert (await answered(first)).epoch == 2
+    assert (await answered(second)).epoch == 3
     assert world.log.batches == 2
 
 
@@ -144,7 +144,7 @@ async def test_members_that_come_at_once_cost_two_writes() -> None:
 
 async def test_a_write_that_fails_changes_nothing_and_is_made_good() -> None:
     world = await new_world()
-    assert (await beat(world, "a")).epoch == 1
+    assert (await beat(world, "a")).epoch == 2
     world.log.refuse = ErrorCode.NOT_ENOUGH_REPLICAS
     assert (await beat(world, "b")).error is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert list(group(world).members) == ["a"]
@@ -158,17 +158,17 @@ async def test_members_go_on_over_a_death_of_the_coordinator() -> None:
     world = await new_world()
     for member in ("a", "b"):
         await beat(world, member)
-    told = await beat(world, "a", 1)
-    await beat(world, "a", 1, owned=told.assigned)
-    given = await beat(world, "b", 2)
+    told = await beat(world, "a", 2)
+    await beat(world, "a", 2, owned=told.assigned)
+    given = await beat(world, "b", 3)
     before = group(world)
     await world.restart()
     after = group(world)
     assert after is not before
-    assert (after.epoch, after.target_epoch, after.members) == (2, 2, before.members)
+    assert (after.epoch, after.target_epoch, after.members) == (3, 3, before.members)
     for member in ("a", "b"):
-        answer = await beat(world, member, 2)
-        assert (answer.error, answer.epoch, answer.assigned) == (ErrorCode.NONE, 2, None)
+        answer = await beat(world, member, 3)
+        assert (answer.error, answer.epoch, answer.assigned) == (ErrorCode.NONE, 3, None)
     assert world.log.batches == len(world.log.epochs)
     assert after.target_of("b") == given.assigned
     # Sessions run anew from the load on.
@@ -183,50 +183,50 @@ async def test_fencing_by_epoch() -> None:
     await beat(world, "a")
     await beat(world, "b")
     for member, epoch, code in (
-        ("a", 7, ErrorCode.FENCED_MEMBER_EPOCH),
-        ("b", 1, ErrorCode.FENCED_MEMBER_EPOCH),
-        ("nobody", 1, ErrorCode.UNKNOWN_MEMBER_ID),
+        ("a", 8, ErrorCode.FENCED_MEMBER_EPOCH),
+        ("b", 2, ErrorCode.FENCED_MEMBER_EPOCH),
+        ("nobody", 2, ErrorCode.UNKNOWN_MEMBER_ID),
     ):
         assert (await beat(world, member, epoch)).error is code
-    told = await beat(world, "a", 1)
-    await beat(world, "a", 1, owned=told.assigned)
+    told = await beat(world, "a", 2)
+    await beat(world, "a", 2, owned=told.assigned)
     # The answer was lost; it asks again as it was.
-    assert (await beat(world, "a", 1, owned=told.assigned)).epoch == 2
-    assert (await beat(world, "a", 1)).error is ErrorCode.FENCED_MEMBER_EPOCH
+    assert (await beat(world, "a", 2, owned=told.assigned)).epoch == 3
+    assert (await beat(world, "a", 2)).error is ErrorCode.FENCED_MEMBER_EPOCH
     # And a fenced one joins again under its id.
     back = await beat(world, "a")
-    assert (back.epoch, back.assigned) == (2, told.assigned)
+    assert (back.epoch, back.assigned) == (3, told.assigned)
 
 
 async def test_commits_and_fetches_are_fenced_by_epoch() -> None:
     world = await new_world()
     first = await beat(world, "a")
-    assert first.epoch == 1
-    assert await commit(world, "a", 1, 0, 1, 2, 3) == [ErrorCode.NONE] * 4
+    assert first.epoch == 2
+    assert await commit(world, "a", 2, 0, 1, 2, 3) == [ErrorCode.NONE] * 4
     await beat(world, "b")
-    told = await beat(world, "a", 1)
-    assert (await beat(world, "a", 1, owned=told.assigned)).epoch == 2
+    told = await beat(world, "a", 2)
+    assert (await beat(world, "a", 2, owned=told.assigned)).epoch == 3
     kept = indexes(told)
     lost = sorted({0, 1, 2, 3} - set(kept))
     # What it had in the earlier epoch and still has; not what it has lost.
-    assert await commit(world, "a", 1, *kept) == [ErrorCode.NONE] * 2
+    assert await commit(world, "a", 2, *kept) == [ErrorCode.NONE] * 2
     for member, epoch, partition, code in (
-        ("a", 1, lost[0], ErrorCode.STALE_MEMBER_EPOCH),
-        ("a", 3, kept[0], ErrorCode.STALE_MEMBER_EPOCH),
-        ("b", 1, lost[0], ErrorCode.STALE_MEMBER_EPOCH),
-        ("x", 2, kept[0], ErrorCode.UNKNOWN_MEMBER_ID),
+        ("a", 2, lost[0], ErrorCode.STALE_MEMBER_EPOCH),
+        ("a", 4, kept[0], ErrorCode.STALE_MEMBER_EPOCH),
+        ("b", 2, lost[0], ErrorCode.STALE_MEMBER_EPOCH),
+        ("x", 3, kept[0], ErrorCode.UNKNOWN_MEMBER_ID),
         ("", -1, kept[0], ErrorCode.UNKNOWN_MEMBER_ID),
     ):
         with pytest.raises(KafkaError) as caught:
             await commit(world, member, epoch, partition)
         assert caught.value.code == code
-    world.groups.check_fetch(G, "a", 2)
+    world.groups.check_fetch(G, "a", 3)
     world.groups.check_fetch(G, None, -1)
-    for member, epoch, code in (("a", 1, ErrorCode.STALE_MEMBER_EPOCH), ("x", 1, ErrorCode.UNKNOWN_MEMBER_ID)):
+    for member, epoch, code in (("a", 2, ErrorCode.STALE_MEMBER_EPOCH), ("x", 2, ErrorCode.UNKNOWN_MEMBER_ID)):
         with pytest.raises(KafkaError) as caught:
             world.groups.check_fetch(G, member, epoch)
         assert caught.value.code == code
-    old = CommitRequest(G, "a", None, 2, (CommitItem("orders", None, kept[0], 5, -1, ""),))
+    old = CommitRequest(G, "a", None, 3, (CommitItem("orders", None, kept[0], 5, -1, ""),))
     with pytest.raises(KafkaError) as caught:
         world.groups.commit(old)
     assert caught.value.code == ErrorCode.UNSUPPORTED_VERSION
@@ -237,11 +237,11 @@ async def test_a_member_cannot_commit_by_name_for_the_next_topic_of_that_name() 
     await beat(world, "a")
     world.remove_topic("orders")
     world.topics.create("orders")
-    assert await commit(world, "a", 1, 0, by_id=False) == [ErrorCode.STALE_MEMBER_EPOCH]
+    assert await commit(world, "a", 2, 0, by_id=False) == [ErrorCode.STALE_MEMBER_EPOCH]
     # It gives the old partitions back, and is given the new ones.
-    told = await beat(world, "a", 1)
+    told = await beat(world, "a", 2)
     assert told.assigned == frozenset()
-    given = await beat(world, "a", 1, owned=frozenset())
+    given = await beat(world, "a", 2, owned=frozenset())
     assert {topic for topic, _ in given.assigned or ()} == {world.topics.ids["orders"]}
     assert await commit(world, "a", given.epoch, 0, by_id=False) == [ErrorCode.NONE]
 
@@ -255,7 +255,7 @@ async def test_static_members() -> None:
     assert (away.error, away.epoch) == (ErrorCode.NONE, GOES_AWAY)
     back = await beat(world, "b", instance_id="x")
     assert (back.error, back.epoch, back.assigned) == (ErrorCode.NONE, first.epoch, first.assigned)
-    assert (await beat(world, "a", 1, instance_id="x")).error is ErrorCode.FENCED_INSTANCE_ID
+    assert (await beat(world, "a", 2, instance_id="x")).error is ErrorCode.FENCED_INSTANCE_ID
     await world.restart()
     assert group(world).instances == {"x": "b"}
     # One that does not come back is removed when its session is over.
@@ -281,13 +281,13 @@ async def test_partitions_that_are_not_given_back_are_taken() -> None:
     world = await new_world()
     await beat(world, "a", rebalance_timeout_ms=9_000)
     await beat(world, "b")
-    await beat(world, "a", 1)
+    await beat(world, "a", 2)
     for _ in range(2):
         await world.pass_time(5_000)
-        await beat(world, "a", 1)
-        await beat(world, "b", 2)
+        await beat(world, "a", 2)
+        await beat(world, "b", 3)
     assert list(group(world).members) == ["b"]
-    await beat(world, "b", 2)
+    await beat(world, "b", 3)
     assert len(group(world).members["b"].assigned) == 4
 
 
@@ -297,12 +297,12 @@ async def test_subscription_by_regular_expression() -> None:
     answer = await beat(world, "a", topics=None, regex="ord.*")
     assert indexes(answer) == [0, 1, 2, 3]
     world.topics.create("ordinary", 2)
-    grown = await beat(world, "a", 1)
-    assert (grown.epoch, len(grown.assigned or ())) == (2, 6)
+    grown = await beat(world, "a", 2)
+    assert (grown.epoch, len(grown.assigned or ())) == (3, 6)
     for wrong in ("(", "a)|(b"):
         assert (await beat(world, "b", topics=None, regex=wrong)).error is ErrorCode.INVALID_REGULAR_EXPRESSION
     await world.restart()
-    assert (await beat(world, "a", 2)).epoch == 2
+    assert (await beat(world, "a", 3)).epoch == 3
     assert group(world).subscribed == {"orders", "ordinary"}
 
 
@@ -311,7 +311,7 @@ async def test_topics_that_grow_are_shared_out() -> None:
     await beat(world, "a")
     world.topics.counts[world.topics.ids["orders"]] = 3
     world.topics.changes += 1
-    assert indexes(await beat(world, "a", 1)) == [0, 1, 2]
+    assert indexes(await beat(world, "a", 2)) == [0, 1, 2]
 
 
 async def test_one_id_has_one_protocol() -> None:

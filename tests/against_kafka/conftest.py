@@ -1,0 +1,78 @@
+"""Both brokers, for all stories of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from pybroker.protocol import messages as m
+from tests.against_kafka.sides import MOVING, Side, differences
+from tests.groups.kit import unique, until
+from tests.support.brokers import BrokerProcess, KafkaProcess, PybrokerProcess
+from tests.wire.client import WireClient
+
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.assignment.interval.ms": "0",
+    "group.share.assignment.interval.ms": "0",
+    # Assigned when it is asked for, as pybroker does: when else is a matter of the moment.
+    "group.consumer.assignor.offload.enable": "false",
+    "group.share.assignor.offload.enable": "false",
+    # The same pace whether partitions change hands or not: a setting that Kafka does not have.
+    "group.consumer.rebalance.heartbeat.interval.ms": "5000",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+}
+OURS = {"group.consumer.rebalance.heartbeat.interval.ms"}
+COORDINATORS = range(3)
+"""Groups, transactions, share partitions."""
+
+Story = Callable[[Side, str], None]
+"""What is asked, with a name that nobody else uses."""
+
+
+@pytest.fixture(scope="session")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[BrokerProcess]]:
+    folder = tmp_path_factory.mktemp("both")
+    brokers: list[BrokerProcess] = [
+        PybrokerProcess(folder / "pybroker", SETTINGS),
+        KafkaProcess(folder / "kafka", {name: value for name, value in SETTINGS.items() if name not in OURS}),
+    ]
+    try:
+        for broker in brokers:
+            broker.start()
+            for kind in COORDINATORS:
+                until(lambda broker=broker, kind=kind: _coordinated(broker, kind), "it coordinates")  # type: ignore[misc]
+        yield brokers
+    finally:
+        for broker in brokers:
+            broker.kill()
+
+
+def _coordinated(broker: BrokerProcess, kind: int) -> bool:
+    """Whoever asks for a coordinator makes the topic of its records."""
+    key = "any" if kind < 2 else "any:AAAAAAAAAAAAAAAAAAAAAQ:0"
+    with WireClient(broker.port) as client:
+        answer = client.call(m.FindCoordinatorRequest(key_type=kind, coordinator_keys=[key]), 6)
+    return answer.coordinators[0].error_code not in MOVING
+
+
+@pytest.fixture
+def compare(both: list[BrokerProcess]) -> Callable[[Story], None]:
+    """Tells a story to both, and fails with each field that differs."""
+
+    def told(story: Story) -> None:
+        name = unique("story")
+        ours, kafkas = (Side(broker) for broker in both)
+        for side in (ours, kafkas):
+            try:
+                story(side, name)
+            finally:
+                side.close()
+        found = differences(ours, kafkas)
+        assert not found, f"{story.__name__}:\n{found}"
+
+    return told

@@ -1,0 +1,155 @@
+"""One of the two brokers, and all that it has answered."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from pybroker.native import Uuid
+from pybroker.protocol.error_codes import ErrorCode
+from tests.against_kafka.requests import consumer_beat, consumer_join
+from tests.groups.kit import WAIT_S, create_topic
+from tests.support.brokers import BrokerProcess
+from tests.wire.client import WireClient
+
+MOVING = {
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+}
+"""Answers for a while, and how long a while is, is not compared."""
+SECRET = {"port", "host", "producer_id", "last_timestamp", "transaction_start_time_ms", "throttle_time_ms"}
+"""Fields whose value is the broker's own: it is compared whether there is one."""
+WORDS = {"error_message"}
+"""Each has its own."""
+_GENERATED = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_ID = re.compile(r"\b[A-Za-z0-9_-]{22}\b")
+
+
+class Side:
+    """A broker in a story. `answers` is what is compared."""
+
+    def __init__(self, broker: BrokerProcess) -> None:
+        self.broker = broker
+        self.answers: list[tuple[str, object]] = []
+        self._known: dict[str, str] = {}
+        self._client: WireClient | None = None
+
+    def close(self) -> None:
+        """Ends the connection."""
+        if self._client is not None:
+            self._client.close()
+
+    def topic(self, name: str, partitions: int) -> Uuid:
+        """Makes a topic; its id."""
+        create_topic(self.broker.bootstrap, partitions, name)
+        # Kafka's coordinator hears of it later than others: it knows it when it assigns it.
+        group = f"{name}-probe"
+        assigned = self.until(
+            lambda: consumer_join(group, "probe", name),
+            1,
+            lambda answer: bool(answer.assignment and answer.assignment.topic_partitions),
+        )
+        self.quietly(consumer_beat(group, "probe", -1), 1)
+        return self.know(assigned.assignment.topic_partitions[0].topic_id, "id of a topic")
+
+    def know(self, value: Any, name: str) -> Any:
+        """From here on the broker's own value goes by this name."""
+        assert str(value), f"{name} is empty"
+        self._known[str(value)] = name
+        return value
+
+    @property
+    def client(self) -> WireClient:
+        """One connection for the whole story."""
+        if self._client is None:
+            self._client = WireClient(self.broker.port, client_id="story", timeout_s=30)
+        return self._client
+
+    def quietly(self, request: Any, version: int) -> Any:
+        """The answer when nothing in it says that it is to be asked again; not compared."""
+        give_up = time.monotonic() + WAIT_S
+        while True:
+            answer = self.client.call(request, version)
+            if not MOVING & set(codes(answer)):
+                return answer
+            assert time.monotonic() < give_up, answer
+            time.sleep(0.02)
+
+    def ask(self, request: Any, version: int, *, but: tuple[str, ...] = ()) -> Any:
+        """As `quietly`, and compared. `but`: fields in which brokers differ; the caller says why."""
+        answer = self.quietly(request, version)
+        self.note(type(request).__name__, answer, but=but)
+        return answer
+
+    def note(self, title: str, answer: Any, *, but: tuple[str, ...] = ()) -> None:
+        """Something to be compared."""
+        self.answers.append((title, self.plain(answer, but)))
+
+    def until(self, make: Callable[[], Any], version: int, done: Callable[[Any], bool]) -> Any:
+        """Asks until the answer is as wanted; not compared."""
+        give_up = time.monotonic() + WAIT_S
+        while not done(answer := self.quietly(make(), version)):
+            assert time.monotonic() < give_up, answer
+            time.sleep(0.02)
+        return answer
+
+    def plain(self, value: Any, but: tuple[str, ...] = ()) -> Any:
+        """What is compared of an answer: in no order (no list of these answers has one that means anything)."""
+        if isinstance(value, msgspec.Struct):
+            found: dict[str, Any] = {}
+            for name in value.__struct_fields__:
+                if name in but or name in WORDS:
+                    continue
+                field = getattr(value, name)
+                if name in SECRET and isinstance(field, int):
+                    found[name] = "set" if field > 0 and name != "throttle_time_ms" else "not set"
+                elif name in SECRET:
+                    found[name] = bool(field)
+                elif name == "error_code":
+                    found[name] = ErrorCode(field).name
+                else:
+                    found[name] = self.plain(field, but)
+            return found
+        if isinstance(value, list | tuple):
+            return sorted((self.plain(one, but) for one in value), key=lambda one: json.dumps(one, default=str))
+        if isinstance(value, Uuid):
+            return self._known.get(str(value), "no id" if value == Uuid.ZERO else "an id")
+        if isinstance(value, str):
+            for known, name in self._known.items():
+                value = value.replace(known, f"<{name}>")
+            return _ID.sub("<id>", _GENERATED.sub("<generated>", value))
+        return value
+
+
+def codes(answer: Any) -> list[int]:
+    """All error codes in an answer."""
+    if isinstance(answer, list):
+        return [code for one in answer for code in codes(one)]
+    if not isinstance(answer, msgspec.Struct):
+        return []
+    own = [int(answer.error_code)] if "error_code" in answer.__struct_fields__ else []
+    return own + [code for name in answer.__struct_fields__ for code in codes(getattr(answer, name))]
+
+
+def differences(ours: Side, kafkas: Side) -> str:
+    """What is not the same, one line a field; empty: nothing."""
+    lines = []
+    for number, (one, other) in enumerate(zip(ours.answers, kafkas.answers, strict=True)):
+        lines += [f"answer {number}, {one[0]}{line}" for line in _unlike(one[1], other[1], "")]
+    return "\n".join(lines)
+
+
+def _unlike(one: Any, other: Any, path: str) -> list[str]:
+    if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
+        return [line for key in one for line in _unlike(one[key], other[key], f"{path}.{key}")]
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple) and len(one) == len(other):
+        pairs = enumerate(zip(one, other, strict=True))
+        return [line for at, pair in pairs for line in _unlike(*pair, f"{path}[{at}]")]
+    return [] if one == other else [f"{path}: pybroker {one!r}, Apache Kafka {other!r}"]
