@@ -43,13 +43,14 @@ async def handle(
                 outcomes[group_id] = error
     results: list[DeleteGroupsResponse_DeletableGroupResult] = []
     for group_id, outcome in outcomes.items():
-        if isinstance(outcome, KafkaError):
-            results.append(
-                DeleteGroupsResponse_DeletableGroupResult(
-                    group_id=group_id, error_code=outcome.code, error_message=outcome.message
-                )
+        try:
+            if isinstance(outcome, KafkaError):
+                raise outcome
+            code = await outcome if isinstance(outcome, asyncio.Future) else outcome
+            result = DeleteGroupsResponse_DeletableGroupResult(group_id=group_id, error_code=code)
+        except KafkaError as error:  # of a share group, one may come when its partitions have been asked
+            result = DeleteGroupsResponse_DeletableGroupResult(
+                group_id=group_id, error_code=error.code, error_message=error.message
             )
-            continue
-        code = await outcome if isinstance(outcome, asyncio.Future) else outcome
-        results.append(DeleteGroupsResponse_DeletableGroupResult(group_id=group_id, error_code=code))
+        results.append(result)
     return DeleteGroupsResponse(results=results)

@@ -45,13 +45,7 @@ def _describe(
         require_transactional_id(authorizer, context, AclOperation.DESCRIBE, transactional_id)
         found = transactions.describe(transactional_id)
     except KafkaError as error:
-        return DescribeTransactionsResponse_TransactionState(
-            error_code=error.code,
-            transactional_id=transactional_id,
-            transaction_start_time_ms=NO_TRANSACTION,
-            producer_id=-1,
-            producer_epoch=-1,
-        )
+        return DescribeTransactionsResponse_TransactionState(error_code=error.code, transactional_id=transactional_id)
     by_topic: dict[str, list[int]] = {}
     for part in sorted(found.partitions):
         if authorizer.permits_topic(context, AclOperation.DESCRIBE, part.topic):

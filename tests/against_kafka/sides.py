@@ -24,7 +24,15 @@ MOVING = {
     ErrorCode.CONCURRENT_TRANSACTIONS,
 }
 """Answers for a while, and how long a while is, is not compared."""
-SECRET = {"port", "host", "producer_id", "last_timestamp", "transaction_start_time_ms", "throttle_time_ms"}
+SECRET = {
+    "port",
+    "host",
+    "producer_id",
+    "last_timestamp",
+    "transaction_start_time_ms",
+    "throttle_time_ms",
+    "acquisition_lock_timeout_ms",
+}
 """Fields whose value is the broker's own: it is compared whether there is one."""
 WORDS = {"error_message"}
 """Each has its own."""
@@ -76,7 +84,10 @@ class Side:
         """The answer when nothing in it says that it is to be asked again; not compared."""
         give_up = time.monotonic() + WAIT_S
         while True:
-            answer = self.client.call(request, version)
+            try:
+                answer = self.client.call(request, version)
+            except TimeoutError:
+                raise AssertionError(f"{self.broker.name} does not answer {request}") from None
             if not MOVING & set(codes(answer)):
                 return answer
             assert time.monotonic() < give_up, answer
@@ -109,7 +120,7 @@ class Side:
                     continue
                 field = getattr(value, name)
                 if name in SECRET and isinstance(field, int):
-                    found[name] = "set" if field > 0 and name != "throttle_time_ms" else "not set"
+                    found[name] = "not set" if field < 0 or name == "throttle_time_ms" else "set"
                 elif name in SECRET:
                     found[name] = bool(field)
                 elif name == "error_code":

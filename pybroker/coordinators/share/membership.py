@@ -9,10 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from pybroker.coordinators.share.assignor import simple
-from pybroker.coordinators.share.group import JOINS, LEAVES, Partition, ShareGroup, ShareMember
+from pybroker.coordinators.share.group import FIRST_EPOCH, JOINS, LEAVES, Partition, ShareGroup, ShareMember
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
+
+MEMBER_ID_LENGTH_MAX = 36
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,8 @@ def check_form(beat: ShareHeartbeat) -> None:
     problem = None
     if not beat.member_id.strip():
         problem = "A member names itself: member_id is empty."
+    elif len(beat.member_id) > MEMBER_ID_LENGTH_MAX:
+        problem = f"member_id is longer than {MEMBER_ID_LENGTH_MAX} characters, which is the length of a UUID's text."
     elif beat.rack_id == "":
         problem = "rack_id is empty: without a rack it is null."
     elif beat.epoch == JOINS and not beat.topics:
@@ -58,6 +62,8 @@ def check_form(beat: ShareHeartbeat) -> None:
 def enter(group: ShareGroup, beat: ShareHeartbeat, size_max: int) -> ShareMember | None:
     """Makes or changes the heartbeat's member as it says; the epoch rises if the target may change. Gives what was
     known of the member. KafkaError: why it is no member."""
+    if not group.epoch:
+        group.epoch = group.target_epoch = FIRST_EPOCH
     before = group.members.get(beat.member_id)
     if beat.epoch != JOINS:
         before = group.member(beat.member_id)

@@ -16,6 +16,8 @@ pub(super) struct Refusal {
     message: Option<String>,
     /// The records to blame: index in the batch, and what the message does not say of it.
     records: Vec<(i32, Option<String>)>,
+    /// −1: not said.
+    log_start_offset: i64,
 }
 
 impl Refusal {
@@ -24,6 +26,7 @@ impl Refusal {
             error,
             message: None,
             records: Vec::new(),
+            log_start_offset: -1,
         }
     }
 
@@ -39,6 +42,7 @@ impl Refusal {
             error: of_batch(error),
             message: Some(error.to_string()),
             records,
+            log_start_offset: -1,
         }
     }
 
@@ -49,7 +53,30 @@ impl Refusal {
                 error: of_partition(other, naming),
                 message: Some(other.to_string()),
                 records: Vec::new(),
+                log_start_offset: -1,
             },
+        }
+    }
+
+    /// What a log refuses to append. A producer whose sequence does not fit is told where the log begins, as by Kafka:
+    /// clients see by that whether what came before was removed by retention.
+    pub(super) fn append(error: &PartitionError, naming: Naming, log_start_offset: i64) -> Self {
+        let of_producer = matches!(
+            error,
+            PartitionError::OutOfOrderSequence(_)
+                | PartitionError::InvalidProducerEpoch(_)
+                | PartitionError::UnknownProducerId
+                | PartitionError::DuplicateSequence
+                | PartitionError::InvalidTransactionState(_)
+        );
+        let refusal = Refusal::partition(error, naming);
+        if of_producer {
+            Refusal {
+                log_start_offset,
+                ..refusal
+            }
+        } else {
+            refusal
         }
     }
 
@@ -71,6 +98,7 @@ impl Refusal {
     pub(super) fn response(&self, index: i32) -> PartitionProduceResponse<'_> {
         let message = self.message.as_deref();
         let mut response = PartitionProduceResponse::refused(index, self.error.0, message);
+        response.log_start_offset = self.log_start_offset;
         let records = self.records.iter();
         response.record_errors = records
             .map(|(batch_index, own)| RecordError {
