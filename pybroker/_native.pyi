@@ -993,6 +993,17 @@ class NativePartitions:
         `leader_epoch`: the one under which the writer knows what it writes upon; another one here is
         FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH, -1 asks nothing. `producer`: (id, epoch) of whose transaction the
         records are part. Raises ValueError without records."""
+    def append_at_once(
+        self,
+        topic_id: Uuid,
+        partition: int,
+        records: Sequence[tuple[bytes | None, bytes | None]],
+        timestamp_ms: int,
+        leader_epoch: int,
+        producer: tuple[int, int] | None = None,
+    ) -> Completion | int:
+        """As `append`, but gives the Completion itself, which `drain` then does not, if what became of the append is
+        known at once: it failed, or waits for no flush and no other replica."""
     def append_batch(self, topic_id: Uuid, partition: int, batch: bytes) -> int:
         """Appends a finished batch to a local leader as a Produce with acks=all would; a token as for `append`."""
     def append_marker(
@@ -1207,6 +1218,20 @@ def decode_data(name: str, version: int, data: bytes, *, front: bool = False) ->
     """Content of records or of other messages' bytes, by the name of its class (`StoredOffset`): what follows the
     version in front of it. `front`: later versions only add fields at the end, which are left alone. Raises
     CodecError."""
+
+def stored_offset(
+    group: str,
+    topic: str,
+    partition: int,
+    offset: int,
+    leader_epoch: int,
+    metadata: str,
+    commit_timestamp: int,
+    expire_timestamp: int | None,
+    topic_id: Uuid | None,
+) -> tuple[bytes, bytes]:
+    """(key, value) of a committed offset as `__consumer_offsets` has it: OffsetCommitKey of type 1, OffsetCommitValue
+    of version 4. `group`: at most 32,767 bytes. Timestamps in milliseconds."""
 
 def encode_request(message: object, version: int, correlation_id: int, client_id: str | None = None) -> bytes:
     """For clients: header and body of a request, without its length. Raises CodecError."""

@@ -127,6 +127,7 @@ class Broker:
         self._dispatcher = Dispatcher(
             native,
             appends=parts.appends,
+            end_of_turn=parts.end_of_turn,
             isr=parts.isr,
             failed=parts.failed,
             membership=parts.services.transactions.membership,

@@ -50,6 +50,7 @@ from pybroker.coordinators.group.share import ShareCoordination
 from pybroker.coordinators.group.streams import StreamsCoordination
 from pybroker.coordinators.producer_ids import ProducerIds
 from pybroker.coordinators.shards.appends import NativeAppends
+from pybroker.coordinators.shards.end_of_turn import EndOfTurn
 from pybroker.coordinators.shards.ports import Ports
 from pybroker.coordinators.shards.topic_view import CachedTopics
 from pybroker.coordinators.share_partition.dead_letter_appends import DeadLetterAppends
@@ -159,6 +160,7 @@ class Followers(NamedTuple):
     """What goes on by itself as topics come and go."""
 
     appends: NativeAppends
+    end_of_turn: EndOfTurn
     group_topics: CachedTopics
     groups: GroupCoordinator
     producer_ids: ProducerIds
@@ -183,6 +185,7 @@ class Parts:
     replicas: ReplicaManager
     staging: Staging
     appends: NativeAppends
+    end_of_turn: EndOfTurn
     returned_offsets: ReturnedOffsets
     isr: IsrKeeper
     failed: FailedReplicas | None
@@ -291,6 +294,7 @@ def build(ground: Ground, on_fatal: Callable[[FatalError], None]) -> Parts:
         replicas=local.replicas,
         staging=local.staging,
         appends=followers.appends,
+        end_of_turn=followers.end_of_turn,
         returned_offsets=followers.returned_offsets,
         following=local.following,
         isr=isr,
@@ -407,7 +411,10 @@ def _followers(
 
     appends = NativeAppends(native.partitions, ground.loop)
     group_topics = CachedTopics(local.cache, owns_epoch)
-    ports = Ports(ground.broker_id, ground.clock, ground.loop, appends, native.partitions, group_topics, topics)
+    end_of_turn = EndOfTurn(ground.loop)
+    ports = Ports(
+        ground.broker_id, ground.clock, ground.loop, end_of_turn, appends, native.partitions, group_topics, topics
+    )
     settings = Settings(ground.config, own_settings)
     states, persister, ends, dead_letters, disconnect = _share_states(ground, ports, Between(view, port, dial), appends)
     groups = GroupCoordinator(ports, settings, persister)
@@ -476,6 +483,7 @@ def _followers(
         view.also(Addresses(native, ground.broker_id, between))
     return Followers(
         appends,
+        end_of_turn,
         group_topics,
         groups,
         producer_ids,

@@ -95,6 +95,7 @@ from pybroker.api import (
 from pybroker.api.share_records import ShareAdmin, ShareSources
 from pybroker.api.topic_ids import ImageNames
 from pybroker.coordinators.shards.appends import NativeAppends
+from pybroker.coordinators.shards.end_of_turn import EndOfTurn
 from pybroker.coordinators.share_partition.manager import SharePartitions
 from pybroker.coordinators.transaction.membership import Membership
 from pybroker.errors import FatalError, KafkaError
@@ -113,6 +114,7 @@ from pybroker.replicas.isr import IsrKeeper
 from pybroker.requests.context import Authenticated, LastResponse, RequestContext
 from pybroker.requests.failures import failure_response
 from pybroker.requests.inline_task import InlineTask
+from pybroker.requests.later import Later
 from pybroker.services import Services
 
 __all__ = ["Dispatcher", "Handler", "RequestContext", "Tables", "routes"]
@@ -123,7 +125,7 @@ DRAIN_MAX_ITEMS = 256
 """Requests taken in one turn of the loop; timers and other readers get their turn in between."""
 
 PARKED_MAX = 20_000
-"""Requests whose coroutine waits (JoinGroup, CreateTopics, …). Above it new waiters are refused by closing their
+"""Requests whose answer comes later (JoinGroup, CreateTopics, …). Above it new waiters are refused by closing their
 connection: each holds memory, and clients that make so many come back with a delay of their own."""
 
 UNKNOWN_SERVER_ERROR = -1
@@ -135,8 +137,8 @@ gives up.
 
 
 Handler = Callable[[RequestContext, Any], Any]
-"""Gives the response message, or a coroutine that does. Raising KafkaError answers its code in every slot of
-the response.
+"""Gives the response message, a coroutine that does, or a `Later` that is given it. Raising KafkaError answers its code
+in every slot of the response.
 """
 
 
@@ -344,6 +346,7 @@ class Dispatcher:
         native: NativeBroker,
         *,
         appends: NativeAppends,
+        end_of_turn: EndOfTurn,
         isr: IsrKeeper,
         failed: FailedReplicas | None,
         membership: Membership,
@@ -356,6 +359,7 @@ class Dispatcher:
         self._native = native
         self._on_fatal = on_fatal
         self._appends = appends
+        self._end_of_turn = end_of_turn
         self._isr = isr
         self._failed = failed
         self._membership = membership
@@ -364,7 +368,7 @@ class Dispatcher:
         self._tables = tables
         self._loop = loop
         self._fd: int | None = None
-        self._parked: set[InlineTask] = set()
+        self._parked: set[InlineTask | Later] = set()
         self._stopping = False
         self._idle: asyncio.Event = asyncio.Event()
         self._idle.set()
@@ -402,6 +406,15 @@ class Dispatcher:
         if self._fd is None:
             return
         items = self._native.control_queue.drain(DRAIN_MAX_ITEMS)
+        self._end_of_turn.begin()
+        try:
+            self._take(items)
+        finally:
+            self._end_of_turn.come()
+        if len(items) >= DRAIN_MAX_ITEMS:
+            self._loop.call_soon(self._drain)
+
+    def _take(self, items: list[Any]) -> None:
         for item in items:
             if isinstance(item, Request):
                 self._dispatch(item)
@@ -418,8 +431,6 @@ class Dispatcher:
                     self._failed.offline(item.partitions)
             else:
                 self._appends.complete(item)
-        if len(items) >= DRAIN_MAX_ITEMS:
-            self._loop.call_soon(self._drain)
 
     def _ask(self, question: TransactionQuestion) -> None:
         task = self._loop.create_task(self._membership.answer(question))
@@ -453,7 +464,9 @@ class Dispatcher:
         except Exception as problem:
             self._fail(request, problem)
             return
-        if inspect.iscoroutine(outcome):
+        if isinstance(outcome, Later):
+            self._await(request, outcome)
+        elif inspect.iscoroutine(outcome):
             self._run(request, outcome)
         else:
             self._reply(request, outcome)
@@ -461,19 +474,27 @@ class Dispatcher:
             # What runs after a wait is not counted: it is as short as what runs before.
             request.spent(time.perf_counter_ns() - begun)
 
-    def _run(self, request: Request, coroutine: Coroutine[Any, Any, Any]) -> None:
-        task = InlineTask(coroutine, self._loop, lambda task: self._finished(request, task))
-        if not task.step_inline():
-            if len(self._parked) >= PARKED_MAX:
-                log.warning("%d requests wait; closing connection %d", len(self._parked), request.connection_id)
-                task.abandon()
-                request.close()
-                return
-            request.waits()
-            self._parked.add(task)
-            self._idle.clear()
+    def _await(self, request: Request, later: Later) -> None:
+        if self._park(request, later):
+            later.then(partial(self._finished, request))
 
-    def _finished(self, request: Request, task: InlineTask) -> None:
+    def _run(self, request: Request, coroutine: Coroutine[Any, Any, Any]) -> None:
+        task = InlineTask(coroutine, self._loop, partial(self._finished, request))
+        if not task.step_inline():
+            self._park(request, task)
+
+    def _park(self, request: Request, waiting: InlineTask | Later) -> bool:
+        if len(self._parked) >= PARKED_MAX:
+            log.warning("%d requests wait; closing connection %d", len(self._parked), request.connection_id)
+            waiting.abandon()
+            request.close()
+            return False
+        request.waits()
+        self._parked.add(waiting)
+        self._idle.clear()
+        return True
+
+    def _finished(self, request: Request, task: InlineTask | Later) -> None:
         self._parked.discard(task)
         if not self._parked:
             self._idle.set()

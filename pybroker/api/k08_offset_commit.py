@@ -11,10 +11,6 @@ position for the new topic.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Coroutine
-from typing import Any
-
 from pybroker.api.committed_offsets import Wanted
 from pybroker.coordinators.group.commits import CommitRequest
 from pybroker.coordinators.group.coordinator import GroupCoordinator
@@ -28,6 +24,7 @@ from pybroker.protocol.messages import (
     OffsetCommitResponse_OffsetCommitResponseTopic,
 )
 from pybroker.requests.context import RequestContext
+from pybroker.requests.later import Later
 from pybroker.security.acls import AclOperation
 from pybroker.security.authorizer import Authorizer
 
@@ -40,13 +37,18 @@ def handle(
     authorizer: Authorizer,
     context: RequestContext,
     request: OffsetCommitRequest,
-) -> OffsetCommitResponse | Coroutine[Any, Any, OffsetCommitResponse]:
+) -> object:
     """Answers at once when nothing has to be written, else when it is."""
     authorizer.require_group(context, AclOperation.READ, request.group_id)
     wanted = Wanted(topics, authorizer, context, request.topics, by_id=context.api_version >= 10)
     items = tuple(wanted.permitted())
+    later = Later()
+
+    def finished(codes: list[ErrorCode]) -> None:
+        later.give(_response(wanted, codes))
+
     try:
-        outcome = groups.commit(
+        groups.commit_then(
             CommitRequest(
                 request.group_id,
                 request.member_id,
@@ -55,17 +57,12 @@ def handle(
                 items,
                 request.retention_time_ms,
                 knows_member_epochs=context.api_version >= 9,
-            )
+            ),
+            finished,
         )
     except KafkaError as error:
-        return _response(wanted, wanted.refused(ErrorCode(error.code)))
-    if isinstance(outcome, asyncio.Future):
-        return _wait(wanted, outcome)
-    return _response(wanted, outcome)
-
-
-async def _wait(wanted: Wanted, outcome: asyncio.Future[list[ErrorCode]]) -> OffsetCommitResponse:
-    return _response(wanted, await outcome)
+        finished(wanted.refused(ErrorCode(error.code)))
+    return later.outcome()
 
 
 def _response(wanted: Wanted, codes: list[ErrorCode]) -> OffsetCommitResponse:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pybroker.native import (
+    Completion,
     ListenerConfig,
     ListenerError,
     LogDirError,
@@ -150,6 +151,26 @@ def test_appends_of_the_control_plane_complete_by_drain(tmp_path: Path) -> None:
         with pytest.raises(NativeError) as failure:
             broker.partitions.read_records(Uuid.random(), 0, 0, 1)
         assert failure.value.code == NOT_LEADER
+
+
+def test_what_waits_for_nothing_ends_with_the_append(tmp_path: Path) -> None:
+    topic_id, records = Uuid.random(), [(b"k", b"v")]
+    (tmp_path / "os").mkdir()
+    (tmp_path / "commit").mkdir()
+    with native([tmp_path / "os"], {"log.flush.mode": "os"}, listen=False) as broker:
+        broker.partitions.apply([order(topic_id, epoch=3)])
+        done = broker.partitions.append_at_once(topic_id, 0, records, 1_000, 3)
+        assert isinstance(done, Completion)
+        assert (done.error_code, done.base_offset) == (NONE, 0)
+        fenced = broker.partitions.append_at_once(topic_id, 0, records, 1_000, 2)
+        assert isinstance(fenced, Completion)
+        assert (fenced.error_code, fenced.base_offset) == (ErrorCode.FENCED_LEADER_EPOCH, -1)
+        assert not [item for item in broker.control_queue.drain() if isinstance(item, Completion)]
+    with native([tmp_path / "commit"], listen=False) as broker:
+        broker.partitions.apply([order(topic_id)])
+        token = broker.partitions.append_at_once(topic_id, 0, records, 1_000, -1)
+        assert isinstance(token, int), "it waits for the disk"
+        assert completion_of(broker, token).error_code == NONE
 
 
 def test_a_coordinator_writes_under_the_epoch_that_it_has_loaded_only(tmp_path: Path) -> None:

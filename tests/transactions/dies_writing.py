@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -65,11 +66,22 @@ def die_at(death: Death) -> None:
 
         store(shard, entry, change, told)
 
-    def appending(appends: NativeAppends, *args: Any, **named: Any) -> asyncio.Future[Completion]:
-        if named.get("producer") is None:
-            return append(appends, *args, **named)
+    def appending(
+        appends: NativeAppends, *args: Any, told: Callable[[int, int], None], producer: tuple[int, int] | None = None
+    ) -> Any:
+        if producer is None:
+            return append(appends, *args, told=told)
         death.at("OFFSETS", "before")
-        return death.around("OFFSETS", append(appends, *args, **named))
+
+        def ended(code: int, base_offset: int) -> None:
+            if not code:
+                death.at("OFFSETS", "after")
+            told(code, base_offset)
+
+        at_once = append(appends, *args, told=ended, producer=producer)
+        if at_once is not None and not at_once[0]:
+            death.at("OFFSETS", "after")
+        return at_once
 
     def marking(
         appends: NativeAppends, topic_id: Uuid, partition: int, marker: tuple[int, int, int], *args: Any, **named: Any

@@ -10,11 +10,12 @@ import pytest
 import pytest_asyncio
 
 from pybroker.coordinators.shards.appends import NativeAppends
+from pybroker.coordinators.shards.end_of_turn import EndOfTurn
 from pybroker.coordinators.share_partition.manager import SharePartitions
 from pybroker.coordinators.transaction.membership import Membership
 from pybroker.dispatch import Dispatcher, Handler, Tables
 from pybroker.errors import FatalError, KafkaError
-from pybroker.native import NativeBroker, Uuid, encode
+from pybroker.native import NativeBroker, NativePartitions, Uuid, encode
 from pybroker.protocol import interbroker
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (
@@ -30,6 +31,7 @@ from pybroker.protocol.messages import (
 )
 from pybroker.replicas.isr import IsrKeeper
 from pybroker.requests.failures import failure_response
+from pybroker.requests.later import Later
 from tests.support.fake_native import FakeNative, FakeRequest, use_fake_requests
 
 Serve = Callable[[Any], FakeRequest]
@@ -42,11 +44,13 @@ class Served:
         self.native = FakeNative()
         loop = asyncio.get_running_loop()
         self.appends = NativeAppends(cast(NativeBroker, self.native), loop)
+        self.turn = EndOfTurn(loop)
         self.table: dict[int, Handler] = {}
         self.fatal: list[FatalError] = []
         self.dispatcher = Dispatcher(
             cast(NativeBroker, self.native),
             appends=self.appends,
+            end_of_turn=self.turn,
             failed=None,
             membership=cast(Membership, None),
             shares=cast(SharePartitions, None),
@@ -99,6 +103,60 @@ async def test_plain_functions_and_coroutines_reply_once(served: Served) -> None
     assert [r.response.throttle_time_ms for r in (plain, first, second)] == [0, 1, 2]
     assert [r.replies for r in (plain, first, second)] == [1, 1, 1]
     assert served.dispatcher.parked == 0
+
+
+async def test_what_a_callback_brings_is_replied_once(served: Served) -> None:
+    later, again = Later(), Later()
+    there = Later()
+    there.give(HeartbeatResponse(throttle_time_ms=1))
+    at_once = served.ask(lambda context, message: there.outcome())
+    await until(lambda: at_once.replies)
+    waits = served.ask(lambda context, message: later.outcome())
+    await until(lambda: served.dispatcher.parked)
+    assert (waits.parked, waits.replies) == (True, 0)
+    later.give(HeartbeatResponse(throttle_time_ms=2))
+    later.give(HeartbeatResponse(throttle_time_ms=3))
+    assert [(r.replies, r.response.throttle_time_ms) for r in (at_once, waits)] == [(1, 1), (1, 2)]
+    assert served.dispatcher.parked == 0
+    stopped = served.ask(lambda context, message: again.outcome())
+    await until(lambda: served.dispatcher.parked)
+    await served.dispatcher.cancel_parked(0.001)
+    again.give(HeartbeatResponse())
+    assert (stopped.replies, stopped.response.error_code) == (1, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+
+async def test_too_many_who_wait_for_a_callback_are_turned_away(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pybroker.dispatch.PARKED_MAX", 1)
+    kept, refused = Later(), Later()
+    first = served.ask(lambda context, message: kept.outcome())
+    await until(lambda: served.dispatcher.parked)
+    second = served.ask(lambda context, message: refused.outcome())
+    await until(lambda: second.closed)
+    refused.give(HeartbeatResponse())
+    kept.give(HeartbeatResponse())
+    assert (first.replies, second.replies) == (1, 0)
+
+
+async def test_what_is_left_to_the_end_of_a_turn_is_done_with_the_drain(served: Served) -> None:
+    done: list[str] = []
+
+    def handler(context: Any, message: Any) -> HeartbeatResponse:
+        served.turn(lambda: done.append(f"after {len(answered)}"))
+        answered.append(context)
+        return HeartbeatResponse()
+
+    answered: list[Any] = []
+    served.table[12] = handler
+    served.native.push(*(FakeRequest(12, HeartbeatRequest()) for _ in range(3)))
+    served.dispatcher._drain()
+    assert done == ["after 3"] * 3, "in the step of the loop that took the requests, after all of them"
+    # Outside of a drain it comes with the next step, and what fails keeps nobody from his turn.
+    served.turn(lambda: 1 // 0)
+    served.turn(lambda: served.turn(lambda: done.append("last")))
+    assert done[3:] == []
+    await until(lambda: done[3:] == ["last"])
 
 
 async def test_bursts_are_drained_whole(served: Served) -> None:
@@ -199,27 +257,40 @@ async def test_appends_meet_their_completions() -> None:
     class Native:
         token = 0
 
-        def append(self, *arguments: object) -> int:
+        at_once = False
+
+        def append_batch(self, *arguments: object) -> int:
             self.token += 1
             return self.token
 
+        def append_at_once(self, *arguments: object) -> Any:
+            return Completed(0, 0, 7) if self.at_once else self.append_batch()
+
     class Completed:
-        def __init__(self, token: int, error_code: int) -> None:
-            self.token, self.error_code = token, error_code
+        def __init__(self, token: int, error_code: int, base_offset: int = -1) -> None:
+            self.token, self.error_code, self.base_offset = token, error_code, base_offset
 
     from pybroker.native import Uuid
 
-    appends = NativeAppends(cast(NativeBroker, Native()), asyncio.get_running_loop())
-    one = appends.append(Uuid.random(), 0, 0, [(b"k", None)], 1)
-    two = appends.append(Uuid.random(), 0, 0, [(b"k", b"v")], 1)
-    three = appends.append(Uuid.random(), 0, 0, [(b"k", b"v")], 1)
+    native, told = Native(), []
+    appends = NativeAppends(cast(NativePartitions, native), asyncio.get_running_loop())
+    one = appends.append_batch(Uuid.random(), 0, b"batch")
+    two = appends.append_batch(Uuid.random(), 0, b"batch")
+    three = appends.append_batch(Uuid.random(), 0, b"batch")
+    for _ in range(2):
+        assert appends.append(Uuid.random(), 0, 0, [(b"k", None)], 1, told=lambda *ended: told.append(ended)) is None
     appends.complete(cast(Any, Completed(2, 6)))
     appends.complete(cast(Any, Completed(1, 0)))
+    appends.complete(cast(Any, Completed(4, 0, 5)))
     appends.complete(cast(Any, Completed(77, 0)))
     assert (await one).token == 1
     with pytest.raises(KafkaError):
         await two
-    assert appends.pending == 1
+    assert (appends.pending, told) == (2, [(0, 5)])
     appends.fail_all(15)
     with pytest.raises(KafkaError):
         await three
+    assert (appends.pending, told) == (0, [(0, 5), (15, -1)])
+    native.at_once = True
+    ended = appends.append(Uuid.random(), 0, 0, [(b"k", None)], 1, told=lambda *ended: told.append(ended))
+    assert (ended, appends.pending, len(told)) == ((0, 7), 0, 2)

@@ -10,6 +10,7 @@ mod classes;
 mod inspect;
 mod sink;
 mod source;
+mod stored;
 
 use pybroker_protocol::codec::{self, Direction, ELEMENTS_MAX_TRUSTED, Layout, Message, Registry};
 use pybroker_protocol::header;
@@ -27,6 +28,7 @@ pub use inspect::{
 };
 use sink::PySink;
 use source::PySource;
+pub use stored::stored_offset;
 
 create_exception!(
     pybroker._native,

@@ -59,7 +59,7 @@ mod _native {
     use crate::codec::{
         ApiInfo, CodecError, ErrorCodeInfo, FieldSchema, MessageSchema, StructSchema, api_table,
         decode, decode_data, decode_response, encode, encode_request, error_code_table,
-        message_class, message_names, message_schema, use_classes,
+        message_class, message_names, message_schema, stored_offset, use_classes,
     };
     #[pymodule_export]
     use crate::errors::{ListenerError, LogDirError, NativeError};

@@ -15,6 +15,7 @@ pub mod of_topic;
 pub mod offset_for_leader_epoch;
 pub mod produce_request;
 pub mod produce_response;
+pub mod stored_offset;
 #[cfg(test)]
 mod tests;
 mod wire_version;

@@ -26,8 +26,8 @@ from pybroker.coordinators.group.offsets import CommittedOffset
 from pybroker.coordinators.group.records import (
     OffsetKey,
     OffsetValue,
+    encode_offset,
     encode_offset_key,
-    encode_offset_value,
 )
 from pybroker.coordinators.group.removals import Removals
 from pybroker.coordinators.group.shard import GroupShard
@@ -296,7 +296,7 @@ class Commits:
         records: list[Record] = []
         for _, topic_id, key, value in accepted:
             shard.offsets.commit_began(topic_id, key)
-            records.append((encode_offset_key(key), encode_offset_value(value)))
+            records.append(encode_offset(key, value))
         shard.log.write(records, written)
 
     def _append_in_transaction(
@@ -318,9 +318,7 @@ class Commits:
                 answers[index] = ErrorCode.INVALID_COMMIT_OFFSET_SIZE if error in TOO_LARGE else error
             finished(answers)
 
-        records: list[Record] = [
-            (encode_offset_key(key), encode_offset_value(value)) for _, _, key, value in accepted
-        ]
+        records = [encode_offset(key, value) for _, _, key, value in accepted]
         shard.log.write_in_transaction(producer, records, written)
 
     def delete(

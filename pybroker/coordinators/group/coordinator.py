@@ -17,7 +17,8 @@ from msgspec import structs
 from pybroker.coordinators.consumer.group import ConsumerGroup
 from pybroker.coordinators.consumer.model import Heartbeat, HeartbeatResult
 from pybroker.coordinators.consumer.topics import MayRead
-from pybroker.coordinators.group.commits import CommitRequest, Commits
+from pybroker.coordinators.group.commits import CommitRequest, Commits, Finished
+from pybroker.coordinators.group.deadlines import Bounded, Deadlines
 from pybroker.coordinators.group.expiry import expire_group, expire_newer_group
 from pybroker.coordinators.group.figures import GroupFigures
 from pybroker.coordinators.group.group import Group, GroupState, JoinResult, SyncResult
@@ -67,6 +68,7 @@ class GroupCoordinator:
         self._clock = ports.clock
         self._loop = ports.loop
         self._driver = WheelDriver(ports.clock, ports.loop)
+        self._deadlines = Deadlines(ports.loop)
         self._removals = Removals()
         self._share = ShareGround(ports.clock, ports.loop, self._driver.wheel, ports.topics, settings.share, states)
         self.figures = GroupFigures()
@@ -234,11 +236,18 @@ class GroupCoordinator:
 
     def commit(self, request: CommitRequest) -> list[ErrorCode] | asyncio.Future[list[ErrorCode]]:
         """OffsetCommit: a code for each item, once the accepted ones are on disk. KafkaError for the whole request."""
+        reply: Reply[list[ErrorCode]] = Reply()
+        self.commit_then(request, reply)
+        return reply.outcome(self._loop)
+
+    def commit_then(self, request: CommitRequest, finished: Finished) -> None:
+        """The same; `finished` is given the codes, once. After `offsets.commit.timeout.ms` the outcome is unknown, and
+        it gets COORDINATOR_NOT_AVAILABLE: clients commit again."""
         shard = self.shard(request.group_id, empty_allowed=True)
         shard.refuse_share(request.group_id, ErrorCode.GROUP_ID_NOT_FOUND)
-        reply: Reply[list[ErrorCode]] = Reply()
-        self._commits.commit(shard, request, self._clock.wall_ms(), reply)
-        return self._bounded(reply.outcome(self._loop), len(request.items))
+        bounded = Bounded(finished, len(request.items))
+        self._commits.commit(shard, request, self._clock.wall_ms(), bounded)
+        self._bound(bounded)
 
     def fetch(
         self,
@@ -279,24 +288,14 @@ class GroupCoordinator:
         """
         shard = self.shard(group_id)
         reply: Reply[list[ErrorCode]] = Reply()
-        self._commits.delete(shard, group_id, wanted, reply)
-        return self._bounded(reply.outcome(self._loop), len(wanted))
+        bounded = Bounded(reply, len(wanted))
+        self._commits.delete(shard, group_id, wanted, bounded)
+        self._bound(bounded)
+        return reply.outcome(self._loop)
 
-    def _bounded(
-        self, outcome: list[ErrorCode] | asyncio.Future[list[ErrorCode]], count: int
-    ) -> list[ErrorCode] | asyncio.Future[list[ErrorCode]]:
-        """Gives up the wait after `offsets.commit.timeout.ms`: the outcome is unknown then, and clients commit again.
-        """
-        if isinstance(outcome, list):
-            return outcome
-
-        def over() -> None:
-            if not outcome.done():
-                outcome.set_result([ErrorCode.COORDINATOR_NOT_AVAILABLE] * count)
-
-        handle = self._loop.call_later(self._settings.commit_timeout_ms / 1000, over)
-        outcome.add_done_callback(lambda _: handle.cancel())
-        return outcome
+    def _bound(self, waits: Bounded) -> None:
+        if not waits.over:
+            self._deadlines.add(waits, self._settings.commit_timeout_ms)
 
     # --- transactions -------------------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from pybroker.coordinators.consumer import records as consumer
 from pybroker.coordinators.shards.record_types import RecordTypes
 from pybroker.coordinators.share import records as share
 from pybroker.coordinators.streams import records as streams
-from pybroker.native import Uuid, decode_data, encode
+from pybroker.native import Uuid, decode_data, encode, stored_offset
 from pybroker.protocol import messages as m
 from pybroker.protocol.versioned import decode_versioned, encode_versioned, split_version
 
@@ -148,14 +148,20 @@ def decode_key(data: bytes) -> Key | None:
     return None
 
 
-def encode_offset_value(value: OffsetValue) -> bytes:
-    """OffsetCommitValue version 4."""
-    stored = m.StoredOffset(value.offset, value.leader_epoch, value.metadata, value.commit_timestamp_ms)
-    if value.topic_id is not None:
-        stored.topic_id = value.topic_id
-    if value.expire_timestamp_ms is not None:
-        stored.own_expire_timestamp = value.expire_timestamp_ms
-    return encode_versioned(stored, VALUE_VERSION)
+def encode_offset(key: OffsetKey, value: OffsetValue) -> tuple[bytes, bytes]:
+    """OffsetCommitKey, type 1, and OffsetCommitValue, version 4: written in one native call, as it is the record that
+    is written by far the most."""
+    return stored_offset(
+        key.group,
+        key.topic,
+        key.partition,
+        value.offset,
+        value.leader_epoch,
+        value.metadata,
+        value.commit_timestamp_ms,
+        value.expire_timestamp_ms,
+        value.topic_id,
+    )
 
 
 def decode_offset_value(data: bytes) -> OffsetValue:

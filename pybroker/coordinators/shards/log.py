@@ -1,7 +1,8 @@
 """Writes to one partition of an internal topic: what one turn of the loop produces goes out as one batch.
 
-A burst of commits (one drain of the native queue) thus costs one append and one flush. Order is kept: batches are
-appended in the order of `write`, and the log's order is the truth that a later load sees.
+A burst of commits (one drain of the native queue) thus costs one append and one flush, and what waits for neither a
+flush nor other replicas is answered in the same turn. Order is kept: batches are appended in the order of `write`, and
+the log's order is the truth that a later load sees.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from functools import partial
 
 from pybroker.coordinators.shards.ports import Ports, Record
 from pybroker.errors import KafkaError
-from pybroker.native import Completion, Uuid
+from pybroker.native import NativeError, Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 log = logging.getLogger(__name__)
@@ -65,6 +66,7 @@ class ShardLog:
         self._appends = ports.appends
         self._clock = ports.clock
         self._loop = ports.loop
+        self._end_of_turn = ports.end_of_turn
         self._records: list[Record] = []
         self._bytes = 0
         self._waiting: list[tuple[int, Written]] = []
@@ -90,7 +92,7 @@ class ShardLog:
         if not self._flush_due:
             self._flush_due = True
             self._idle.clear()
-            self._loop.call_soon(self._flush_now)
+            self._end_of_turn(self._flush_now)
 
     def write_in_transaction(self, producer: tuple[int, int], records: Sequence[Record], written: Written) -> None:
         """Appends `records` at once, as part of the transaction of this producer (id, epoch); `written` as for `write`.
@@ -111,44 +113,51 @@ class ShardLog:
 
     def _flush_now(self) -> None:
         self._flush_due = False
-        self._flush()
+        self._flush(at_once=True)
         self._note_idle()
 
-    def _flush(self) -> None:
+    def _flush(self, *, at_once: bool = False) -> None:
         records, waiting = self._records, self._waiting
         if not records:
             return
         self._records, self._waiting, self._bytes = [], [], 0
-        self._append(records, waiting)
+        self._append(records, waiting, at_once=at_once)
 
     def _append(
-        self, records: Sequence[Record], waiting: list[tuple[int, Written]], producer: tuple[int, int] | None = None
+        self,
+        records: Sequence[Record],
+        waiting: list[tuple[int, Written]],
+        producer: tuple[int, int] | None = None,
+        *,
+        at_once: bool = False,
     ) -> None:
+        """`at_once`: nobody is in the middle of a decision, so that whoever waits may be told before this returns."""
         self._in_flight += 1
         self._idle.clear()
+        done = partial(self._done, waiting)
         try:
-            future = self._appends.append(
-                self.topic_id, self.partition, self.leader_epoch, records, self._clock.wall_ms(), producer=producer
+            ended = self._appends.append(
+                self.topic_id,
+                self.partition,
+                self.leader_epoch,
+                records,
+                self._clock.wall_ms(),
+                told=done,
+                producer=producer,
             )
-        except KafkaError as error:
-            self._loop.call_soon(self._finish, waiting, _answer(error.code), -1)
+        except (KafkaError, NativeError) as error:
+            ended = error.code, -1
+        if ended is None:
             return
-        future.add_done_callback(partial(self._done, waiting))
-
-    def _done(self, waiting: list[tuple[int, Written]], future: asyncio.Future[Completion]) -> None:
-        if future.cancelled():
-            self._finish(waiting, ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
-            return
-        problem = future.exception()
-        if problem is None:
-            self._finish(waiting, ErrorCode.NONE, future.result().base_offset)
-        elif isinstance(problem, KafkaError):
-            if problem.code == ErrorCode.NOT_ENOUGH_REPLICAS:
-                self._short_of_replicas()
-            self._finish(waiting, _answer(problem.code), -1)
+        if at_once:
+            done(*ended)
         else:
-            log.error("append to %s failed: this is a bug in pybroker", self._name, exc_info=problem)
-            self._finish(waiting, ErrorCode.UNKNOWN_SERVER_ERROR, -1)
+            self._end_of_turn(partial(done, *ended))
+
+    def _done(self, waiting: list[tuple[int, Written]], code: int, base_offset: int) -> None:
+        if code == ErrorCode.NOT_ENOUGH_REPLICAS:
+            self._short_of_replicas()
+        self._finish(waiting, _answer(code), base_offset)
 
     def _finish(self, waiting: list[tuple[int, Written]], error: ErrorCode, base_offset: int) -> None:
         self._in_flight -= 1

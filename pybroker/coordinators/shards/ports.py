@@ -8,10 +8,15 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from pybroker.clock import Clock
-from pybroker.native import Completion, StoredRecords, Uuid
+from pybroker.coordinators.shards.end_of_turn import EndOfTurn
+from pybroker.native import StoredRecords, Uuid
 
 Record = tuple[bytes | None, bytes | None]
 """(key, value) of a record; a None value is a tombstone."""
+
+Ended = tuple[int, int]
+"""What became of an append: (0, the offset of its first record) when the records are committed (acks=all), else (an
+error code, −1)."""
 
 
 class Topics(Protocol):
@@ -66,11 +71,12 @@ class Appends(Protocol):
         records: Sequence[Record],
         timestamp_ms: int,
         *,
+        told: Callable[[int, int], None],
         producer: tuple[int, int] | None = None,
-    ) -> asyncio.Future[Completion]:
-        """The future is done when the records are committed (acks=all); KafkaError otherwise, FENCED_LEADER_EPOCH
-        where the partition is not led under this epoch any more. `producer`: (id, epoch) of whose transaction they are
-        part.
+    ) -> Ended | None:
+        """What became of it, if that is known at once, else None, and `told` is called with it once, later.
+        FENCED_LEADER_EPOCH: the partition is not led under this epoch any more. `producer`: (id, epoch) of whose
+        transaction the records are part. KafkaError: nothing was appended.
         """
         ...
 
@@ -128,6 +134,7 @@ class Ports:
     broker_id: int
     clock: Clock
     loop: asyncio.AbstractEventLoop
+    end_of_turn: EndOfTurn
     appends: Appends
     reads: Reads
     topics: Topics

@@ -12,15 +12,16 @@ from pybroker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.coordinators.group.group import JoinResult
 from pybroker.coordinators.group.ports import OFFSETS_TOPIC, Settings
 from pybroker.coordinators.group.requests import JoinRequest, LeavingMember, SyncRequest
+from pybroker.coordinators.shards.end_of_turn import EndOfTurn
 from pybroker.coordinators.shards.ports import Ports
 from pybroker.coordinators.share_state.state import Key, ShareState
 from pybroker.coordinators.transaction.coordinator import TransactionCoordinator
 from pybroker.coordinators.transaction.finishing import Finishing
 from pybroker.coordinators.transaction.ports import Settings as TransactionSettings
-from pybroker.errors import KafkaError
 from pybroker.native import StoredRecord, StoredRecords, Uuid
 
 Record = tuple[bytes | None, bytes | None]
+Told = Callable[[int, int], None]
 
 CONFIG: Mapping[str, Any] = {
     "group.min.session.timeout.ms": 6_000,
@@ -44,14 +45,6 @@ CONFIG: Mapping[str, Any] = {
 
 
 @dataclass
-class FakeCompletion:
-    base_offset: int
-    error_code: int = 0
-    token: int = 0
-    log_append_time: int = -1
-
-
-@dataclass
 class FakeOffsets:
     log_start_offset: int
     log_end_offset: int
@@ -64,16 +57,18 @@ def read(found: Sequence[tuple[int, int, bytes | None, bytes | None]], next_offs
 
 
 class FakeLog:
-    """The offsets topic's partitions in memory. `hold` keeps completions back, `refuse` fails appends with a code."""
+    """The offsets topic's partitions in memory. `hold` keeps completions back, `refuse` fails appends with a code;
+    `at_once`: what is not held back ends with the append, as where nothing waits for a flush."""
 
     def __init__(self) -> None:
         self.partitions: dict[int, list[tuple[int, int, bytes | None, bytes | None]]] = {}
         self.hold = False
+        self.at_once = False
         self.refuse = 0
         self.batches = 0
         self.epochs: list[int] = []
         """Of each append, in order."""
-        self._held: list[tuple[asyncio.Future[Any], FakeCompletion]] = []
+        self._held: list[tuple[Told, int]] = []
 
     def append(
         self,
@@ -83,29 +78,33 @@ class FakeLog:
         records: Sequence[Record],
         timestamp_ms: int,
         *,
+        told: Told,
         producer: tuple[int, int] | None = None,
-    ) -> asyncio.Future[Any]:
-        future = asyncio.get_running_loop().create_future()
+    ) -> tuple[int, int] | None:
         self.batches += 1
         self.epochs.append(leader_epoch)
         if self.refuse:
-            future.set_exception(KafkaError(self.refuse))
-            return future
+            return self._end(told, self.refuse, -1)
         log = self.partitions.setdefault(partition, [])
         base = len(log)
         log.extend((base + i, timestamp_ms, key, value) for i, (key, value) in enumerate(records))
         if self.hold:
-            self._held.append((future, FakeCompletion(base)))
-        else:
-            future.set_result(FakeCompletion(base))
-        return future
+            self._held.append((told, base))
+            return None
+        return self._end(told, 0, base)
+
+    def _end(self, told: Told, code: int, base: int) -> tuple[int, int] | None:
+        if self.at_once:
+            return code, base
+        asyncio.get_running_loop().call_soon(told, code, base)
+        return None
 
     def release(self) -> None:
         """Completes what was held back."""
         held, self._held = self._held, []
         self.hold = False
-        for future, completion in held:
-            future.set_result(completion)
+        for told, base in held:
+            asyncio.get_running_loop().call_soon(told, 0, base)
 
     def read_records(self, topic_id: Uuid, partition: int, offset: int, max_bytes: int) -> StoredRecords:
         found = [record for record in self.partitions.get(partition, []) if record[0] >= offset][:3]
@@ -222,6 +221,7 @@ class World:
     log: FakeLog = field(default_factory=FakeLog)
     topics: FakeTopics = field(default_factory=FakeTopics)
     states: FakeStates = field(default_factory=FakeStates)
+    turn: EndOfTurn = field(init=False)
     groups: GroupCoordinator = field(init=False)
     transactions: TransactionCoordinator = field(init=False)
     loop: asyncio.AbstractEventLoop = field(init=False)
@@ -234,7 +234,9 @@ class World:
 
     def start(self) -> None:
         """A new broker on the same log."""
-        ports = Ports(1, self.clock, asyncio.get_running_loop(), self.log, self.log, self.topics, self.topics)
+        loop = asyncio.get_running_loop()
+        self.turn = EndOfTurn(loop)
+        ports = Ports(1, self.clock, loop, self.turn, self.log, self.log, self.topics, self.topics)
         self.groups = GroupCoordinator(ports, Settings(self.config), self.states)
         self.groups.start()
         nobody: Any = None

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pybroker.coordinators.group.commits import CommitItem, CommitRequest
+from pybroker.coordinators.group.deadlines import Bounded, Deadlines
 from pybroker.coordinators.group.group import GroupState, JoinResult
 from pybroker.coordinators.group.ports import OFFSETS_TOPIC
 from pybroker.coordinators.group.records import (
@@ -16,8 +17,8 @@ from pybroker.coordinators.group.records import (
     OffsetValue,
     decode_key,
     decode_offset_value,
+    encode_offset,
     encode_offset_key,
-    encode_offset_value,
 )
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
@@ -121,6 +122,33 @@ async def test_a_commit_that_takes_too_long_is_given_up() -> None:
     world.log.release()
     await world.settle()
     assert committed(world) == 5
+
+
+async def test_one_timer_gives_up_each_commit_in_its_time() -> None:
+    loop = asyncio.get_running_loop()
+    deadlines, told = Deadlines(loop), []
+
+    def waits(name: str, timeout_ms: int) -> Bounded:
+        one = Bounded(lambda codes: told.append((name, codes)), 1)
+        deadlines.add(one, timeout_ms)
+        return one
+
+    waits("a", 1)
+    answered = waits("b", 1)
+    answered([ErrorCode.NONE])
+    waits("c", 30)
+    waits("d", 600_000)
+    async with asyncio.timeout(60):
+        while len(told) < 3:  # noqa: ASYNC110  # no event tells
+            await asyncio.sleep(0.001)
+    unknown = [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    assert told == [("b", [ErrorCode.NONE]), ("a", unknown), ("c", unknown)]
+    assert len(deadlines) == 1
+    last = waits("e", 1)
+    last([ErrorCode.NONE])
+    deadlines._waiting[0][1]([ErrorCode.NONE])
+    waits("f", 1)
+    assert len(deadlines) == 1, "who has been answered leaves from the front"
 
 
 async def test_what_does_not_exist_or_is_too_long() -> None:
@@ -539,10 +567,10 @@ async def test_a_shard_moves_to_another_broker() -> None:
 async def test_many_groups_load() -> None:
     world = await orders()
     topic_id = world.topics.topic_id("orders")
-    value = encode_offset_value(OffsetValue(7, 1, "", 1, None, topic_id))
+    stored = OffsetValue(7, 1, "", 1, None, topic_id)
     log = world.log.partitions.setdefault(0, [])
     for i in range(2_000):
-        log.append((i, 0, encode_offset_key(OffsetKey(f"g{i}", "orders", 0)), value))
+        log.append((i, 0, *encode_offset(OffsetKey(f"g{i}", "orders", 0), stored)))
     world.log.read_records = lambda t, p, offset, n: read(log, 2_000) if offset == 0 and p == 0 else read([], offset)  # type: ignore[method-assign, assignment]  # all at once
     await world.restart()
     assert len(world.groups.list_groups()[0]) == 2_000

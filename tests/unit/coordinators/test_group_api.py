@@ -28,6 +28,7 @@ from pybroker.native import Uuid, decode, encode
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.requests.context import RequestContext
+from pybroker.requests.later import Later
 from tests.support.authorizers import PERMITS_ALL
 from tests.unit.coordinators.fakes import World, subscription
 
@@ -73,6 +74,9 @@ class Client:
                 outcome = k16_list_groups.handle(sources, PERMITS_ALL, context, arrived)
         else:
             outcome = handlers[key](self.world.groups, PERMITS_ALL, context, arrived)
+        if isinstance(outcome, Later):
+            await self.world.pass_time(2_000)
+            outcome = outcome.outcome()
         if inspect.iscoroutine(outcome):
             task = self.world.loop.create_task(outcome)
             await self.world.pass_time(2_000)

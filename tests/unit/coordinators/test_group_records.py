@@ -19,8 +19,8 @@ from pybroker.coordinators.group.records import (
     decode_offset_value,
     encode_group_key,
     encode_group_value,
+    encode_offset,
     encode_offset_key,
-    encode_offset_value,
 )
 from pybroker.coordinators.group.subscription import subscribed_topics
 from pybroker.coordinators.shards.hashing import java_hash, partition_for
@@ -73,8 +73,12 @@ def group_value(version: int) -> GroupValue:
     return GroupValue("consumer", 7, "range", "a-1", 1_700_000_000_001 if version >= 2 else -1, (member,))
 
 
+ORDERS_3 = OffsetKey("g", "orders", 3)
+
+
 def test_keys_are_kafkas() -> None:
-    assert encode_offset_key(OffsetKey("g", "orders", 3)).hex() == "000100016700066f726465727300000003"
+    assert encode_offset_key(ORDERS_3).hex() == "000100016700066f726465727300000003"
+    assert encode_offset(ORDERS_3, offset_value(4))[0] == encode_offset_key(ORDERS_3)
     assert encode_group_key("g").hex() == "0002000167"
     assert decode_key(bytes.fromhex("000000016700066f726465727300000003")) == OffsetKey("g", "orders", 3)
     assert decode_key(encode_group_key("g")) == GroupKey("g")
@@ -97,10 +101,10 @@ def test_group_values_of_all_versions_are_read(version: int) -> None:
 
 @pytest.mark.checklist(247)
 def test_values_are_written_as_kafka_writes_version_4() -> None:
-    assert encode_offset_value(offset_value(4)).hex() == OFFSET_VALUES[4]
+    assert encode_offset(ORDERS_3, offset_value(4))[1].hex() == OFFSET_VALUES[4]
     assert encode_group_value(group_value(4)).hex() == GROUP_VALUES[4]
     plain = OffsetValue(42, 5, "", 1_700_000_000_000, None, Uuid(1, 2))
-    assert encode_offset_value(plain).hex() == OFFSET_VALUES[4].replace("046dc3bc", "01")
+    assert encode_offset(ORDERS_3, plain)[1].hex() == OFFSET_VALUES[4].replace("046dc3bc", "01")
 
 
 @given(
@@ -129,10 +133,19 @@ def test_group_values_survive(
     assert decode_group_value(encode_group_value(value)) == value
 
 
-@given(st.integers(0, 2**62), st.text(), st.none() | st.integers(0, 2**62))
-def test_offset_values_survive(offset: int, metadata: str, expire: int | None) -> None:
-    value = OffsetValue(offset, 3, metadata, 7, expire, Uuid(1, 1))
-    assert decode_offset_value(encode_offset_value(value)) == value
+@given(
+    st.builds(OffsetKey, st.text(), st.text(), st.integers(0, 2**31 - 1)),
+    st.integers(0, 2**62),
+    st.text() | st.just("ä" * 20_000),
+    st.none() | st.integers(0, 2**62),
+    st.none() | st.just(Uuid(1, 1)),
+)
+def test_offsets_survive(
+    key: OffsetKey, offset: int, metadata: str, expire: int | None, topic_id: Uuid | None
+) -> None:
+    value = OffsetValue(offset, 3, metadata, 7, expire, topic_id)
+    stored = encode_offset(key, value)
+    assert (decode_key(stored[0]), decode_offset_value(stored[1])) == (key, value)
 
 
 @given(st.binary(max_size=200))

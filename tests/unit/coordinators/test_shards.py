@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from pybroker.clock import FakeClock
-from pybroker.coordinators.shards.log import ShardLog
+from pybroker.coordinators.shards.end_of_turn import EndOfTurn
+from pybroker.coordinators.shards.log import BATCH_BYTES_MAX, ShardLog
 from pybroker.coordinators.shards.ports import Ports
 from pybroker.coordinators.shards.shard import Shard, ShardState
 from pybroker.coordinators.shards.shards import LOAD_RETRY_MS, SHORT_OF_REPLICAS_MS, Shards
@@ -58,7 +59,9 @@ class World:
         self.topics.create(TOPIC, PARTITIONS)
         self.timers = TimerWheel(self.clock)
         self.made: list[WordShard] = []
-        ports = Ports(1, self.clock, asyncio.get_running_loop(), self.log, self.log, self.topics, self.topics)
+        loop = asyncio.get_running_loop()
+        self.turn = EndOfTurn(loop)
+        ports = Ports(1, self.clock, loop, self.turn, self.log, self.log, self.topics, self.topics)
         self.shards = Shards(TOPIC, ports, self.timers, self._make, lambda: 1 << 20)
         self.shards.start()
 
@@ -189,3 +192,42 @@ async def test_a_stop_answers_those_who_wait_and_follows_nobody() -> None:
     assert mine.gave_up is ErrorCode.COORDINATOR_NOT_AVAILABLE
     world.topics.lead(TOPIC, 0, 1, 5)
     assert (list(world.shards), world.refusal()) == ([], ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+
+async def test_what_a_turn_writes_goes_out_at_its_end_and_is_told_with_it() -> None:
+    world = World()
+    world.log.at_once = True
+    told: list[tuple[ErrorCode, int]] = []
+
+    def write(key: bytes) -> None:
+        world.mine.log.write([(key, b"1")], lambda error, at: told.append((error, at)))
+
+    world.turn.begin()
+    write(b"x")
+    write(b"y")
+    assert (world.log.batches, told) == (0, [])
+    world.turn.come()
+    assert (world.log.batches, told) == (1, [(ErrorCode.NONE, 0), (ErrorCode.NONE, 1)])
+    world.log.refuse = ErrorCode.FENCED_LEADER_EPOCH
+    world.turn.begin()
+    write(b"z")
+    world.turn.come()
+    assert told[2:] == [(ErrorCode.NOT_COORDINATOR, -1)]
+    await asyncio.wait_for(world.mine.log.drained(), 60)
+
+
+async def test_nobody_is_told_in_the_middle_of_a_write() -> None:
+    """A large write pushes what waits out before it; those are told when whoever writes has come to an end."""
+    world = World()
+    world.log.at_once = True
+    told: list[str] = []
+    large = b"v" * BATCH_BYTES_MAX
+
+    world.turn.begin()
+    world.mine.log.write([(b"x", b"1")], lambda *_: told.append("x"))
+    world.mine.log.write([(b"y", large)], lambda *_: told.append("y"))
+    world.mine.log.write_in_transaction((1, 0), [(b"z", b"1")], lambda *_: told.append("z"))
+    assert (world.log.batches, told) == (3, [])
+    assert [key for key, _ in world.log.records] == [b"x", b"y", b"z"]
+    world.turn.come()
+    assert told == ["x", "y", "z"]

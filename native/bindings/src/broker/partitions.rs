@@ -17,6 +17,7 @@ use pyo3::types::PyDict;
 use super::fetched::{self, FetchedBatches, RecordsWatch};
 use super::orders::{PartitionOrder, StopOrder, partition_orders};
 use super::records::{self, StoredRecords};
+use super::request::Completion;
 use super::topic_config::topic_config;
 use super::transactions::ActiveProducer;
 use crate::convert::{batch_of, shown, tip};
@@ -96,14 +97,29 @@ impl NativePartitions {
         origin: AppendOrigin,
         batch: Vec<u8>,
     ) -> PyResult<u64> {
+        let (token, ended) = self.begin(py, tip, leader_epoch, origin, batch)?;
+        if let Some(completed) = ended {
+            self.plane.queue.complete(completed);
+        }
+        Ok(token)
+    }
+
+    /// An append's token, and what became of it if that is known at once; else the queue gets its completion.
+    fn begin(
+        &self,
+        py: Python<'_>,
+        tip: TopicIdPartition,
+        leader_epoch: i32,
+        origin: AppendOrigin,
+        batch: Vec<u8>,
+    ) -> PyResult<(u64, Option<Completed>)> {
         let token = self.next_token.fetch_add(1, Relaxed);
         let hosted = self.plane.partition(tip)?;
         let queue = &self.plane.queue;
         // Not beyond here with an error: the token is promised a completion.
-        py.detach(|| {
+        let ended = py.detach(|| {
             let Some(hosted) = hosted else {
-                queue.complete(PendingAppend::failed(token, &PartitionError::NotLeader));
-                return;
+                return Some(PendingAppend::failed(token, &PartitionError::NotLeader));
             };
             match append_batch(&hosted, leader_epoch, origin, batch) {
                 Ok(info) => {
@@ -113,12 +129,12 @@ impl NativePartitions {
                         base_offset: info.base_offset,
                         log_append_time: info.log_append_time,
                     };
-                    PendingAppend::start(queue, completed, hosted.committed(&info));
+                    PendingAppend::start(queue, completed, hosted.committed(&info))
                 }
-                Err(error) => queue.complete(PendingAppend::failed(token, &error)),
+                Err(error) => Some(PendingAppend::failed(token, &error)),
             }
         });
-        Ok(token)
+        Ok((token, ended))
     }
 }
 
@@ -202,6 +218,28 @@ impl NativePartitions {
         let batch = batch_of(&records, timestamp_ms, producer)?;
         let origin = AppendOrigin::Coordinator;
         self.append_as(py, tip(topic_id, partition)?, leader_epoch, origin, batch)
+    }
+
+    /// As `append`; gives the completion instead of a token where it is there at once.
+    #[pyo3(signature = (topic_id, partition, records, timestamp_ms, leader_epoch, producer=None))]
+    #[expect(clippy::too_many_arguments, reason = "one call for each batch")]
+    fn append_at_once<'py>(
+        &self,
+        py: Python<'py>,
+        topic_id: Uuid,
+        partition: i32,
+        records: Vec<Bound<'py, PyAny>>,
+        timestamp_ms: i64,
+        leader_epoch: i32,
+        producer: Option<(i64, i16)>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let batch = batch_of(&records, timestamp_ms, producer)?;
+        let origin = AppendOrigin::Coordinator;
+        let tip = tip(topic_id, partition)?;
+        match self.begin(py, tip, leader_epoch, origin, batch)? {
+            (_, Some(completed)) => Ok(Bound::new(py, Completion::from(completed))?.into_any()),
+            (token, None) => Ok(token.into_pyobject(py)?.into_any()),
+        }
     }
 
     /// A finished batch, as a client's Produce with acks=all brings it.

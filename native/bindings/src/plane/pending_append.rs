@@ -22,14 +22,19 @@ pub(crate) struct PendingAppend {
 }
 
 impl PendingAppend {
-    /// Watches `commit`; `completed` is what to report if it succeeds.
-    pub(crate) fn start(queue: &Arc<ControlQueue>, completed: Completed, commit: Commit) {
+    /// Watches `commit`; `completed` is what to report if it succeeds. `Some`: that is known at once, and the queue does
+    /// not hear of it.
+    pub(crate) fn start(
+        queue: &Arc<ControlQueue>,
+        completed: Completed,
+        commit: Commit,
+    ) -> Option<Completed> {
         let pending = Arc::new(Self {
             queue: Arc::clone(queue),
             completed,
             commit: Mutex::new(Some(commit)),
         });
-        pending.look();
+        pending.look()
     }
 
     /// What to report for an append that failed.
@@ -42,26 +47,25 @@ impl PendingAppend {
         }
     }
 
-    fn look(self: Arc<Self>) {
-        let waker = Waker::from(Arc::clone(&self));
+    fn look(self: &Arc<Self>) -> Option<Completed> {
+        let waker = Waker::from(Arc::clone(self));
         let mut commit = self.commit.lock();
-        let Some(waiting) = commit.as_mut() else {
-            return;
-        };
+        let waiting = commit.as_mut()?;
         let Poll::Ready(result) = Pin::new(waiting).poll(&mut Context::from_waker(&waker)) else {
-            return;
+            return None;
         };
         *commit = None;
-        drop(commit);
-        self.queue.complete(match result {
+        Some(match result {
             Ok(()) => self.completed,
             Err(error) => Self::failed(self.completed.token, &error),
-        });
+        })
     }
 }
 
 impl Wake for PendingAppend {
     fn wake(self: Arc<Self>) {
-        self.look();
+        if let Some(completed) = self.look() {
+            self.queue.complete(completed);
+        }
     }
 }
