@@ -125,6 +125,9 @@ class Request:
     def reply(self, message: object) -> None:
         """Encodes the response for `api_version` and sends it. Raises CodecError if it does not fit
         the version (the request stays answerable), RuntimeError if it was answered before."""
+    def reply_standing(self, message: object, group: str) -> StandingAnswer | None:
+        """The same; data threads repeat the answer over this connection for requests of the same bytes, from whoever
+        may READ the group then, until it is taken back. None: this request's answer is not repeated."""
     def reply_authenticated(
         self, message: object, principal: str, by_token: bool, session_lifetime_ms: int | None
     ) -> None:
@@ -249,6 +252,15 @@ class PartitionOrder:
     def start_offset(self) -> int: ...
 
 @final
+class StandingAnswer:
+    """An answer that data threads repeat. Any change of the metadata, features or settings that native code is told of
+    takes it back by itself."""
+
+    def take_back(self) -> None:
+        """It is not given any more when this returns."""
+    def silent_ms(self) -> int:
+        """For how many milliseconds it has not been asked for, taken back or not."""
+
 class StopOrder:
     """One partition of a StopReplica request, already checked."""
 
@@ -1195,6 +1207,8 @@ class NativeControlQueue:
     def wake_fd(self) -> int:
         """Becomes readable when the queue goes from empty to non-empty. For `loop.add_reader`; owned
         by this object."""
+    def take_answers_back(self) -> None:
+        """Takes back every StandingAnswer of this broker."""
     def drain(
         self, max_items: int = 256
     ) -> list[

@@ -356,6 +356,8 @@ def _view(ground: Ground, changes: ChangeFigures) -> tuple[KnownCluster, Authori
             changes,
         ]
     )
+    # Features and settings of groups are looked up in the image; the rest native code is told of.
+    view.when_shown(native.control_queue.take_answers_back)
     return view, authorizer, credentials
 
 

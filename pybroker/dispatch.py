@@ -111,7 +111,7 @@ from pybroker.native import (
 )
 from pybroker.replicas.failed import FailedReplicas
 from pybroker.replicas.isr import IsrKeeper
-from pybroker.requests.context import Authenticated, LastResponse, RequestContext
+from pybroker.requests.context import Authenticated, LastResponse, RequestContext, Standing
 from pybroker.requests.failures import failure_response
 from pybroker.requests.inline_task import InlineTask
 from pybroker.requests.later import Later
@@ -534,6 +534,10 @@ class Dispatcher:
                 request.reply_authenticated(
                     response.response, response.principal, response.by_token, response.session_lifetime_ms
                 )
+            elif isinstance(response, Standing):
+                answer = request.reply_standing(response.response, response.group_id)
+                if answer is not None:
+                    response.stands(answer)
             elif isinstance(response, LastResponse):
                 request.reply_and_close(response.response)
             else:

@@ -2,7 +2,8 @@
 and is told what it may read (KIP-848).
 
 v1 has subscription by regular expression, and members make their ids themselves (KIP-1082). Answered when what it
-changes is on disk; most heartbeats change nothing.
+changes is on disk; most heartbeats change nothing, and data threads repeat the answer to them
+(`coordinators.shards.standing`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from pybroker.protocol.messages import (
     ConsumerGroupHeartbeatResponse_Assignment,
     ConsumerGroupHeartbeatResponse_TopicPartitions,
 )
-from pybroker.requests.context import RequestContext
+from pybroker.requests.context import RequestContext, Standing
 from pybroker.security.acls import AclOperation
 from pybroker.security.authorizer import Authorizer
 
@@ -36,7 +37,7 @@ def handle(
     authorizer: Authorizer,
     context: RequestContext,
     request: ConsumerGroupHeartbeatRequest,
-) -> ConsumerGroupHeartbeatResponse | Coroutine[Any, Any, ConsumerGroupHeartbeatResponse]:
+) -> ConsumerGroupHeartbeatResponse | Standing | Coroutine[Any, Any, ConsumerGroupHeartbeatResponse]:
     """Answers at once when nothing has to be written."""
     features.require_consumer_groups()
     authorizer.require_group(context, AclOperation.READ, request.group_id)
@@ -48,6 +49,9 @@ def handle(
         outcome = groups.consumer_heartbeat(request.group_id, beat, may_read)
     except KafkaError as error:
         return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
+    if isinstance(outcome, HeartbeatResult) and outcome.stands:
+        answers = groups.consumer_answers_to_repeat(request.group_id)
+        return Standing(_response(outcome), request.group_id, partial(answers.keep, beat.member_id))
     return answered(outcome, _response)
 
 

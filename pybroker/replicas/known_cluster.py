@@ -29,12 +29,17 @@ class KnownCluster:
         self._in_force = -1, 0
         """Controller epoch and number of the last change that is obeyed."""
         self._reached: list[tuple[tuple[int, int], asyncio.Future[None]]] = []
+        self._shown: list[Callable[[], None]] = []
         self._told: list[Callable[[], None]] = []
         self._turn = asyncio.Lock()
 
     def on_change(self, tell: Callable[[], None]) -> None:
         """`tell` is called when a change is in force here."""
         self._told.append(tell)
+
+    def when_shown(self, tell: Callable[[], None]) -> None:
+        """`tell` is called when the image has been replaced, in the same step, before anybody obeys the change."""
+        self._shown.append(tell)
 
     def also(self, one: Obeys) -> None:
         """One more that follows, after the others."""
@@ -73,6 +78,8 @@ class KnownCluster:
         # Shown first: who obeys looks it up here. Nobody is told that a change is in force before it is obeyed; who
         # waits for that asks `reached`.
         self._image, self._number = after, request.number
+        for shown in self._shown:
+            shown()
         for one in self._obeyed_by:
             await one.obey(before, after, change)
         self._tell_who_waits((after.controller_epoch, request.number))

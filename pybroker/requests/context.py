@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
+from pybroker.native import StandingAnswer
 from pybroker.protocol.caller import Caller
 
 
@@ -40,6 +43,16 @@ class Authenticated(msgspec.Struct, frozen=True):
     by_token: bool
     session_lifetime_ms: int | None
     """The client must authenticate again within this time (KIP-368); None: never."""
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """In place of a response: it is sent, and data threads repeat it while the answer stands."""
+
+    response: object
+    group_id: str
+    """Whoever is told it must be permitted to READ this group."""
+    stands: Callable[[StandingAnswer], None]
+    """Told of the answer, if it is one that is repeated: whoever changes what it depends on takes it back before."""
 
 
 class LastResponse(msgspec.Struct, frozen=True):

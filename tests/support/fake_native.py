@@ -51,6 +51,21 @@ class FakeLogDir:
 
 
 @dataclass
+class FakeAnswer:
+    """An answer that data threads would repeat. `heard_ms_ago`: when they did last."""
+
+    group: str
+    heard_ms_ago: int = 0
+    taken_back: bool = False
+
+    def take_back(self) -> None:
+        self.taken_back = True
+
+    def silent_ms(self) -> int:
+        return self.heard_ms_ago
+
+
+@dataclass
 class FakeRequest:
     """A request as `drain` gives it; `response` is what was replied."""
 
@@ -74,6 +89,8 @@ class FakeRequest:
     closed: bool = False
     replies: int = 0
     parked: bool = False
+    answer: FakeAnswer | None = None
+    """The one that stands."""
 
     def waits(self) -> None:
         self.parked = True
@@ -81,6 +98,11 @@ class FakeRequest:
     def reply(self, message: object) -> None:
         self.response = message
         self.replies += 1
+
+    def reply_standing(self, message: object, group: str) -> FakeAnswer:
+        self.reply(message)
+        self.answer = FakeAnswer(group)
+        return self.answer
 
     def close(self) -> None:
         self.closed = True
@@ -316,6 +338,9 @@ class FakeControlQueue:
         self._items: list[Any] = []
         self._read_fd, self._write_fd = os.pipe()
         os.set_blocking(self._read_fd, False)
+
+    def take_answers_back(self) -> None:
+        """None stands."""
 
     def wake_fd(self) -> int:
         return self._read_fd

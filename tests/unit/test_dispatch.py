@@ -30,6 +30,7 @@ from pybroker.protocol.messages import (
     HeartbeatResponse,
 )
 from pybroker.replicas.isr import IsrKeeper
+from pybroker.requests.context import Standing
 from pybroker.requests.failures import failure_response
 from pybroker.requests.later import Later
 from tests.support.fake_native import FakeNative, FakeRequest, use_fake_requests
@@ -123,6 +124,15 @@ async def test_what_a_callback_brings_is_replied_once(served: Served) -> None:
     await served.dispatcher.cancel_parked(0.001)
     again.give(HeartbeatResponse())
     assert (stopped.replies, stopped.response.error_code) == (1, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+
+async def test_who_may_take_an_answer_back_is_told_of_it(served: Served) -> None:
+    kept: list[Any] = []
+    request = served.ask(lambda context, message: Standing(HeartbeatResponse(throttle_time_ms=4), "g", kept.append))
+    await until(lambda: request.replies)
+    assert request.response.throttle_time_ms == 4
+    assert kept == [request.answer]
+    assert kept[0].group == "g"
 
 
 async def test_too_many_who_wait_for_a_callback_are_turned_away(

@@ -18,6 +18,7 @@ mod quotas;
 mod records;
 mod request;
 mod slow_requests;
+mod standing;
 mod topic_config;
 mod transactions;
 
@@ -54,6 +55,7 @@ pub(crate) use quotas::{ClientQuota, NativeQuotas};
 pub(crate) use records::{StoredRecord, StoredRecords};
 pub(crate) use request::{Completion, ConnectionGone, LogDirsFailed, ReplicasOffline, Request};
 pub(crate) use slow_requests::SlowRequest;
+pub(crate) use standing::StandingAnswer;
 pub(crate) use transactions::{ActiveProducer, TransactionQuestion};
 
 /// The data plane of one broker.
@@ -110,7 +112,7 @@ impl NativeBroker {
             authorizer: Py::new(py, NativeAuthorizer::new(Arc::clone(&plane.metadata)))?,
             quotas: Py::new(py, NativeQuotas::new(shared()))?,
             listeners: Py::new(py, NativeListeners::new(shared()))?,
-            control_queue: Py::new(py, NativeControlQueue::new(Arc::clone(&plane.queue)))?,
+            control_queue: Py::new(py, NativeControlQueue::new(shared()))?,
             plane,
         })
     }

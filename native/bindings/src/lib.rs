@@ -48,8 +48,8 @@ mod _native {
         NativeFetchers, NativeIngests, NativeIsr, NativeListeners, NativeLogDirs, NativeMetadata,
         NativePartitions, NativeQuotas, OpenIngest, PartitionEnds, PartitionMetadata,
         PartitionOffsets, PartitionOrder, RecordsWatch, ReplicasOffline, Request, SlowRequest,
-        StagedDirectory, StagedPartition, StopOrder, StoredRecord, StoredRecords, TopicMetadata,
-        TransactionQuestion,
+        StagedDirectory, StagedPartition, StandingAnswer, StopOrder, StoredRecord, StoredRecords,
+        TopicMetadata, TransactionQuestion,
     };
     #[pymodule_export]
     use crate::client::batch::{ClientBatch, append_partitioned, partition_of_key};

@@ -235,6 +235,7 @@ impl DataPlane {
 
     /// Puts settings in force, as far as they can change while the broker runs.
     pub(crate) fn change_settings(&self, changed: NativeSettings) -> PyResult<()> {
+        self.metadata.standing().take_all_back();
         let changed = Arc::new(changed);
         if let Some(replicas) = self.open_replicas() {
             replicas.set_log_settings(changed.log);

@@ -90,6 +90,14 @@ impl<'a> Access<'a> {
         })
     }
 
+    /// Whether the client may read for the group. Who may not is refused, with a line in the log, by whoever answers.
+    pub(crate) fn may_read_for(&self, group: &str) -> bool {
+        let (operation, kind) = (Operation::READ, ResourceType::GROUP);
+        self.rules
+            .as_ref()
+            .is_none_or(|rules| rules.permits(self.who(), operation, kind, group))
+    }
+
     /// Kafka's bit field of what the client may do with a resource.
     pub(crate) fn operations(&self, resource_type: ResourceType, name: &str) -> i32 {
         match &*self.rules {

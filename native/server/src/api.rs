@@ -12,6 +12,7 @@ pub(crate) mod k32142_list_topics;
 pub(crate) mod k32151_ingest_append;
 pub(crate) mod not_logged_in;
 pub(crate) mod pool_answer;
+pub(crate) mod repeated_answer;
 pub(crate) mod to_control_plane;
 
 pub(crate) use call::{Answer, Call};

@@ -11,6 +11,7 @@ use crate::config::SecurityProtocol;
 use crate::connection_quotas::ConnectionQuotas;
 use crate::control_plane::Peer;
 use crate::decisions::Decisions;
+use crate::standing::Kept;
 
 /// Who a connection is.
 pub(crate) struct ConnectionInfo {
@@ -41,6 +42,8 @@ pub(crate) struct ConnectionInfo {
     pub(crate) decisions: RefCell<Decisions>,
     /// How much the client may use.
     pub(crate) quotas: ConnectionQuotas,
+    /// Answers of the control plane that may be repeated.
+    pub(crate) standing: Kept,
 }
 
 /// Names that a connection remembers: more than an old client consumes from.
@@ -64,6 +67,7 @@ impl ConnectionInfo {
             client_id: RefCell::default(),
             decisions: RefCell::default(),
             quotas: ConnectionQuotas::default(),
+            standing: Kept::default(),
         }
     }
 
@@ -84,6 +88,7 @@ impl ConnectionInfo {
             client_id: RefCell::default(),
             decisions: RefCell::default(),
             quotas: ConnectionQuotas::default(),
+            standing: Kept::default(),
             ..*self
         }
     }

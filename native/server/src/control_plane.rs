@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 
 use crate::config::Registry;
 use crate::quotas::Figures;
+use crate::standing::StandingAnswer;
 
 /// Which queue of the bridge a request waits in, in order of precedence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -144,7 +145,9 @@ pub trait ControlPlane: Send + Sync + 'static {
 pub enum ControlReply {
     /// The response body. The connection writes length and header in front of it.
     Body(Bytes),
-    /// The same; the client has made too many changes, and nothing is read of its connection for so many milliseconds.
+    /// The answer's body; it may be repeated over this connection while it stands.
+    Standing(Arc<StandingAnswer>),
+    /// As `Body`; the client has made too many changes, and nothing is read of its connection for so many milliseconds.
     Throttled {
         /// The response body, which tells the client as much if its version can.
         body: Bytes,

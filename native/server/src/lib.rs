@@ -15,7 +15,7 @@
 //! | whom and what they mean | `access`, `resolve` |
 //! | what they share | `shared`, `connection_info`, `connection_quotas` |
 //! | work elsewhere | `cold_reads`, `slow_appends`, `workers` |
-//! | parts | `incoming`, `outgoing`, `frame`, `reply`, `close`, `budget`, `buffers`, `fetch_sessions`, `metrics`, `prometheus`, `producers`, `throttle_place`, `tls`, … |
+//! | parts | `incoming`, `outgoing`, `frame`, `reply`, `close`, `budget`, `buffers`, `fetch_sessions`, `metrics`, `prometheus`, `producers`, `standing`, `throttle_place`, `tls`, … |
 //! | words | `authorizer`, `quotas`, `metadata_view`, `control_plane`, `error_codes`, `config`, `limits`, `os` |
 
 mod access;
@@ -58,6 +58,7 @@ mod shared;
 mod slots;
 mod slow_appends;
 pub mod slow_requests;
+pub mod standing;
 mod threads;
 mod throttle_place;
 mod throttled_log;

@@ -14,6 +14,7 @@ use pybroker_model::{BuildIdHasher, TopicId};
 
 use crate::authorizer::Authorizer;
 use crate::quotas::Quotas;
+use crate::standing::StandingAnswers;
 
 /// Where a listener of a broker can be reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -187,6 +188,8 @@ pub struct MetadataHolder {
     quotas: Quotas,
     /// What is finalized.
     features: ArcSwap<Features>,
+    /// Answers that depend on all this, which any change takes back.
+    standing: StandingAnswers,
 }
 
 impl MetadataHolder {
@@ -203,6 +206,7 @@ impl MetadataHolder {
             authorizer: Authorizer::default(),
             quotas: Quotas::default(),
             features: ArcSwap::default(),
+            standing: StandingAnswers::default(),
         }
     }
 
@@ -219,6 +223,7 @@ impl MetadataHolder {
 
     /// Replaces what is finalized; requests that start later see it.
     pub fn set_features(&self, features: Features) {
+        self.standing.take_all_back();
         self.features.store(Arc::new(features));
     }
 
@@ -234,9 +239,15 @@ impl MetadataHolder {
         &self.quotas
     }
 
+    /// Answers of the control plane that stand until something changes.
+    pub fn standing(&self) -> &StandingAnswers {
+        &self.standing
+    }
+
     /// Applies a delta and returns the version that includes it; requests that start later see it.
     pub fn apply(&self, delta: MetadataDelta) -> u64 {
         let _one_writer = self.writer.lock();
+        self.standing.take_all_back();
         let mut view = MetadataView::clone(&self.current.load());
         view.version += 1;
         if let Some(mut brokers) = delta.brokers {

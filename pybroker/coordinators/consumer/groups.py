@@ -27,6 +27,7 @@ from pybroker.coordinators.consumer.model import (
 from pybroker.coordinators.consumer.records import Stored
 from pybroker.coordinators.consumer.settings import ConsumerSettings
 from pybroker.coordinators.consumer.topics import MayRead, TopicView, resolve
+from pybroker.coordinators.shards.standing import StandingAnswers
 from pybroker.coordinators.shards.timers import TimerWheel
 from pybroker.coordinators.shards.turns import Finish as Finishing
 from pybroker.coordinators.shards.turns import GroupTurns, Kind, Outcome, Records, Write
@@ -65,7 +66,8 @@ class ConsumerGroups:
         self._timers = timers
         self._view = view
         self._settings = settings
-        self.turns = GroupTurns(KIND, write, self._assign, self._changed)
+        self._answers: dict[str, StandingAnswers] = {}
+        self.turns = GroupTurns(KIND, write, self._assign, self._changed, self._moves)
 
     def __contains__(self, group_id: str) -> bool:
         """The group exists, or is being made."""
@@ -161,7 +163,21 @@ class ConsumerGroups:
         ):
             return None
         self.keep_alive(group.group_id, member)
-        return self._result(group, member, told=False)
+        return structs.replace(self._result(group, member, told=False), stands=self._rests(group))
+
+    def _rests(self, group: ConsumerGroup) -> bool:
+        """Time alone changes no answer: there is no expression to look at again, and no interval that ends."""
+        age_ms = self._clock.wall_ms() - group.target_timestamp_ms
+        return not group.regexes and age_ms >= self._settings.heartbeat_interval_ms(group.group_id)
+
+    def answers(self, group_id: str) -> StandingAnswers:
+        """Where answers to heartbeats of a group are kept that stand."""
+        return self._answers.setdefault(group_id, StandingAnswers())
+
+    def _moves(self, group_id: str) -> None:
+        answers = self._answers.get(group_id)
+        if answers is not None:
+            answers.take_back()
 
     def _result(self, group: ConsumerGroup, member: Member, *, told: bool) -> HeartbeatResult:
         return HeartbeatResult(
@@ -226,6 +242,8 @@ class ConsumerGroups:
         for member_id in known.keys() - after.members.keys():
             self._timers.cancel(_session(group_id, member_id))
             self._timers.cancel(_revocation(group_id, member_id))
+            if group_id in self._answers:
+                self._answers[group_id].forget(member_id)
         for member_id, member in after.members.items():
             was = known.get(member_id)
             if was is member:
@@ -250,8 +268,20 @@ class ConsumerGroups:
         self._timers.schedule(
             _session(group_id, member.member_id),
             self._session_timeout_ms(group_id, member),
-            lambda: self.expire(group_id, member.member_id, "its session is over", lambda _: True),
+            partial(self._session_over, group_id, member.member_id),
         )
+
+    def _session_over(self, group_id: str, member_id: str) -> None:
+        group, answers = self.get(group_id), self._answers.get(group_id)
+        member = None if group is None else group.members.get(member_id)
+        if answers is not None and member is not None:
+            left_ms = answers.session_left_ms(member_id, self._session_timeout_ms(group_id, member))
+            if left_ms:
+                self._timers.schedule(
+                    _session(group_id, member_id), left_ms, partial(self._session_over, group_id, member_id)
+                )
+                return
+        self.expire(group_id, member_id, "its session is over", lambda _: True)
 
     def _watch_revocation(self, group_id: str, member: Member) -> None:
         revoking = member.revoking
@@ -325,7 +355,9 @@ class ConsumerGroups:
         self.turns.forget(group.group_id, error)
 
     def cancel_timers(self, group: ConsumerGroup) -> None:
-        """No member is removed any more because of time."""
+        """No member is removed any more because of time, nor answered as before."""
+        self._moves(group.group_id)
+        self._answers.pop(group.group_id, None)
         for member_id in group.members:
             self._timers.cancel(_session(group.group_id, member_id))
             self._timers.cancel(_revocation(group.group_id, member_id))

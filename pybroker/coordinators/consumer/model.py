@@ -158,3 +158,5 @@ class HeartbeatResult(msgspec.Struct, frozen=True):
     interval_ms: int = 0
     assigned: frozenset[Partition] | None = None
     """None: as it was told before."""
+    stands: bool = False
+    """The same heartbeat is answered so until something happens to the group."""

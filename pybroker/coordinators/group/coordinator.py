@@ -34,6 +34,7 @@ from pybroker.coordinators.shards.log import ShardLog
 from pybroker.coordinators.shards.ports import Ports
 from pybroker.coordinators.shards.shard import ShardState
 from pybroker.coordinators.shards.shards import Shards
+from pybroker.coordinators.shards.standing import StandingAnswers
 from pybroker.coordinators.shards.timers import TimerWheel, WheelDriver
 from pybroker.coordinators.share.groups import ShareGround, States
 from pybroker.coordinators.streams.group import StreamsGroup
@@ -180,6 +181,14 @@ class GroupCoordinator:
             return ErrorCode.UNKNOWN_MEMBER_ID
         return shard.rounds.heartbeat(group, member_id, instance_id, generation)
 
+    def answers_to_repeat(self, group_id: str) -> StandingAnswers | None:
+        """Where answers are kept that may be repeated to members of a classic group whose heartbeat was just answered
+        with NONE; None: the group is on its way to somewhere else. KafkaError: it is not answered here."""
+        shard = self.shard(group_id)
+        group = shard.group(group_id)
+        stable = group is not None and group.state is GroupState.STABLE and group_id not in shard.consumers
+        return group.answers if group is not None and stable else None
+
     def leave(
         self, group_id: str, leaving: Sequence[LeavingMember]
     ) -> list[ErrorCode] | asyncio.Future[list[ErrorCode]]:
@@ -212,6 +221,10 @@ class GroupCoordinator:
         reply: Reply[HeartbeatResult] = Reply()
         shard.consumer_heartbeat(group_id, beat, may_read, reply)
         return reply.outcome(self._loop)
+
+    def consumer_answers_to_repeat(self, group_id: str) -> StandingAnswers:
+        """Where answers are kept that stand (`HeartbeatResult.stands`). KafkaError: the group is not answered here."""
+        return self.shard(group_id).consumers.answers(group_id)
 
     @property
     def assignors(self) -> Sequence[str]:

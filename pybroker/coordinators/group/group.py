@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from pybroker.coordinators.group.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_by_all
+from pybroker.coordinators.shards.standing import StandingAnswers
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
@@ -164,6 +165,8 @@ class Group:
     """The coordinator's count of topic removals at that time."""
     life: object = field(default_factory=object)
     """The same while the group lives, also when it changes its protocol."""
+    answers: StandingAnswers = field(default_factory=StandingAnswers)
+    """To heartbeats of members while it is stable."""
 
     # --- state --------------------------------------------------------------------------------------------------------
 
@@ -171,6 +174,7 @@ class Group:
         """Moves to `state`; an illegal move is a bug and raises ValueError."""
         if self.state not in LEGAL_MOVES[state]:
             raise ValueError(f"group {self.group_id}: {self.state} → {state}")
+        self.answers.take_back()
         self.previous_state, self.state = self.state, state
         self.state_timestamp_ms = now_ms
 
@@ -246,6 +250,7 @@ class Group:
     def remove(self, member_id: str) -> Member | None:
         """Forgets a member or a pending id. What it has parked is answered UNKNOWN_MEMBER_ID, upon which a live client
         joins anew. The next member leads if it led."""
+        self.answers.forget(member_id)
         member = self.members.pop(member_id, None)
         if member is not None:
             self.answer_join(member, JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, ""))
@@ -262,6 +267,7 @@ class Group:
     def replace_static(self, instance_id: str, new_member_id: str) -> Member:
         """A restarted instance takes its member's place under a new id; whoever waits under the old id is fenced."""
         old_member_id = self.static_members[instance_id]
+        self.answers.forget(old_member_id)
         member = self.members.pop(old_member_id)
         self.answer_join(member, JoinResult(ErrorCode.FENCED_INSTANCE_ID, old_member_id))
         member.answer_sync(SyncResult(ErrorCode.FENCED_INSTANCE_ID))

@@ -437,6 +437,9 @@ class Rounds:
         elif member.awaits_rebalance:
             # The parked request stands for its heartbeats; the session starts again when that is answered.
             return
+        elif left_ms := group.answers.session_left_ms(member_id, member.session_timeout_ms):
+            self._watch_session(group, member_id, left_ms)
+            return
         else:
             log.info("group %s: the session of member %s is over", group.group_id, member_id)
             group.remove(member_id)
@@ -461,6 +464,7 @@ class Rounds:
 
     def freeze(self, group: Group) -> None:
         """The group is about to become one of another protocol: whoever waits joins again, and no time runs."""
+        group.answers.take_back()
         for member in group.members.values():
             group.answer_join(member, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
             member.answer_sync(SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))

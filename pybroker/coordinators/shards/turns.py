@@ -76,14 +76,17 @@ class GroupTurns(Generic[G]):
         write: Write,
         assign: Callable[[G], None],
         changed: Callable[[G | None, G], None],
+        moves: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """assign: brings the target of a copy to its epoch. changed: told after each turn (before, after)."""
+        """assign: brings the target of a copy to its epoch. changed: told after each turn (before, after). moves: told
+        the group's id before anything happens to it."""
         self.groups: dict[str, G] = {}
         self._kind = kind
         self._turns: dict[str, _Turns[G]] = {}
         self._write = write
         self._assign = assign
         self._changed = changed
+        self._moves = moves
 
     def holds(self, group_id: str) -> bool:
         """The group exists, or is being made."""
@@ -97,6 +100,7 @@ class GroupTurns(Generic[G]):
     def submit(self, group_id: str, change: Change[G], reply: Reply, *, also: Records | None = None) -> None:
         """Makes a change with the next turn, at once if none is being written. `also`: records of another kind that go
         with it."""
+        self._moves(group_id)
         turns = self._turns.setdefault(group_id, _Turns[G]())
         turns.waiting.append((change, reply))
         turns.also.update(also or {})
@@ -194,6 +198,7 @@ class GroupTurns(Generic[G]):
 
     def forget(self, group_id: str, error: ErrorCode) -> None:
         """The group ends here: whoever waits gets `error`."""
+        self._moves(group_id)
         self.groups.pop(group_id, None)
         turns = self._turns.pop(group_id, None)
         if turns is not None:

@@ -13,10 +13,12 @@ from pybroker.coordinators.consumer.group import ConsumerGroup
 from pybroker.coordinators.consumer.model import GOES_AWAY, JOINS, LEAVES, Heartbeat, HeartbeatResult
 from pybroker.coordinators.group.commits import CommitItem, CommitRequest
 from pybroker.coordinators.group.group import GroupState, JoinResult
+from pybroker.coordinators.group.ports import OFFSETS_TOPIC
 from pybroker.coordinators.group.requests import LeavingMember, SyncRequest
 from pybroker.errors import KafkaError
 from pybroker.native import decode_data
 from pybroker.protocol.error_codes import ErrorCode
+from tests.support.fake_native import FakeAnswer
 from tests.unit.coordinators.fakes import World, answered, join_request
 
 G = "newer"
@@ -435,3 +437,61 @@ async def test_deleted_and_expired_groups() -> None:
     await world.pass_time(1_000)
     with pytest.raises(KafkaError):
         group(world)
+
+
+# --- answers that data threads repeat ---------------------------------------------------------------------------------
+
+
+async def at_rest(world: World) -> FakeAnswer:
+    """A group of one member, whose next heartbeats are answered as this one."""
+    await beat(world, "a")
+    assert not (await beat(world, "a", 1)).stands, "it comes sooner for a while"
+    await world.pass_time(5_000)
+    assert (await beat(world, "a", 1)).stands
+    answer = FakeAnswer(G)
+    world.groups.consumer_answers_to_repeat(G).keep("a", answer)
+    assert (await beat(world, "a", 1)).stands
+    assert not answer.taken_back
+    return answer
+
+
+@pytest.mark.parametrize("what", ["another joins", "it joins again", "it leaves", "it tells something", "the end"])
+async def test_an_answer_that_stands_is_taken_back_before_anything_happens(what: str) -> None:
+    world = await new_world()
+    answer = await at_rest(world)
+    world.log.hold = True
+    match what:
+        case "another joins":
+            world.groups.consumer_heartbeat(G, joining("b"), everything)
+        case "it joins again":
+            world.groups.consumer_heartbeat(G, joining("a"), everything)
+        case "it leaves":
+            world.groups.consumer_heartbeat(G, Heartbeat("a", LEAVES, "client", "/h"), everything)
+        case "it tells something":
+            changed = Heartbeat("a", 1, "client", "/h", topics=("orders", "more"))
+            world.groups.consumer_heartbeat(G, changed, everything)
+        case _:
+            world.topics.lead(OFFSETS_TOPIC, world.groups.shard(G).partition, 2, 1)
+    assert answer.taken_back, "what is written of it is not on disk yet"
+
+
+async def test_what_time_changes_is_not_repeated() -> None:
+    world = await new_world()
+    await beat(world, "a", topics=(), regex="ord.*")
+    await world.pass_time(5_000)
+    assert not (await beat(world, "a", 1)).stands, "what the expression matches is looked at again some time"
+
+
+async def test_a_member_that_data_threads_hear_stays() -> None:
+    world = await new_world()
+    answer = await at_rest(world)
+    session_ms = world.config["group.consumer.session.timeout.ms"]
+    answer.heard_ms_ago = 10_000
+    await world.pass_time(session_ms)
+    assert list(group(world).members) == ["a"]
+    await world.pass_time(session_ms - 11_000)
+    assert list(group(world).members) == ["a"], "its session goes on from when it was heard"
+    answer.heard_ms_ago = session_ms
+    await world.pass_time(2_000)
+    assert answer.taken_back
+    assert not group(world).members

@@ -1,7 +1,8 @@
 """Any sequence of joins, syncs, heartbeats, leaves, restarts of instances and passing time keeps a group's promises:
 
 each request is answered exactly once; a generation has one leader, who is a member; members of one generation get
-assignments of that generation only; time alone ends every round and empties a group of silent members.
+assignments of that generation only; an answer that data threads repeat is what the coordinator would answer, and who is
+heard by them stays in; time alone ends every round and empties a group of silent members.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from pybroker.coordinators.group.figures import GroupFigures
 from pybroker.coordinators.group.group import Group, GroupState, JoinResult, SyncResult
 from pybroker.coordinators.group.rebalance import Rounds
 from pybroker.coordinators.group.requests import LeavingMember, SyncRequest
-from pybroker.coordinators.shards.timers import TimerWheel
+from pybroker.coordinators.shards.timers import TICK_MS, TimerWheel
 from pybroker.protocol.error_codes import ErrorCode
 from tests.unit.coordinators.fakes import join_request
 
 CLIENTS = 5
+SESSION_MS, ROUND_MS = 10_000, 20_000
 INSTANCES = st.sampled_from([None, "x", "y"])
 PROTOCOLS = st.sampled_from([(("range", b"1"),), (("range", b"2"), ("sticky", b"2")), (("sticky", b"3"),)])
 
@@ -56,6 +58,22 @@ class Call:
         self.answers.append(answer)
 
 
+class Answer:
+    """One that data threads repeat."""
+
+    def __init__(self, clock: FakeClock, beat: tuple[str, str | None, int]) -> None:
+        self._clock = clock
+        self.beat = beat
+        self.heard_ms = clock.monotonic_ms()
+        self.stands = True
+
+    def take_back(self) -> None:
+        self.stands = False
+
+    def silent_ms(self) -> int:
+        return self._clock.monotonic_ms() - self.heard_ms
+
+
 class GroupMachine(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
@@ -69,6 +87,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.generations = [-1] * CLIENTS
         self.instances: list[str | None] = [None] * CLIENTS
         self.joining: list[Call | None] = [None] * CLIENTS
+        self.answers: list[Answer] = []
 
     def learn(self) -> None:
         """Clients read their answers."""
@@ -97,7 +116,7 @@ class GroupMachine(RuleBasedStateMachine):
                 self.ids[client],
                 protocols=protocols,
                 instance_id=self.instances[client],
-                rebalance_timeout_ms=20_000,
+                rebalance_timeout_ms=ROUND_MS,
             ),
             call,
         )
@@ -116,9 +135,21 @@ class GroupMachine(RuleBasedStateMachine):
 
     @rule(client=st.integers(0, CLIENTS - 1))
     def heartbeat(self, client: int) -> None:
-        code = self.rounds.heartbeat(self.group, self.ids[client], self.instances[client], self.generations[client])
+        beat = self.ids[client], self.instances[client], self.generations[client]
+        code = self.rounds.heartbeat(self.group, *beat)
         if code is ErrorCode.NONE:
             assert self.generations[client] == self.group.generation
+            if self.group.state is GroupState.STABLE:
+                answer = Answer(self.clock, beat)
+                self.group.answers.keep(self.ids[client], answer)
+                self.answers.append(answer)
+
+    @rule(which=st.integers(0, 20))
+    def heartbeat_without_the_coordinator(self, which: int) -> None:
+        standing = [answer for answer in self.answers if answer.stands]
+        if standing:
+            answer = standing[which % len(standing)]
+            answer.heard_ms = self.clock.monotonic_ms()
 
     @rule(client=st.integers(0, CLIENTS - 1))
     def leave(self, client: int) -> None:
@@ -134,8 +165,14 @@ class GroupMachine(RuleBasedStateMachine):
 
     @rule(ms=st.sampled_from([10, 1_000, 4_000, 11_000, 25_000]))
     def pass_time(self, ms: int) -> None:
+        settled = set(self.group.members) if self.group.state is GroupState.STABLE else set()
         self.clock.advance(ms)
         self.wheel.advance()
+        if ms < ROUND_MS:
+            # Not long enough for a round to end without somebody.
+            now_ms = self.clock.monotonic_ms()
+            heard = {answer.beat[0] for answer in self.answers if now_ms - answer.heard_ms < SESSION_MS}
+            assert not (settled - set(self.group.members)) & heard
         self.learn()
 
     @rule(fails=st.booleans())
@@ -151,6 +188,16 @@ class GroupMachine(RuleBasedStateMachine):
         parked = sum((m.reply_join is not None) + (m.reply_sync is not None) for m in self.group.members.values())
         static_returns = sum(1 for call in self.calls if not call.answers)
         assert parked == static_returns
+
+    @invariant()
+    def an_answer_that_stands_is_what_the_coordinator_would_answer(self) -> None:
+        for answer in self.answers:
+            if answer.stands:
+                member_id, instance_id, generation = answer.beat
+                assert self.group.state is GroupState.STABLE
+                assert self.group.check_member(member_id, instance_id).member_id == member_id
+                assert generation == self.group.generation
+                assert self.clock.monotonic_ms() - answer.heard_ms < SESSION_MS + TICK_MS
 
     @invariant()
     def the_books_agree(self) -> None:

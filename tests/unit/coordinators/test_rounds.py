@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from pybroker.coordinators.group.group import GroupState, JoinResult
+from pybroker.coordinators.group.ports import OFFSETS_TOPIC
 from pybroker.coordinators.group.requests import LeavingMember
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
+from tests.support.fake_native import FakeAnswer
 from tests.unit.coordinators.fakes import World, answered, join_request, subscription
 
 G = "orders-readers"
@@ -410,3 +412,49 @@ async def test_stopping_answers_who_waits() -> None:
     assert (await answered(waiting)).error is ErrorCode.COORDINATOR_NOT_AVAILABLE
     with pytest.raises(KafkaError):
         world.groups.describe(G)
+
+
+# --- answers that data threads repeat ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", ["another joins", "one leaves", "a round is asked for", "its session ends", "the end"])
+async def test_an_answer_that_stands_is_taken_back_before_anything_happens(what: str) -> None:
+    world = World()
+    leader, other = await world.stable(G, 2)
+    answers = world.groups.answers_to_repeat(G)
+    assert answers is not None
+    standing = {joined.member_id: FakeAnswer(G) for joined in (leader, other)}
+    for member_id, answer in standing.items():
+        answers.keep(member_id, answer)
+    match what:
+        case "another joins":
+            await world.enter(G)
+        case "one leaves":
+            world.groups.leave(G, [LeavingMember(other.member_id, None)])
+        case "a round is asked for":
+            world.groups.join(G, join_request(leader.member_id))
+        case "its session ends":
+            standing[other.member_id].heard_ms_ago = 10_000
+            await world.pass_time(11_000)
+        case _:
+            world.topics.lead(OFFSETS_TOPIC, world.groups.shard(G).partition, 2, 1)
+    assert all(answer.taken_back for answer in standing.values())
+    if what != "the end":
+        assert world.groups.answers_to_repeat(G) is None, "none is given on the way to the next generation"
+
+
+async def test_a_member_that_data_threads_hear_stays() -> None:
+    world = World()
+    (only,) = await world.stable(G)
+    answers = world.groups.answers_to_repeat(G)
+    assert answers is not None
+    answer = FakeAnswer(G, heard_ms_ago=4_000)
+    answers.keep(only.member_id, answer)
+    await world.pass_time(10_000)
+    await world.pass_time(5_000)
+    group = world.groups.describe(G)
+    assert group is not None
+    assert (list(group.members), answer.taken_back) == ([only.member_id], False)
+    answer.heard_ms_ago = 10_000
+    await world.pass_time(2_000)
+    assert (list(group.members), answer.taken_back) == ([], True)

@@ -47,6 +47,17 @@ async def test_changes_follow_on_one_another() -> None:
     assert obedient.told == [(0, 1, whole), (1, 2, b)]
 
 
+async def test_who_looks_at_the_image_hears_of_a_new_one_before_anybody_obeys_it() -> None:
+    seen: list[tuple[int, set[str]]] = []
+    obedient = Obedient()
+    known = KnownCluster([obedient])
+    known.when_shown(lambda: seen.append((len(obedient.told), set(known.image.floors))))
+    await known.update(change(1, ClusterImage.initial(5)))
+    await known.update(change(2, ImageDelta(floors={"a": 1})))
+    await known.update(change(2, ImageDelta(floors={"a": 1})))
+    assert seen == [(0, set()), (1, {"a"})]
+
+
 class Slow:
     """Obeys one change after the other, when it may."""
 

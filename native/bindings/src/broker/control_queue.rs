@@ -9,29 +9,36 @@ use super::isr::IsrProposal;
 use super::log_lines;
 use super::request::{Completion, ConnectionGone, LogDirsFailed, ReplicasOffline, Request};
 use super::transactions::TransactionQuestion;
-use crate::plane::control_queue::{ControlQueue, Item};
+use crate::plane::DataPlane;
+use crate::plane::control_queue::Item;
 
 /// The queue from the data plane to the control plane.
 #[pyclass(frozen, module = "pybroker._native")]
-pub(crate) struct NativeControlQueue(Arc<ControlQueue>);
+pub(crate) struct NativeControlQueue(Arc<DataPlane>);
 
 impl NativeControlQueue {
-    pub(super) const fn new(queue: Arc<ControlQueue>) -> Self {
-        Self(queue)
+    pub(super) const fn new(plane: Arc<DataPlane>) -> Self {
+        Self(plane)
     }
 }
 
 #[pymethods]
 impl NativeControlQueue {
     fn wake_fd(&self) -> i32 {
-        self.0.fd()
+        self.0.queue.fd()
+    }
+
+    /// No answer of the control plane is repeated any more.
+    fn take_answers_back(&self) {
+        self.0.metadata.standing().take_all_back();
     }
 
     #[pyo3(signature = (max_items = 256))]
     fn drain<'py>(&self, py: Python<'py>, max_items: usize) -> PyResult<Bound<'py, PyList>> {
         // The server's threads hold the queue's lock for moments only and never take the GIL: no need to let it go.
-        let items = self.0.drain(max_items.max(1));
-        log_lines::write(py, &self.0)?;
+        let plane = &*self.0;
+        let items = plane.queue.drain(max_items.max(1));
+        log_lines::write(py, &plane.queue)?;
         let drained = PyList::empty(py);
         for item in items {
             match item {
@@ -53,7 +60,7 @@ impl NativeControlQueue {
                 Item::Failed(reason) => {
                     drained.append(Bound::new(py, LogDirsFailed::new(reason))?)?
                 }
-                Item::Request(request) => match Request::decode(py, request, &self.0) {
+                Item::Request(request) => match Request::decode(py, request, plane) {
                     Ok(request) => drained.append(Bound::new(py, request)?)?,
                     Err(refused) => {
                         let (error, request) = *refused;

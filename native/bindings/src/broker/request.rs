@@ -12,8 +12,10 @@ use pybroker_server::quotas::Figures;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
+use super::standing::{Repeats, StandingAnswer};
 use crate::codec;
-use crate::plane::control_queue::{Completed, ControlQueue, GoneNotice};
+use crate::plane::DataPlane;
+use crate::plane::control_queue::{Completed, GoneNotice};
 use crate::uuid::Uuid;
 
 const ALTER_USER_SCRAM_CREDENTIALS: i16 = ApiKey::AlterUserScramCredentials.code();
@@ -45,6 +47,8 @@ pub(crate) struct Request {
     #[pyo3(get)]
     message: Py<PyAny>,
     time: Option<Arc<Figures>>,
+    /// Of a request that may be answered again and again.
+    repeats: Option<Repeats>,
     reply: Mutex<Option<ReplySender>>,
 }
 
@@ -53,14 +57,13 @@ impl Request {
     pub(crate) fn decode(
         py: Python<'_>,
         mut request: ControlRequest,
-        queue: &Arc<ControlQueue>,
+        plane: &DataPlane,
     ) -> Result<Self, Box<(PyErr, ControlRequest)>> {
         request.reply.taken();
         if request.api_key == SHARE_FETCH {
-            request
-                .peer
-                .attached
-                .get_or_init(|| Box::new(GoneNotice::new(queue, request.peer.connection_id)));
+            request.peer.attached.get_or_init(|| {
+                Box::new(GoneNotice::new(&plane.queue, request.peer.connection_id))
+            });
         }
         let decode = |body: &[u8]| {
             codec::decode_request(
@@ -81,6 +84,7 @@ impl Request {
         };
         match decoded {
             Ok(message) => Ok(Self {
+                repeats: Repeats::of(&request, plane),
                 api_key: request.api_key,
                 api_version: request.api_version,
                 correlation_id: request.correlation_id,
@@ -205,6 +209,24 @@ impl Request {
             }
         }
         self.send(ControlReply::Body(body))
+    }
+
+    /// Encodes and sends the response, which may be repeated to whoever may read for the group, until the answer is taken
+    /// back. `None`: this request's answer is not repeated.
+    fn reply_standing(
+        &self,
+        py: Python<'_>,
+        message: &Bound<'_, PyAny>,
+        group: &str,
+    ) -> PyResult<Option<StandingAnswer>> {
+        let body = self.encode(py, message)?;
+        let Some(repeats) = &self.repeats else {
+            self.send(ControlReply::Body(body.into()))?;
+            return Ok(None);
+        };
+        let answer = repeats.give(group, body);
+        self.send(ControlReply::Standing(Arc::clone(&answer)))?;
+        Ok(Some(StandingAnswer::new(answer)))
     }
 
     /// The same for a SaslAuthenticate that has succeeded.

@@ -69,6 +69,7 @@ pub(crate) fn lane(api_key: i16) -> Lane {
             SaslHandshake
             | SaslAuthenticate
             | Heartbeat
+            | ConsumerGroupHeartbeat
             | OffsetCommit
             | OffsetFetch
             | FindCoordinator
@@ -86,5 +87,21 @@ pub(crate) fn lane(api_key: i16) -> Lane {
             | StreamsGroupHeartbeat,
         ) => Lane::Session,
         _ => Lane::Admin,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pybroker_protocol::api_key::APIS;
+
+    #[test]
+    fn heartbeats_of_all_kinds_do_not_wait_behind_administrators() {
+        let heartbeats = APIS
+            .iter()
+            .filter(|api| api.served && api.name().ends_with("Heartbeat"));
+        let keys: Vec<i16> = heartbeats.map(|api| api.key.code()).collect();
+        assert_eq!(keys.len(), 4);
+        assert!(keys.iter().all(|&key| lane(key) == Lane::Session));
     }
 }

@@ -216,6 +216,11 @@ impl Connection {
                 sasl::after_answer(&mut self.info, pending.api_key, pending.api_version, &body);
                 body
             }
+            ControlReply::Standing(answer) => {
+                let body = answer.body().clone();
+                self.info.standing.keep(answer);
+                body
+            }
             ControlReply::Throttled { body, wait_ms } => {
                 self.info.quotas.mute(wait_ms, Instant::now());
                 body

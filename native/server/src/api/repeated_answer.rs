@@ -1,0 +1,35 @@
+//! Requests of the control plane that are answered as they were before, while that answer stands (`standing`).
+
+use super::Call;
+use crate::outgoing::Outgoing;
+use crate::reply::ReplyFrame;
+use crate::shared::ThreadState;
+use crate::throttle_place;
+
+/// Writes the reply; false: the control plane is to be asked.
+pub(crate) fn write(
+    call: &Call<'_>,
+    thread: &mut ThreadState,
+    body: &[u8],
+    outgoing: &mut Outgoing,
+) -> bool {
+    let standing = &call.connection.standing;
+    let Some(answer) = standing.find(call.api_key, call.version, body) else {
+        return false;
+    };
+    // Who may not any more is told so by the control plane. Permission comes first: what follows notes that the member
+    // lives.
+    if !call.access().may_read_for(answer.group()) || !answer.repeat(call.began) {
+        return false;
+    }
+    let out = outgoing.tail(&mut thread.pool);
+    let frame = ReplyFrame::begin(out, call.reply);
+    let body_at = out.len();
+    out.extend_from_slice(answer.body());
+    if call.throttle_time_ms > 0 {
+        let (key, version) = (call.api_key, call.version);
+        throttle_place::raise(key, version, &mut out[body_at..], call.throttle_time_ms);
+    }
+    frame.end(out);
+    true
+}
