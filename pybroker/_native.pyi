@@ -1169,6 +1169,8 @@ class NativeQuotas:
     ) -> None:
         """Applies an ordered change; requests that start after it obey it. `addresses`: connections a second, None: no
         bound; None in place of an address: the default. `full`: this is all there is. Raises ValueError."""
+    def bounds_mutations(self, user: str, client_id: str) -> bool:
+        """Whether a quota bounds how many partitions the client makes and removes."""
     def mutate(self, user: str, client_id: str, partitions: float, *, strict: bool) -> tuple[bool, int]:
         """Counts partitions that a client makes or removes; whether it may, and the milliseconds that it has to wait.
         `strict`: it may not, and nothing is counted, while it owes some."""

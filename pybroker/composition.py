@@ -104,6 +104,7 @@ from pybroker.security.authorizer import Authorizer
 from pybroker.security.broker_gate import BrokerGate
 from pybroker.security.credentials import Credentials
 from pybroker.security.decided import DecidedRights
+from pybroker.security.mutations import CountedMutations
 from pybroker.security.oauth.listeners import OAuthListeners
 from pybroker.security.sasl import SaslServer
 from pybroker.security.security import Security
@@ -254,6 +255,7 @@ def build(ground: Ground, on_fatal: Callable[[FatalError], None]) -> Parts:
             settings=ground.config,
             unclean_elections=ground.config.with_dynamic(cluster={}, broker={})["unclean.leader.election.enable"],
             on_fatal=on_fatal,
+            mutations=CountedMutations(ground.native.quotas),
             rights=DecidedRights(ground.config) if authorizer.enabled else None,
         )
 

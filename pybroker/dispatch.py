@@ -175,12 +175,8 @@ def routes(services: Services) -> dict[int, Handler]:
             k16_list_groups.Sources(groups, services.shares.coordination, services.streams),
             authorizer,
         ),
-        k19_create_topics.API_KEY: partial(
-            k19_create_topics.handle, services.topics, services.config, authorizer, quotas=services.native.quotas
-        ),
-        k20_delete_topics.API_KEY: partial(
-            k20_delete_topics.handle, services.topics, services.cluster, authorizer, quotas=services.native.quotas
-        ),
+        k19_create_topics.API_KEY: partial(k19_create_topics.handle, services.topics, services.config, authorizer),
+        k20_delete_topics.API_KEY: partial(k20_delete_topics.handle, services.topics, services.cluster, authorizer),
         k21_delete_records.API_KEY: partial(k21_delete_records.handle, services.records, living, authorizer),
         k22_init_producer_id.API_KEY: partial(
             k22_init_producer_id.handle, services.producer_ids, services.transactions.coordinator, authorizer
@@ -192,7 +188,7 @@ def routes(services: Services) -> dict[int, Handler]:
         ),
         k35_describe_log_dirs.API_KEY: partial(k35_describe_log_dirs.handle, services.log_dirs, living, authorizer),
         k37_create_partitions.API_KEY: partial(
-            k37_create_partitions.handle, services.topics, services.view, authorizer, quotas=services.native.quotas
+            k37_create_partitions.handle, services.topics, services.view, authorizer
         ),
         k42_delete_groups.API_KEY: partial(k42_delete_groups.handle, groups, services.shares.coordination, authorizer),
         k43_elect_leaders.API_KEY: partial(k43_elect_leaders.handle, services.elections, names, authorizer),

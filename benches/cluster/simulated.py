@@ -45,6 +45,7 @@ from pybroker.metadata.store import Create, Delete
 from pybroker.metadata.znodes import BrokerNode, Endpoint
 from pybroker.metadata.zookeeper import ZooKeeperSettings, ZooKeeperStore
 from pybroker.native import Uuid, encode
+from pybroker.protocol.caller import Caller
 from pybroker.startup.store import prepare_store
 from tests.support.zookeeper import ZooKeeperServer
 
@@ -119,6 +120,19 @@ class Turns:
             self.longest_s = max(self.longest_s, time.thread_time() - before)
 
 
+class Unbounded:
+    """`controller.mutations.Mutations` of clients without a quota."""
+
+    def bounds(self, caller: Caller) -> bool:
+        """See `Mutations`."""
+        del caller
+        return False
+
+    def take(self, caller: Caller, partitions: int) -> tuple[bool, int]:
+        """See `Mutations`."""
+        raise AssertionError((caller, partitions))
+
+
 class Simulation:
     """A controller, its store, and the table that is printed."""
 
@@ -147,6 +161,7 @@ class Simulation:
             settings={"topic.history.max.incarnations": 10_000, "auto.leader.rebalance.enable": False},
             unclean_elections=False,
             on_fatal=fatal,
+            mutations=Unbounded(),
         )
 
     async def start(self) -> None:

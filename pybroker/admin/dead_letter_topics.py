@@ -26,6 +26,6 @@ class DeadLetterTopics:
     async def create(self, topic: str) -> None:
         """See `Queues`: with this cluster's defaults. One that was made meanwhile is as good."""
         spec = TopicSpec(topic, configs={ENABLE: "true"})
-        (made,) = await self._topics.create([spec], AUTO_CREATE_TIMEOUT_MS)
+        (made,) = (await self._topics.create([spec], AUTO_CREATE_TIMEOUT_MS)).each
         if isinstance(made, KafkaError) and made.code != ErrorCode.TOPIC_ALREADY_EXISTS:
             raise made

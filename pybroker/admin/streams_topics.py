@@ -48,7 +48,7 @@ class StreamsTopics:
     async def _make(self, specs: Sequence[TopicSpec], timeout_ms: int, created_by: str, caller: Caller) -> None:
         try:
             results = await self._topics.create(specs, timeout_ms, created_by=created_by, caller=caller)
-            for spec, result in zip(specs, results, strict=True):
+            for spec, result in zip(specs, results.each, strict=True):
                 if isinstance(result, KafkaError) and result.code != ErrorCode.TOPIC_ALREADY_EXISTS:
                     self._note([spec], result, timeout_ms)
         except KafkaError as problem:

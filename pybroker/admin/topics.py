@@ -9,6 +9,7 @@ import logging
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -49,6 +50,9 @@ DEFAULT_COUNT = -1
 AUTO_CREATE_TIMEOUT_MS = 30_000
 """Bound of a creation that no client gave a timeout for."""
 
+Entitled = tuple[str, str] | None
+"""Whose rights count: principal and address; None: this broker's own."""
+
 
 class TopicSpec(msgspec.Struct, frozen=True):
     """A topic that a client asks for."""
@@ -70,6 +74,18 @@ class GrowSpec(msgspec.Struct, frozen=True):
     """Of the incarnation that is meant; None: the one that has the name."""
 
 
+R = TypeVar("R")
+
+
+class Results(msgspec.Struct, Generic[R], frozen=True):
+    """What became of what a client asked for."""
+
+    each: Sequence[R]
+    """In the order of the request."""
+    throttle_time_ms: int = 0
+    """How long the client has to wait, as it is over its `controller_mutation_rate`."""
+
+
 class TopicAdmin:
     """See the module."""
 
@@ -78,7 +94,7 @@ class TopicAdmin:
         self._port = port
         self._config = config
         self._clock = clock
-        self._creating: dict[tuple[str, Caller | None], asyncio.Future[KafkaError | None]] = {}
+        self._creating: dict[tuple[str, Entitled], asyncio.Future[KafkaError | None]] = {}
 
     # --- create -------------------------------------------------------------------------------------------------------
 
@@ -90,12 +106,13 @@ class TopicAdmin:
         validate_only: bool = False,
         created_by: str = BY_BROKER,
         caller: Caller | None = None,
-    ) -> list[CreatedTopic | KafkaError]:
-        """One result for each spec, in order. Success means: durable, and its leaders take records. `created_by`: what
+    ) -> Results[CreatedTopic | KafkaError]:
+        """One result for each spec. Success means: durable, and its leaders take records. `created_by`: what
         the topics' history says."""
         names = Counter(spec.name for spec in specs)
         results: list[CreatedTopic | KafkaError | None] = []
         topics: list[NewTopic] = []
+        throttle_time_ms = 0
         for spec in specs:
             try:
                 if names[spec.name] > 1:
@@ -111,9 +128,10 @@ class TopicAdmin:
                 tuple(topics), validate_only, random.getrandbits(31), self._clock.wall_ms(), created_by
             )
             decided = await self._create(event, timeout_ms, caller)
-            rest = iter(decided)
+            rest = iter(decided.each)
             results = [next(rest) if result is None else result for result in results]
-        return [result for result in results if result is not None]
+            throttle_time_ms = decided.throttle_time_ms
+        return Results([result for result in results if result is not None], throttle_time_ms)
 
     def _new_topic(self, spec: TopicSpec) -> NewTopic:
         check_new_name(spec.name)
@@ -156,14 +174,15 @@ class TopicAdmin:
 
     async def _create(
         self, event: CreateTopics, timeout_ms: int, caller: Caller | None
-    ) -> list[CreatedTopic | KafkaError]:
+    ) -> Results[CreatedTopic | KafkaError]:
         answer = await self._port.submit(event, timeout_ms, caller=caller)
         if not event.validate_only:
             log_created(event.created_by, [one for one in answer.reply if isinstance(one, CreatedTopic)])
         if answer.in_force:
-            return answer.reply
+            return Results(answer.reply, answer.throttle_time_ms)
         late = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "The topic is created, but not in service within the timeout.")
-        return [late if isinstance(result, CreatedTopic) else result for result in answer.reply]
+        results = [late if isinstance(result, CreatedTopic) else result for result in answer.reply]
+        return Results(results, answer.throttle_time_ms)
 
     # --- automatic creation -------------------------------------------------------------------------------------------
 
@@ -176,24 +195,25 @@ class TopicAdmin:
     async def auto_create(self, names: Sequence[str], caller: Caller | None = None) -> dict[str, KafkaError | None]:
         """Creates topics that somebody asked for by name; None for those that exist now. Concurrent calls share the
         work, as far as the rights of the same caller count."""
-        mine = [name for name in dict.fromkeys(names) if (name, caller) not in self._creating]
+        entitled = None if caller is None else (caller.principal, caller.host)
+        mine = [name for name in dict.fromkeys(names) if (name, entitled) not in self._creating]
         if mine:
             loop = asyncio.get_running_loop()
             for name in mine:
-                self._creating[name, caller] = loop.create_future()
-            work = asyncio.ensure_future(self._auto_create(mine, caller))
+                self._creating[name, entitled] = loop.create_future()
+            work = asyncio.ensure_future(self._auto_create(mine, caller, entitled))
             # Waiters may be cancelled; the creation and the notice to the others go on.
             work.add_done_callback(_retrieve)
-        waits = {name: self._creating[name, caller] for name in dict.fromkeys(names)}
+        waits = {name: self._creating[name, entitled] for name in dict.fromkeys(names)}
         await asyncio.wait(waits.values())
         return {name: future.result() for name, future in waits.items()}
 
-    async def _auto_create(self, names: Sequence[str], caller: Caller | None) -> None:
+    async def _auto_create(self, names: Sequence[str], caller: Caller | None, entitled: Entitled) -> None:
         problems: dict[str, KafkaError | None] = {}
         try:
             specs = [self._automatic_spec(name) for name in names]
             results = await self.create(specs, AUTO_CREATE_TIMEOUT_MS, caller=caller)
-            for name, result in zip(names, results, strict=True):
+            for name, result in zip(names, results.each, strict=True):
                 failed = isinstance(result, KafkaError) and result.code != ErrorCode.TOPIC_ALREADY_EXISTS
                 problems[name] = result if failed and isinstance(result, KafkaError) else None
         except KafkaError as error:
@@ -202,7 +222,7 @@ class TopicAdmin:
             # Whatever happened: who waits is answered, and the next request tries again.
             bug = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The topic could not be created, see the broker's log.")
             for name in names:
-                self._creating.pop((name, caller)).set_result(problems.get(name, bug))
+                self._creating.pop((name, entitled)).set_result(problems.get(name, bug))
 
     def _automatic_spec(self, name: str) -> TopicSpec:
         if name == CONSUMER_OFFSETS:
@@ -277,12 +297,12 @@ class TopicAdmin:
 
     async def delete(
         self, which: Sequence[str | Uuid], caller: Caller | None, timeout_ms: int
-    ) -> list[DeletedTopic | KafkaError]:
-        """One result for each, in order. Success means: the topic is gone here, and its name is free. `caller`: the
+    ) -> Results[DeletedTopic | KafkaError]:
+        """One result for each. Success means: the topic is gone here, and its name is free. `caller`: the
         client that deletes them; None: this broker does."""
         if not self._config["delete.topic.enable"]:
             disabled = KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false on this broker.")
-            return [disabled] * len(which)
+            return Results([disabled] * len(which))
         timeout_ms = await self.know([one for one in which if isinstance(one, str)], timeout_ms)
         image = self._view.image
         # By id from here on: whoever creates the name again meanwhile made another topic, which stays.
@@ -292,7 +312,7 @@ class TopicAdmin:
         }
         ids = [one if isinstance(one, Uuid) else found[one] for one in which if one not in unknown]
         if not ids:
-            return [unknown[one] for one in which]
+            return Results([unknown[one] for one in which])
         deleted_by = BY_BROKER if caller is None else caller.principal
         event = DeleteTopics(
             tuple(ids), deleted_by, self._clock.wall_ms(), self._config["delete.topic.delay.ms"]
@@ -303,10 +323,10 @@ class TopicAdmin:
         deleted = [one for one in answer.reply if isinstance(one, DeletedTopic)]
         log_deleted(deleted_by, deleted, event.now_ms + event.delay_ms)
         results = [_as_asked(one, result) for one, result in zip(which, decided, strict=True)]
-        if answer.in_force:
-            return results
-        late = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "The topic is deleted; brokers learn of it later.")
-        return [late if isinstance(result, DeletedTopic) else result for result in results]
+        if not answer.in_force:
+            late = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "The topic is deleted; brokers learn of it later.")
+            results = [late if isinstance(result, DeletedTopic) else result for result in results]
+        return Results(results, answer.throttle_time_ms)
 
     def found(self, topic_id: Uuid) -> str | None:
         """The name in the directories of an id that nobody knows and brokers have put aside; None of any other."""
@@ -334,7 +354,7 @@ class TopicAdmin:
         living = sorted(image.delete_orders & image.topics.keys())
         dropped = image.delete_orders - image.topics.keys() - image.damaged.keys()
         if living and self._config["delete.topic.enable"]:
-            for result in await self.delete(living, None, AUTO_CREATE_TIMEOUT_MS):
+            for result in (await self.delete(living, None, AUTO_CREATE_TIMEOUT_MS)).each:
                 if isinstance(result, DeletedTopic):
                     log.warning("topic %s (id %s) is deleted: it was ordered before", result.name, result.topic_id)
                 else:
@@ -354,8 +374,8 @@ class TopicAdmin:
         *,
         validate_only: bool = False,
         caller: Caller | None = None,
-    ) -> list[KafkaError | None]:
-        """None for each success, in order. Success means: the new partitions take records."""
+    ) -> Results[KafkaError | None]:
+        """None for each success. Success means: the new partitions take records."""
         names = Counter(spec.name for spec in specs)
         results: list[KafkaError | None] = []
         changes: list[NewPartitions] = []
@@ -370,7 +390,7 @@ class TopicAdmin:
             slots.append(index)
             changes.append(NewPartitions(spec.name, spec.total, spec.assignments, spec.topic_id))
         if not changes:
-            return results
+            return Results(results)
         timeout_ms = await self.know([one.name for one in changes], timeout_ms)
         topics = self._view.image.topics
         changes = [
@@ -387,7 +407,7 @@ class TopicAdmin:
         )
         for index, error in zip(slots, answer.reply, strict=True):
             results[index] = late if error is None and not answer.in_force else error
-        return results
+        return Results(results, answer.throttle_time_ms)
 
 
 def _as_asked(one: str | Uuid, result: DeletedTopic | KafkaError) -> DeletedTopic | KafkaError:

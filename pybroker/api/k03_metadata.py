@@ -137,7 +137,8 @@ def _by_name(
 
 
 def _creation_error(error: KafkaError) -> int:
-    if error.code in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER):
+    # A client over its quota asks again, too: as Kafka says it, to versions of Metadata that know no such error.
+    if error.code in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER, ErrorCode.THROTTLING_QUOTA_EXCEEDED):
         return ErrorCode.LEADER_NOT_AVAILABLE
     return error.code
 

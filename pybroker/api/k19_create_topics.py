@@ -8,13 +8,11 @@ THROTTLING_QUOTA_EXCEEDED from v6, older clients are slowed down only (KIP-599).
 
 from __future__ import annotations
 
-from pybroker.admin.mutations import MutationQuota
 from pybroker.admin.topic_configs import topic_settings
 from pybroker.admin.topics import TopicAdmin, TopicSpec
 from pybroker.cluster.events import CreatedTopic
 from pybroker.config import BrokerConfig
 from pybroker.errors import KafkaError
-from pybroker.native import NativeQuotas
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (
     CreateTopicsRequest,
@@ -38,42 +36,29 @@ async def handle(
     authorizer: Authorizer,
     context: RequestContext,
     request: CreateTopicsRequest,
-    *,
-    quotas: NativeQuotas,
 ) -> CreateTopicsResponse:
     """Answers when the created topics take records, or after timeout_ms."""
     everywhere = authorizer.may_on_cluster(context, AclOperation.CREATE)
     answers: dict[str, CreateTopicsResponse_CreatableTopicResult] = {}
     specs = []
-    quota = MutationQuota(quotas, context, strict=context.api_version >= FIRST_THROTTLED)
     for topic in request.topics:
         if everywhere or authorizer.permits_topic(context, AclOperation.CREATE, topic.name):
-            spec = _spec(topic)
-            refused = None if request.validate_only else quota.take(_partitions(spec, config))
-            if refused is None:
-                specs.append(spec)
+            specs.append(_spec(topic))
         else:
             refused = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
-        if refused is not None:
             answers[topic.name] = _answer(topic.name, refused, config, with_configs=False, describes=False)
     results = await topics.create(
         specs,
         request.timeout_ms,
         validate_only=request.validate_only,
         created_by=context.principal,
-        caller=context.caller,
+        caller=context.caller_refused_since(FIRST_THROTTLED),
     )
     with_configs = context.api_version >= FIRST_WITH_CONFIGS
-    for spec, result in zip(specs, results, strict=True):
+    for spec, result in zip(specs, results.each, strict=True):
         describes = authorizer.permits_topic(context, AclOperation.DESCRIBE_CONFIGS, spec.name)
         answers[spec.name] = _answer(spec.name, result, config, with_configs=with_configs, describes=describes)
-    return CreateTopicsResponse(throttle_time_ms=quota.throttle_time_ms, topics=list(answers.values()))
-
-
-def _partitions(spec: TopicSpec, config: BrokerConfig) -> int:
-    if spec.num_partitions > 0:
-        return spec.num_partitions
-    return len(spec.assignments) or config.get_int("num.partitions")
+    return CreateTopicsResponse(throttle_time_ms=results.throttle_time_ms, topics=list(answers.values()))
 
 
 def _spec(topic: CreateTopicsRequest_CreatableTopic) -> TopicSpec:

@@ -14,11 +14,10 @@ from collections.abc import Mapping
 from functools import partial
 
 from pybroker.admin.cluster import ClusterAdmin
-from pybroker.admin.mutations import MutationQuota
 from pybroker.admin.topics import TopicAdmin
 from pybroker.cluster.events import DeletedTopic
 from pybroker.errors import KafkaError
-from pybroker.native import NativeQuotas, Uuid
+from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (
     DeleteTopicsRequest,
@@ -44,8 +43,6 @@ async def handle(
     authorizer: Authorizer,
     context: RequestContext,
     request: DeleteTopicsRequest,
-    *,
-    quotas: NativeQuotas,
 ) -> DeleteTopicsResponse:
     """Answers when this broker shows the topics no more, or after timeout_ms."""
     asked = _asked(context.api_version, request)
@@ -60,23 +57,19 @@ async def handle(
             outcomes[one] = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
     # Only now: that a name and an id are the same topic is told to those who may know both.
     outcomes.update(_repeated(cluster, [one for one in asked if one not in outcomes]))
-    quota = MutationQuota(quotas, context, strict=context.api_version >= FIRST_THROTTLED)
-    for name, topic_id in [one for one in asked if one not in outcomes]:
-        topic = cluster.topic(topic_id if name is None else name)
-        refused = None if topic is None else quota.take(len(topic.partitions))
-        if refused is not None:
-            outcomes[name, topic_id] = refused
     wanted = [one for one in asked if one not in outcomes]
     results = await topics.delete(
-        [name if name is not None else topic_id for name, topic_id in wanted], context.caller, request.timeout_ms
+        [name if name is not None else topic_id for name, topic_id in wanted],
+        context.caller_refused_since(FIRST_THROTTLED),
+        request.timeout_ms,
     )
-    for one, result in zip(wanted, results, strict=True):
+    for one, result in zip(wanted, results.each, strict=True):
         outcomes[one] = result
         if one[0] is None and isinstance(result, KafkaError) and result.code == ErrorCode.UNKNOWN_TOPIC_ID:
             # The name that a dead id had is told to those who may describe topics of that name.
             outcomes[one] = topics.unknown(one[1], partial(authorizer.lists, context, ResourceType.TOPIC))
     return DeleteTopicsResponse(
-        throttle_time_ms=quota.throttle_time_ms,
+        throttle_time_ms=results.throttle_time_ms,
         responses=[
             _answer(_told(cluster, one, denied), outcomes[one], context.api_version) for one in dict.fromkeys(asked)
         ],

@@ -5,12 +5,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from pybroker.admin.mutations import MutationQuota
 from pybroker.admin.topics import GrowSpec, TopicAdmin
 from pybroker.api.topic_ids import ImageNames, Meant, meant
 from pybroker.cluster.view import ClusterView
 from pybroker.errors import KafkaError
-from pybroker.native import NativeQuotas, Uuid
+from pybroker.native import Uuid
 from pybroker.protocol.messages import (
     CreatePartitionsRequest,
     CreatePartitionsRequest_CreatePartitionsTopic,
@@ -31,36 +30,28 @@ async def handle(
     authorizer: Authorizer,
     context: RequestContext,
     request: CreatePartitionsRequest,
-    *,
-    quotas: NativeQuotas,
 ) -> CreatePartitionsResponse:
     """Answers when the new partitions take records, or after timeout_ms."""
     by_id = [topic.topic_id for topic in request.topics if topic.topic_id != Uuid.ZERO]
     timeout_ms = await topics.know(by_id, request.timeout_ms) if by_id else request.timeout_ms
     require = partial(authorizer.require_topic, context, AclOperation.ALTER)
-    quota = MutationQuota(quotas, context, strict=context.api_version >= FIRST_THROTTLED)
     outcomes: dict[Meant, KafkaError | None] = {}
     specs: dict[int, tuple[Meant, GrowSpec]] = {}
     for place, row in enumerate(request.topics):
         topic = meant(ImageNames(view), row.name, row.topic_id, require)
         outcomes[topic] = topic.refused
-        if topic.refused is not None:
-            continue
-        known = view.image.topics.get(topic.name)
-        added = 0 if known is None or request.validate_only else row.count - len(known.partitions)
-        outcomes[topic] = quota.take(added) if added > 0 else None
-        if outcomes[topic] is None:
+        if topic.refused is None:
             specs[place] = topic, _spec(topic, row)
     results = await topics.create_partitions(
         [spec for _, spec in specs.values()],
         timeout_ms,
         validate_only=request.validate_only,
-        caller=context.caller,
+        caller=context.caller_refused_since(FIRST_THROTTLED),
     )
-    for (topic, _), error in zip(specs.values(), results, strict=True):
+    for (topic, _), error in zip(specs.values(), results.each, strict=True):
         outcomes[topic] = topic.outcome(error)
     return CreatePartitionsResponse(
-        throttle_time_ms=quota.throttle_time_ms,
+        throttle_time_ms=results.throttle_time_ms,
         results=[
             CreatePartitionsResponse_CreatePartitionsTopicResult(
                 name=topic.asked,

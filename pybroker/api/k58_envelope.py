@@ -25,7 +25,12 @@ async def handle(port: OwnPort, office: Office, context: RequestContext, request
     try:
         inner = decode(ApiKey.SUBMIT_EVENT, 0, request.request_data, True, interbroker=True)
         event = unpack_event(inner.event)
-        caller = unpacked_caller(request.request_principal, request.client_host_address)
+        caller = unpacked_caller(
+            request.request_principal,
+            request.client_host_address,
+            inner.client_id,
+            slowed_only=inner.slowed_only,
+        )
     except (CodecError, UnreadableError, UnreadableCallerError) as problem:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"The envelope cannot be read: {problem}") from None
     if not port.is_open:
@@ -34,7 +39,11 @@ async def handle(port: OwnPort, office: Office, context: RequestContext, request
         asked = Asked(request.request_id, inner.asked_ms_ago) if request.request_id != Uuid.ZERO else None
         answer = await port.submit(event, inner.timeout_ms, caller=caller, asked_by=inner.broker_id, asked=asked)
         reply = wire.SubmitEventResponse(
-            error_code=0, error_message=None, reply=pack_reply(answer.reply), in_force=answer.in_force
+            error_code=0,
+            error_message=None,
+            reply=pack_reply(answer.reply),
+            in_force=answer.in_force,
+            throttle_time_ms=answer.throttle_time_ms,
         )
     except KafkaError as error:
         if error.code == ErrorCode.NOT_CONTROLLER:

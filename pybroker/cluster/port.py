@@ -21,6 +21,8 @@ class Answer(msgspec.Struct, Generic[R], frozen=True):
     reply: R
     in_force: bool
     """False: the time was over before; it comes into force later."""
+    throttle_time_ms: int = 0
+    """How long the client that wanted it has to wait: it is over its `controller_mutation_rate`."""
 
     @property
     def late(self) -> KafkaError | None:
@@ -60,7 +62,8 @@ class ControllerPort(Protocol):
         decision, too, and who names no time has 25 s. Who is cancelled while waiting does not stop what was submitted.
 
         `caller`: the client that wants it. This broker has found that it may; the controller looks again (KIP-590), as
-        rights that were taken away may not be known here yet. None: a broker wants it by itself.
+        rights that were taken away may not be known here yet, and counts the partitions that are made and removed for
+        it (KIP-599). None: a broker wants it by itself.
 
         Raises KafkaError, and then nothing was changed: NOT_CONTROLLER (nobody decides now; try again),
         KAFKA_STORAGE_ERROR (the store has failed), or why the event is refused as a whole. REQUEST_TIMED_OUT: the

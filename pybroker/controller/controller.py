@@ -34,6 +34,7 @@ from pybroker.controller.in_force import Decided, InForce
 from pybroker.controller.leader_election import allows_more, unclean_elections_of
 from pybroker.controller.local_port import LocalPort, Submission
 from pybroker.controller.migration import Migrations
+from pybroker.controller.mutations import COSTS, ITEMS, Mutations, count_mutations
 from pybroker.controller.outbox import Outbox, Sent
 from pybroker.controller.outcomes import Outcomes
 from pybroker.controller.reassignments import Reassignments
@@ -72,11 +73,12 @@ class Controller:
         settings: Mapping[str, Any],
         unclean_elections: bool,
         on_fatal: Callable[[FatalError], None],
+        mutations: Mutations,
         rights: Rights | None = None,
     ) -> None:
         """`between`: the listener that brokers use among themselves, if there is one. `settings`: of this broker, as
-        they are in force; `unclean_elections`: what its file says of them. `rights`: of clients; None without
-        authorizer."""
+        they are in force; `unclean_elections`: what its file says of them. `mutations`: what clients may have made and
+        removed; `rights`: of clients; None without authorizer."""
         self._port = port
         self._store = store
         self._clock = clock
@@ -104,6 +106,7 @@ class Controller:
         self._balance = None if between is None else LeaderBalance(port, settings)
         self._reassignments = Reassignments(port)
         self._unclean = unclean_elections
+        self._mutations = mutations
         self._rights = rights
         self.resigned = asyncio.Event()
         """Set when a write was refused because another controller is in office, or because somebody who is none has
@@ -199,7 +202,7 @@ class Controller:
             decided = self._decided_before(submission)
             if decided is None:
                 submission.require_time()
-                granted = grant(self._image, submission, self._rights)
+                granted = await self._within_quota(submission, grant(self._image, submission, self._rights))
                 topics = self._to_be_closed(submission, granted)
                 if topics:
                     self._spawn(self._close_first(submission, topics))
@@ -224,6 +227,18 @@ class Controller:
         if outcome is None:
             return None
         return self._in_force.decided(submission, outcomes.reply_of(submission.event, outcome), ())
+
+    async def _within_quota(self, submission: Submission, granted: Granted) -> Granted:
+        """Without what is too much for the client's quota. Counted once, before anything is closed for it."""
+        event, caller = submission.event, submission.caller
+        if caller is None or type(event) not in COSTS or granted.refusal is not None:
+            return granted
+        if submission.over_quota is None:
+            submission.over_quota = {}
+            if self._mutations.bounds(caller):
+                counted = await self._apart(partial(count_mutations, self._image, granted, caller, self._mutations))
+                submission.over_quota, submission.throttle_time_ms = counted
+        return granted.without(ITEMS, submission.over_quota)
 
     def _to_be_closed(self, submission: Submission, granted: Granted) -> Sequence[TopicImage]:
         closes = rule_of(submission.event).closes
@@ -287,7 +302,8 @@ class Controller:
 
     async def _answer(self, submission: Submission, decided: Decided) -> None:
         try:
-            submission.answer(await self._in_force.answer(submission, decided))
+            answer = await self._in_force.answer(submission, decided)
+            submission.answer(msgspec.structs.replace(answer, throttle_time_ms=submission.throttle_time_ms))
         except KafkaError as error:
             submission.fail(error)
         except Exception as problem:

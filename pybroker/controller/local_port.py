@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -43,6 +44,10 @@ class Submission:
     """The client that wants it, whose rights count; None: a broker does."""
     closed: ClosedTopics | None = None
     """What was closed for its decision; until then it may have to wait."""
+    over_quota: Mapping[int, KafkaError] | None = None
+    """Items of the event that are refused by the client's quota, by their places; None: nothing was counted yet."""
+    throttle_time_ms: int = 0
+    """How long the client has to wait."""
 
     def require_time(self) -> None:
         """Raises KafkaError REQUEST_TIMED_OUT."""

@@ -76,6 +76,20 @@ class Granted(NamedTuple):
         rest = iter(reply)
         return [self.refused.get(place) or next(rest) for place in range(len(self.refused) + len(reply))]
 
+    def places(self, items: str) -> list[int]:
+        """Where the items that are left stood in the original event; `items`: the field that has them."""
+        count = len(getattr(self.event, items))
+        return [place for place in range(len(self.refused) + count) if place not in self.refused]
+
+    def without(self, items: str, refused: Mapping[int, KafkaError]) -> Granted:
+        """What is left without these as well, by their places in the original event."""
+        if not refused:
+            return self
+        there = zip(self.places(items), getattr(self.event, items), strict=True)
+        kept = tuple(item for place, item in there if place not in refused)
+        event = msgspec.structs.replace(self.event, **{items: kept})
+        return self._replace(event=event, refused={**refused, **self.refused})
+
 
 def grant(image: ClusterImage, submission: Submission, rights: Rights | None) -> Granted:
     """What the client that wants an event may have of it. What brokers want by themselves is granted; so is everything

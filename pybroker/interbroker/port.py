@@ -14,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
+import msgspec
+
 from pybroker.cluster.events import AlterIsr, CatchUp, Event, ShutDownBroker, ShutDownOutcome
 from pybroker.cluster.packed import UnreadableError, pack_event, unpack_reply
 from pybroker.cluster.port import Answer, Asked, OwnPort
@@ -211,10 +213,16 @@ class ClusterPort:
         event, asked = wanted.event, wanted.asked
         assert asked is not None, event
         left_ms = max(0, int((wanted.deadline - asyncio.get_running_loop().time()) * 1000))
+        caller = wanted.caller
         inner = wire.SubmitEventRequest(
-            broker_id=self._broker_id, event=pack_event(event), timeout_ms=left_ms, asked_ms_ago=asked.ms_ago
+            broker_id=self._broker_id,
+            event=pack_event(event),
+            timeout_ms=left_ms,
+            asked_ms_ago=asked.ms_ago,
+            client_id="" if caller is None else caller.client_id,
+            slowed_only=caller is not None and caller.slowed_only,
         )
-        principal, host = packed_caller(wanted.caller)
+        principal, host = packed_caller(caller)
         envelope = wire.EnvelopeRequest(
             request_data=encode(inner, 0),
             request_principal=principal,
@@ -235,7 +243,8 @@ class ClusterPort:
         except (UnreadableError, CodecError) as problem:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{kind}: {problem}") from problem
         change = answer.controller_epoch, answer.change_number
-        return await self._shown(Answer(found, reply.in_force), change, wanted.deadline)
+        answered = Answer(found, reply.in_force, reply.throttle_time_ms)
+        return await self._shown(answered, change, wanted.deadline)
 
     async def _shown(self, answer: Answer[R], change: tuple[int, int], deadline: float) -> Answer[R]:
         """Once this broker's view has come to that change; not in force if it does not in time."""
@@ -243,7 +252,7 @@ class ClusterPort:
             async with asyncio.timeout_at(deadline):
                 await self._view.reached(*change)
         except TimeoutError:
-            return Answer(answer.reply, False)
+            return msgspec.structs.replace(answer, in_force=False)
         return answer
 
     def _controller(self) -> BrokerImage:

@@ -1,5 +1,6 @@
-"""A client, as rights know it, and how it stands in Envelope's two fields for it when its request is forwarded
-(KIP-590): its principal, here as text in UTF-8, and the bytes of its address, as Kafka sends them."""
+"""A client, as rights and quotas know it, and how it stands in Envelope's two fields for it when its request is
+forwarded (KIP-590): its principal, here as text in UTF-8, and the bytes of its address, as Kafka sends them. What only
+quotas want to know goes beside the event (SubmitEvent)."""
 
 from __future__ import annotations
 
@@ -14,6 +15,11 @@ class Caller(msgspec.Struct, frozen=True):
     principal: str
     host: str
     """Its address."""
+    client_id: str = ""
+    """What it calls itself."""
+    slowed_only: bool = False
+    """Its request is of a version from before THROTTLING_QUOTA_EXCEEDED (KIP-599): over its quota it is told to wait,
+    and not refused."""
 
 
 class UnreadableCallerError(ValueError):
@@ -32,12 +38,14 @@ def packed_caller(caller: Caller | None) -> tuple[bytes | None, bytes]:
     return caller.principal.encode(), address
 
 
-def unpacked_caller(principal: bytes | None, address: bytes) -> Caller | None:
-    """What `packed_caller` has packed. Raises UnreadableCallerError."""
+def unpacked_caller(
+    principal: bytes | None, address: bytes, client_id: str = "", *, slowed_only: bool = False
+) -> Caller | None:
+    """What `packed_caller` has packed, and what went beside it. Raises UnreadableCallerError."""
     if principal is None:
         return None
     try:
         host = str(ipaddress.ip_address(address)) if address else ""
-        return Caller(principal.decode(), host)
+        return Caller(principal.decode(), host, client_id, slowed_only)
     except ValueError as problem:
         raise UnreadableCallerError(str(problem)) from None

@@ -616,6 +616,8 @@ class SubmitEventRequest(msgspec.Struct):
     event: bytes = b""
     timeout_ms: int = 0
     asked_ms_ago: int = 0
+    client_id: str = ""
+    slowed_only: bool = False
 
 class SubmitEventResponse(msgspec.Struct):
     """Response, key 32164, versions 0-0."""
@@ -624,6 +626,7 @@ class SubmitEventResponse(msgspec.Struct):
     error_message: str | None = ""
     reply: bytes = b""
     in_force: bool = False
+    throttle_time_ms: int = 0
 
 class IngestOrderRequest(msgspec.Struct):
     """Request, key 32165, versions 0-0."""

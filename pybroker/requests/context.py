@@ -32,7 +32,11 @@ class RequestContext(msgspec.Struct, frozen=True):
     @property
     def caller(self) -> Caller:
         """Who asks, for those who decide."""
-        return Caller(self.principal, self.client_host)
+        return Caller(self.principal, self.client_host, self.client_id or "")
+
+    def caller_refused_since(self, version: int) -> Caller:
+        """The same, for those who count what it has done: from this version of the request on it can be refused."""
+        return Caller(self.principal, self.client_host, self.client_id or "", self.api_version < version)
 
 
 class Authenticated(msgspec.Struct, frozen=True):

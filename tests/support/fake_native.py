@@ -135,6 +135,10 @@ class FakeQuotas:
     def publish(self, *, clients: Sequence[object], addresses: Sequence[object], full: bool) -> None:
         del clients, addresses, full
 
+    def bounds_mutations(self, user: str, client_id: str) -> bool:
+        del user, client_id
+        return False
+
     def mutate(self, user: str, client_id: str, partitions: float, *, strict: bool) -> tuple[bool, int]:
         del user, client_id, partitions, strict
         return True, 0

@@ -157,6 +157,13 @@ impl Quotas {
         }
     }
 
+    /// Whether partitions that a client makes and removes are counted.
+    pub fn bounds_mutations(&self, user: &str, client_id: &str) -> bool {
+        let (user, client_id) = (clipped(user), clipped(client_id));
+        let table = self.table.load();
+        table.find(user, client_id, Kind::Mutation).is_some()
+    }
+
     /// Counts partitions that a client wants to make or remove; gives the milliseconds for which it is to wait. `strict`:
     /// with an error nothing was counted, and the client is refused.
     ///
@@ -324,9 +331,12 @@ mod tests {
     fn mutations_are_counted_by_whom_the_quota_is_of() {
         let (quotas, now) = (Quotas::default(), Instant::now());
         assert_eq!(quotas.mutate("ann", "a", 1e9, true, now), Ok(0), "no quota");
+        assert!(!quotas.bounds_mutations("ann", "a"));
         let mut delta = produce(Some("ann"), None, None);
         delta.entities[0].values = [None, None, None, Some(1.0)];
         quotas.apply(&delta);
+        assert!(quotas.bounds_mutations("ann", "a"));
+        assert!(!quotas.bounds_mutations("bob", "a"));
         assert_eq!(quotas.mutate("ann", "a", 12.0, true, now), Ok(0));
         assert_eq!(quotas.mutate("ann", "b", 1.0, true, now), Err(1_000));
         assert_eq!(quotas.mutate("bob", "b", 1.0, true, now), Ok(0));

@@ -87,6 +87,11 @@ impl NativeQuotas {
         Ok(())
     }
 
+    /// Whether a quota bounds how many partitions a client makes and removes.
+    fn bounds_mutations(&self, user: &str, client_id: &str) -> bool {
+        self.0.metadata.quotas().bounds_mutations(user, client_id)
+    }
+
     /// Counts partitions that a client makes or removes.
     #[pyo3(signature = (user, client_id, partitions, *, strict))]
     fn mutate(&self, user: &str, client_id: &str, partitions: f64, strict: bool) -> (bool, u32) {

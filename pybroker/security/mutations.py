@@ -1,0 +1,26 @@
+"""What clients have used up of their `controller_mutation_rate`: of this broker, while it is the controller. Counted by
+native code, which has the table of quotas."""
+
+from __future__ import annotations
+
+from pybroker.native import NativeQuotas
+from pybroker.protocol.caller import Caller
+
+
+class CountedMutations:
+    """`controller.mutations.Mutations`."""
+
+    def __init__(self, native: NativeQuotas) -> None:
+        self._native = native
+
+    def bounds(self, caller: Caller) -> bool:
+        """See `Mutations`."""
+        return self._native.bounds_mutations(_user(caller), caller.client_id)
+
+    def take(self, caller: Caller, partitions: int) -> tuple[bool, int]:
+        """See `Mutations`."""
+        return self._native.mutate(_user(caller), caller.client_id, partitions, strict=not caller.slowed_only)
+
+
+def _user(caller: Caller) -> str:
+    return caller.principal.partition(":")[2]
