@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, IntEnum
 
+from pybroker.coordinators.share_partition.portions import Batch, Portion
 from pybroker.coordinators.share_state.state import TERMINAL, DeliveryState, StateBatch
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
@@ -62,14 +63,16 @@ class Span:
     """What is being stored."""
     failure: Failure | None = None
     """Of what is ARCHIVING, or will be; None where it was not this broker that saw it fail."""
+    batch: Batch | None = None
+    """What it was given together with for the first time; None of what was not given yet, or is done."""
 
     def same(self, other: Span) -> bool:
         """Whether both may be one."""
         return (
             self.coming is None
             and other.coming is None
-            and (self.state, self.count, self.member, self.deadline_ms, self.failure)
-            == (other.state, other.count, other.member, other.deadline_ms, other.failure)
+            and (self.state, self.count, self.member, self.deadline_ms, self.failure, self.batch)
+            == (other.state, other.count, other.member, other.deadline_ms, other.failure, other.batch)
         )
 
 
@@ -118,7 +121,10 @@ class InFlight:
                 continue
             if batch.first > at:
                 self.spans.append(Span(at, batch.first - 1, AVAILABLE))
-            self.spans.append(Span(max(batch.first, at), batch.last, batch.state, batch.deliveries))
+            span = Span(max(batch.first, at), batch.last, batch.state, batch.deliveries)
+            if batch.state not in TERMINAL:
+                span.batch = batch.first, batch.last
+            self.spans.append(span)
             at = batch.last + 1
         self.end = at
         self.tidy()
@@ -149,11 +155,14 @@ class InFlight:
         self, member: str, found: Found, *, records_max: int, strict: bool, in_flight_max: int, deadline_ms: int
     ) -> list[Span]:
         """Gives a member what it may have of what was read; copies of the spans. `records_max`: with `strict` never
-        more, else the batch that exceeds it is still given whole."""
+        more, else the batch that exceeds it is still given whole. What was often given in vain goes in portions."""
         taken: list[Span] = []
+        new: list[Span] = []
+        portion = Portion(self._deliveries_max(), lambda batch: self._most_given(batch, found))
         number, at = 0, found.offset
         for first, last in found.batches:
-            if number >= records_max or (first >= self.end and self.unfinished >= in_flight_max):
+            full = number >= records_max or portion.is_full
+            if full or (first >= self.end and self.unfinished >= in_flight_max):
                 break
             self._pass_over(at, first - 1)
             self._extend(last)
@@ -162,16 +171,31 @@ class InFlight:
                 room = records_max - number
                 if span.state is not AVAILABLE or span.coming is not None or (strict and room <= 0):
                     continue
-                if strict and span.last - span.first + 1 > room:
-                    self._split(span.first + room)
+                most = portion.room(span.batch, span.count, number)
+                if most == 0:
+                    break
+                if strict:
+                    most = min(most, room)
+                if span.last - span.first + 1 > most:
+                    self._split(span.first + most)
+                if span.batch is None:
+                    new.append(span)
                 number += span.last - span.first + 1
                 span.state, span.count, span.member = ACQUIRED, span.count + 1, member
                 span.deadline_ms = deadline_ms
                 taken.append(Span(span.first, span.last, ACQUIRED, span.count, member, deadline_ms))
         else:
             self._pass_over(at, found.next_offset - 1)
+        for span in new:
+            span.batch = new[0].first, new[-1].last
         self.tidy()
         return taken
+
+    def _most_given(self, batch: Batch, found: Found) -> int:
+        """How often the record was given that was most often, of a batch's that were read and may be given."""
+        first, last = max(batch[0], found.offset), min(batch[1], found.batches[-1][1])
+        spans = self._over(first, last)
+        return max((span.count for span in spans if span.state is AVAILABLE and span.coming is None), default=0)
 
     def _pass_over(self, first: int, last: int) -> None:
         """Offsets that were read and have no record for anybody are done."""
@@ -179,7 +203,7 @@ class InFlight:
             self._extend(last)
             for span in self._cut(first, last):
                 if span.state is AVAILABLE and span.coming is None:
-                    span.state = ARCHIVED
+                    span.state, span.batch = ARCHIVED, None
 
     def _extend(self, last: int) -> None:
         if last >= self.end:
@@ -254,6 +278,8 @@ class InFlight:
             if stored and span.coming is not None:
                 span.state, span.member, span.deadline_ms = span.coming, "", 0
                 freed |= span.state is AVAILABLE
+                if span.state in TERMINAL:
+                    span.batch = None
             span.coming = None
             if span.state is not ARCHIVING:
                 span.failure = None
