@@ -103,6 +103,35 @@ class StoredOffset(msgspec.Struct):
     topic_id: Uuid = Uuid.ZERO
     own_expire_timestamp: int = -1
 
+class AccessControlEntryRecord(msgspec.Struct):
+    """Data, versions 0-0."""
+
+    id: Uuid = Uuid.ZERO
+    resource_type: int = 0
+    resource_name: str = ""
+    pattern_type: int = 0
+    principal: str = ""
+    host: str = ""
+    operation: int = 0
+    permission_type: int = 0
+
+class ClearElrRecord(msgspec.Struct):
+    """Data, versions 0-0."""
+
+    topic_name: str = ""
+
+class ClientQuotaRecord(msgspec.Struct):
+    """Data, versions 0-0."""
+
+    entity: list[ClientQuotaRecord_EntityData] = []
+    key: str = ""
+    value: float = 0.0
+    remove: bool = False
+
+class ClientQuotaRecord_EntityData(msgspec.Struct):
+    entity_type: str = ""
+    entity_name: str | None = ""
+
 class ConfigRecord(msgspec.Struct):
     """Data, versions 0-0."""
 
@@ -110,6 +139,17 @@ class ConfigRecord(msgspec.Struct):
     resource_name: str = ""
     name: str = ""
     value: str | None = ""
+
+class DelegationTokenRecord(msgspec.Struct):
+    """Data, versions 0-0."""
+
+    owner: str = ""
+    requester: str = ""
+    renewers: list[str] = []
+    issue_timestamp: int = 0
+    max_timestamp: int = 0
+    expiration_timestamp: int = 0
+    token_id: str = ""
 
 class PartitionChangeRecord(msgspec.Struct):
     """Data, versions 0-2."""
@@ -150,16 +190,42 @@ class ProducerIdsRecord(msgspec.Struct):
     broker_epoch: int = 0
     next_producer_id: int = 0
 
+class RemoveAccessControlEntryRecord(msgspec.Struct):
+    """Data, versions 0-0."""
+
+    id: Uuid = Uuid.ZERO
+
+class RemoveDelegationTokenRecord(msgspec.Struct):
+    """Data, versions 0-0."""
+
+    token_id: str = ""
+
 class RemoveTopicRecord(msgspec.Struct):
     """Data, versions 0-0."""
 
     topic_id: Uuid = Uuid.ZERO
+
+class RemoveUserScramCredentialRecord(msgspec.Struct):
+    """Data, versions 0-0."""
+
+    name: str = ""
+    mechanism: int = 0
 
 class TopicRecord(msgspec.Struct):
     """Data, versions 0-0."""
 
     name: str = ""
     topic_id: Uuid = Uuid.ZERO
+
+class UserScramCredentialRecord(msgspec.Struct):
+    """Data, versions 0-0."""
+
+    name: str = ""
+    mechanism: int = 0
+    salt: bytes = b""
+    stored_key: bytes = b""
+    server_key: bytes = b""
+    iterations: int = 0
 
 class StoredTransactionKey(msgspec.Struct):
     """Data, versions 0-0."""

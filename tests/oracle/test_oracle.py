@@ -28,12 +28,20 @@ GROUP_RECORDS = {
     "StoredGroup": "GroupMetadataValue",
 }
 METADATA_RECORDS = (
+    "AccessControlEntryRecord",
+    "ClearElrRecord",
+    "ClientQuotaRecord",
     "ConfigRecord",
+    "DelegationTokenRecord",
     "PartitionChangeRecord",
     "PartitionRecord",
     "ProducerIdsRecord",
+    "RemoveAccessControlEntryRecord",
+    "RemoveDelegationTokenRecord",
     "RemoveTopicRecord",
+    "RemoveUserScramCredentialRecord",
     "TopicRecord",
+    "UserScramCredentialRecord",
 )
 RELEASES = {
     "4.4.0": (

@@ -17,6 +17,7 @@ import msgspec
 
 from pybroker.files import fsync_directory
 from pybroker.metadata import znodes
+from pybroker.metadata.client_quotas import CLIENT_CONFIGS, IP_CONFIGS
 from pybroker.metadata.embedded import FILE_NAME, EmbeddedStore
 from pybroker.metadata.store import Create, Operation, ensure_path
 from pybroker.native import Uuid
@@ -24,10 +25,12 @@ from pybroker.offline.adopt.metadata_log import DIRECTORY
 from pybroker.offline.adopt.plan import LEFT_TO_REMOVE, AdoptedTopic, Plan
 from pybroker.offline.audit import audit_record
 from pybroker.offline.directories import read_properties_of, write_properties_of
+from pybroker.security.nodes import ensure_security_paths
 
 WORK = ".adopting"
 ASIDE = ".adopted"
 TOPICS_A_MULTI = 100
+NODES_A_MULTI = 1_000
 
 
 async def carry_out(plan: Plan) -> None:
@@ -109,6 +112,12 @@ async def _fill(store: EmbeddedStore, plan: Plan) -> None:
         }
         operations.append(Create("/latest_producer_id_block", msgspec.json.encode(block)))
     await store.multi(operations)
+    if plan.security:
+        await ensure_security_paths(store)
+        for path in (CLIENT_CONFIGS, IP_CONFIGS):
+            await ensure_path(store, path)
+        for start in range(0, len(plan.security), NODES_A_MULTI):
+            await store.multi(plan.security[start : start + NODES_A_MULTI])
     for start in range(0, len(plan.topics), TOPICS_A_MULTI):
         batch = plan.topics[start : start + TOPICS_A_MULTI]
         await store.multi([operation for topic in batch for operation in _topic(topic, plan.node_id)])

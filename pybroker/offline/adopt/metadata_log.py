@@ -1,21 +1,22 @@
 """Topics, their configs and what else matters here, from KRaft's metadata log: the latest snapshot, then the log.
 
-Record types by number (KIP-631): TopicRecord 2, PartitionRecord 3, ConfigRecord 4, PartitionChangeRecord 5,
-AccessControlEntryRecord 18, RemoveTopicRecord 9, UserScramCredentialRecord 11, ClientQuotaRecord 14,
-ProducerIdsRecord 15, and the marks of a transaction 23, 24, 25. Others say nothing that is taken over.
+Record types have the numbers of KIP-631 and its successors. Each of them that Apache Kafka 4.4 has is taken over, is a
+mark of a transaction, or stands in `LEFT_OUT` with the reason.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
 from pybroker.native import CodecError, Uuid, decode_data
+from pybroker.offline.adopt import security_records
 from pybroker.offline.adopt.batches import Malformed, values
+from pybroker.offline.adopt.security_records import Security
 from pybroker.protocol import messages as m
 
 DIRECTORY = "__cluster_metadata-0"
@@ -26,7 +27,22 @@ _VARINT_OF_A_BYTE_MAX = 0x7F
 BEGIN_TRANSACTION, END_TRANSACTION, ABORT_TRANSACTION = 23, 24, 25
 SAME_LEADER = -2
 """In PartitionChangeRecord: no other leader."""
-NOT_TAKEN = {11: "SCRAM credentials", 14: "client quotas", 18: "ACLs"}
+
+_BROKERS = "this broker registers itself when it starts"
+_CONTROLLERS = "there is no quorum of controllers"
+LEFT_OUT: Mapping[int, tuple[str, str]] = {
+    0: ("RegisterBrokerRecord", _BROKERS),
+    1: ("UnregisterBrokerRecord", _BROKERS),
+    7: ("FenceBrokerRecord", _BROKERS),
+    8: ("UnfenceBrokerRecord", _BROKERS),
+    12: ("FeatureLevelRecord", "the levels of a new cluster are in force, see pybroker features"),
+    17: ("BrokerRegistrationChangeRecord", _BROKERS),
+    20: ("NoOpRecord", "it says nothing"),
+    21: ("ZkMigrationStateRecord", "the migration from ZooKeeper has ended"),
+    27: ("RegisterControllerRecord", _CONTROLLERS),
+    29: ("UnregisterControllerRecord", _CONTROLLERS),
+}
+"""By the number of their type: what is not taken over, and why."""
 
 
 class Partition(msgspec.Struct):
@@ -58,9 +74,10 @@ class Metadata(msgspec.Struct):
     group_configs: dict[str, dict[str, str]] = {}
     client_metrics_configs: dict[str, dict[str, str]] = {}
     """By name of the subscription (KIP-714)."""
+    security: Security = msgspec.field(default_factory=Security)
     next_producer_id: int = 0
-    passed_over: Counter[str] = msgspec.field(default_factory=Counter)
-    """What there is and is not taken over."""
+    left_out: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter)
+    """Records that are not taken over, by what they are and why."""
 
 
 def read_metadata(directory: Path) -> Metadata:
@@ -113,10 +130,10 @@ def _framed(value: bytes) -> _Record:
 
 
 def _apply(metadata: Metadata, record: _Record) -> None:
-    found = _KNOWN.get(record.kind)
+    found = TAKEN_OVER.get(record.kind)
     if found is None:
-        if record.kind in NOT_TAKEN:
-            metadata.passed_over[NOT_TAKEN[record.kind]] += 1
+        unknown = f"records of type {record.kind}", "this version of pybroker does not know them"
+        metadata.left_out[LEFT_OUT.get(record.kind, unknown)] += 1
         return
     name, apply = found
     try:
@@ -164,7 +181,8 @@ def _config(metadata: Metadata, record: m.ConfigRecord) -> None:
         GROUP: metadata.group_configs,
     }
     if record.resource_type not in by_type:
-        metadata.passed_over[f"settings of resource type {record.resource_type}"] += 1
+        what = f"settings of resource type {record.resource_type}"
+        metadata.left_out[what, "this version of pybroker does not know it"] += 1
         return
     configs = by_type[record.resource_type].setdefault(record.resource_name, {})
     if record.value is None:
@@ -179,6 +197,13 @@ def _remove_topic(metadata: Metadata, record: m.RemoveTopicRecord) -> None:
         metadata.topic_configs.pop(topic.name, None)
 
 
+def _clear_eligible(metadata: Metadata, record: m.ClearElrRecord) -> None:
+    for topic in metadata.topics.values():
+        if record.topic_name in ("", topic.name):
+            for partition in topic.partitions.values():
+                partition.eligible = ()
+
+
 def _producer_ids(metadata: Metadata, record: m.ProducerIdsRecord) -> None:
     metadata.next_producer_id = max(metadata.next_producer_id, record.next_producer_id)
 
@@ -190,11 +215,18 @@ def _of(metadata: Metadata, topic_id: Uuid) -> Topic:
     return topic
 
 
-_KNOWN: dict[int, tuple[str, Callable[[Metadata, Any], None]]] = {
+def _of_security(apply: Callable[[Security, Any], None]) -> Callable[[Metadata, Any], None]:
+    return lambda metadata, record: apply(metadata.security, record)
+
+
+TAKEN_OVER: dict[int, tuple[str, Callable[[Metadata, Any], None]]] = {
     2: ("TopicRecord", _topic),
     3: ("PartitionRecord", _partition),
     4: ("ConfigRecord", _config),
     5: ("PartitionChangeRecord", _partition_change),
     9: ("RemoveTopicRecord", _remove_topic),
     15: ("ProducerIdsRecord", _producer_ids),
+    28: ("ClearElrRecord", _clear_eligible),
+    **{kind: (name, _of_security(apply)) for kind, (name, apply) in security_records.KNOWN.items()},
 }
+"""What is taken over, and how."""

@@ -16,9 +16,11 @@ from pybroker.config.client_metrics_defs import CLIENT_METRICS_SETTINGS
 from pybroker.errors import StartError
 from pybroker.metadata import znodes
 from pybroker.metadata.embedded import FILE_NAME
+from pybroker.metadata.store import Operation
 from pybroker.native import Uuid
 from pybroker.offline.adopt.batches import Malformed, formats
 from pybroker.offline.adopt.metadata_log import DIRECTORY, Metadata, read_metadata
+from pybroker.offline.adopt.security_nodes import operations_of
 from pybroker.offline.directories import read_properties_of
 from pybroker.replicas import partition_metadata
 from pybroker.replicas.partition_metadata import PartitionMetadataError
@@ -57,6 +59,8 @@ class Plan(msgspec.Struct):
     broker_configs: dict[str, dict[str, str]] = {}
     group_configs: dict[str, dict[str, str]] = {}
     client_metrics_configs: dict[str, dict[str, str]] = {}
+    security: list[Operation] = []
+    """Makes users, quotas, access control entries and delegation tokens."""
     next_producer_id: int = 0
     notes: list[str] = []
     """What is left out, and why."""
@@ -205,8 +209,9 @@ def _from_metadata(plan: Plan, metadata: Metadata, local: Places) -> None:
         if (kept := _with_effect(f"client metrics {name}", config, CLIENT_METRICS_SETTINGS, plan.notes))
     }
     plan.next_producer_id = metadata.next_producer_id
-    for what, count in sorted(metadata.passed_over.items()):
-        plan.notes.append(f"{what} are not taken over ({count} records): make them anew")
+    plan.security = operations_of(metadata.security, plan.notes)
+    for (what, why), count in sorted(metadata.left_out.items()):
+        plan.notes.append(f"{what} is not taken over ({count} in all): {why}")
 
 
 def _from_directories(plan: Plan, local: Places, configs: Mapping[str, Mapping[str, str]] | None) -> None:

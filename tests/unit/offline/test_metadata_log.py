@@ -8,10 +8,22 @@ from pathlib import Path
 
 import pytest
 
+from pybroker.metadata.acls import AclBinding
+from pybroker.metadata.delegation_tokens import DelegationToken
 from pybroker.native import Uuid, build_batch
 from pybroker.offline.adopt.batches import Malformed
-from pybroker.offline.adopt.metadata_log import Metadata, read_metadata
+from pybroker.offline.adopt.metadata_log import (
+    ABORT_TRANSACTION,
+    BEGIN_TRANSACTION,
+    END_TRANSACTION,
+    LEFT_OUT,
+    TAKEN_OVER,
+    Metadata,
+    read_metadata,
+)
+from pybroker.protocol.scram import ScramCredential
 
+UNKNOWN = "this version of pybroker does not know it"
 A, B = Uuid.random(), Uuid.random()
 
 
@@ -49,6 +61,34 @@ def remove(topic_id: Uuid) -> bytes:
     return b"\x01\x09\x00" + raw(topic_id) + b"\0"
 
 
+def eligible(topic_id: Uuid) -> bytes:
+    """A partition that the last replica has left (KIP-966)."""
+    body = struct.pack(">i", 0) + raw(topic_id) + numbers(1) + numbers() + numbers() + numbers()
+    tagged = b"\x01\x01" + bytes([len(numbers(1))]) + numbers(1)
+    return b"\x01\x03\x02" + body + struct.pack(">iii", -1, 0, 0) + b"\x02" + raw(Uuid.random()) + tagged
+
+
+def credential(user: str, mechanism: int, iterations: int) -> bytes:
+    secrets = b"".join(text(one) for one in ("salt", "stored", "server"))
+    return b"\x01\x0b\x00" + text(user) + bytes([mechanism]) + secrets + struct.pack(">i", iterations) + b"\0"
+
+
+def quota(key: str, value: float, *, remove: bool = False, **entity: str | None) -> bytes:
+    parts = b"".join(text(kind) + text(name) + b"\0" for kind, name in entity.items())
+    return b"\x01\x0e\x00" + bytes([len(entity) + 1]) + parts + text(key) + struct.pack(">d?", value, remove) + b"\0"
+
+
+def acl(entry_id: Uuid, topic_name: str) -> bytes:
+    whose = b"\x03" + text("User:ann") + text("*")
+    return b"\x01\x12\x00" + raw(entry_id) + b"\x02" + text(topic_name) + whose + b"\4\3\0"
+
+
+def token(token_id: str) -> bytes:
+    renewers = b"\x03" + text("User:a") + text("User:b")
+    times = struct.pack(">qqq", 1, 3, 2)
+    return b"\x01\x0a\x00" + text("User:o") + text("User:r") + renewers + times + text(token_id) + b"\0"
+
+
 def mark(kind: int) -> bytes:
     return bytes([1, kind, 0, 0])
 
@@ -82,7 +122,20 @@ def test_the_state_in_the_end(tmp_path: Path) -> None:
         config(2, "b", "retention.ms", "1"),
         remove(B),
         b"\x01\x0f\x00" + struct.pack(">iqq", 1, 0, 3000) + b"\0",
-        b"\x01\x12\x00whatever an ACL is",
+        credential("ann", 1, iterations=4096),
+        credential("ann", 2, iterations=8192),
+        b"\x01\x16\x00" + text("ann") + b"\x01\0",
+        quota("a", 5.0, user="ann", **{"client-id": None}),
+        quota("b", 6.0, user="ann", **{"client-id": None}),
+        quota("a", 0.0, remove=True, user="ann", **{"client-id": None}),
+        acl(A, "kept"),
+        acl(B, "removed"),
+        b"\x01\x13\x00" + raw(B) + b"\0",
+        token("first"),
+        token("second"),
+        b"\x01\x1a\x00" + text("first") + b"\0",
+        *[b"\x01\x14\x00whatever it is"] * 2,
+        b"\x01\x63\x00whatever it is",
     )
     assert list(found.topics) == [A]
     assert found.topics[A].name == "a"
@@ -92,7 +145,32 @@ def test_the_state_in_the_end(tmp_path: Path) -> None:
     assert found.group_configs == {"readers": {"consumer.session.timeout.ms": "50000"}}
     assert found.client_metrics_configs == {"all": {"interval.ms": "60000"}}
     assert found.next_producer_id == 3000
-    assert found.passed_over == {"ACLs": 1, "settings of resource type 64": 1}
+    security = found.security
+    assert security.credentials == {("ann", 2): ScramCredential(b"salt", b"stored", b"server", 8192)}
+    assert security.quotas == {(("client-id", None), ("user", "ann")): {"b": 6.0}}
+    assert security.acls == {A: AclBinding(2, 3, "kept", "User:ann", "*", 4, 3)}
+    assert security.tokens == {"second": DelegationToken("second", "User:o", "User:r", ("User:a", "User:b"), 1, 3, 2)}
+    assert found.left_out == {
+        ("settings of resource type 64", UNKNOWN): 1,
+        ("NoOpRecord", "it says nothing"): 2,
+        ("records of type 99", "this version of pybroker does not know them"): 1,
+    }
+
+
+def test_every_type_of_kafka_4_4_is_taken_over_or_named() -> None:
+    marks = {BEGIN_TRANSACTION, END_TRANSACTION, ABORT_TRANSACTION}
+    never_used = {6, 13, 16}
+    assert marks | TAKEN_OVER.keys() | LEFT_OUT.keys() == set(range(30)) - never_used
+    assert not TAKEN_OVER.keys() & LEFT_OUT.keys()
+
+
+def test_replicas_that_are_eligible_no_more(tmp_path: Path) -> None:
+    """ClearElrRecord, of one topic and of all."""
+    both = [topic(A, "a"), eligible(A), topic(B, "b"), eligible(B)]
+    found = read(tmp_path, *both, b"\x01\x1c\x00" + text("a") + b"\0")
+    assert {one.name: one.partitions[0].eligible for one in found.topics.values()} == {"a": (), "b": (1,)}
+    found = read(tmp_path, *both, b"\x01\x1c\x00" + text("") + b"\0")
+    assert [one.partitions[0].eligible for one in found.topics.values()] == [(), ()]
 
 
 @pytest.mark.checklist("R23")
