@@ -224,9 +224,7 @@ impl Appending<'_, '_> {
         };
         let info = partition
             .append_with(origin, -1, batches, self.acks, now_ms, self.held)
-            .map_err(|error| {
-                Refusal::append(&error, self.naming, partition.log_start_offset())
-            })?;
+            .map_err(|error| Refusal::append(&error, self.naming, partition.log_start_offset()))?;
         let messages = info.last_offset - info.base_offset + 1;
         self.tally.appended(bytes, messages.unsigned_abs());
         Ok((partition, info))
