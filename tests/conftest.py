@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from pybroker.testing.java import QUICK_START
 from tests.support.brokers import BrokerProcess
 from tests.support.cluster import RUNNING
 from tests.support.kinds import KINDS
@@ -17,6 +19,9 @@ from tests.support.kinds import KINDS
 # How fast this machine is says nothing about the code; and the same state of the code has the same result each time.
 settings.register_profile("tests", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tests")
+
+# Read by spark-submit, which starts every Spark of the tests, those of commands too.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join(QUICK_START))
 
 # A shell starts what it puts in the background with interrupts ignored, and so would the programs be that tests
 # interrupt.

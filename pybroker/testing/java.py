@@ -7,6 +7,9 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+QUICK_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+"""For a JVM that does little: it compiles less, and starts in half of the time where cores are few."""
+
 
 class NoJavaError(RuntimeError):
     """There is no JVM; the text says what is needed."""
@@ -26,8 +29,7 @@ def java_command(class_path: str, main: str, arguments: Sequence[str] = (), heap
     return [
         java_tool("java"),
         f"-Xmx{heap}",
-        "-XX:+UseSerialGC",
-        "-XX:TieredStopAtLevel=1",
+        *QUICK_START,
         "-cp",
         class_path,
         main,

@@ -57,7 +57,12 @@ def work(
                 if consumer.commit().get(where, KafkaError(ErrorCode.NETWORK_EXCEPTION)) is None:
                     known.add(record.offset)
             if not records:
-                there = admin.list_share_group_offsets(group).get(where)
+                try:
+                    there = admin.list_share_group_offsets(group).get(where)
+                except KafkaError as error:  # the member has not joined yet: internal topics are being made
+                    if error.code != ErrorCode.GROUP_ID_NOT_FOUND:
+                        raise
+                    continue
                 if there is not None and (there.start_offset, there.lag) == (RECORDS, 0):
                     return known
 
