@@ -445,12 +445,12 @@ async def test_deleted_and_expired_groups() -> None:
 async def at_rest(world: World) -> FakeAnswer:
     """A group of one member, whose next heartbeats are answered as this one."""
     await beat(world, "a")
-    assert not (await beat(world, "a", 1)).stands, "it comes sooner for a while"
+    assert not (await beat(world, "a", 2)).stands, "it comes sooner for a while"
     await world.pass_time(5_000)
-    assert (await beat(world, "a", 1)).stands
+    assert (await beat(world, "a", 2)).stands
     answer = FakeAnswer(G)
     world.groups.consumer_answers_to_repeat(G).keep("a", answer)
-    assert (await beat(world, "a", 1)).stands
+    assert (await beat(world, "a", 2)).stands
     assert not answer.taken_back
     return answer
 
@@ -468,7 +468,7 @@ async def test_an_answer_that_stands_is_taken_back_before_anything_happens(what:
         case "it leaves":
             world.groups.consumer_heartbeat(G, Heartbeat("a", LEAVES, "client", "/h"), everything)
         case "it tells something":
-            changed = Heartbeat("a", 1, "client", "/h", topics=("orders", "more"))
+            changed = Heartbeat("a", 2, "client", "/h", topics=("orders", "more"))
             world.groups.consumer_heartbeat(G, changed, everything)
         case _:
             world.topics.lead(OFFSETS_TOPIC, world.groups.shard(G).partition, 2, 1)
@@ -479,7 +479,7 @@ async def test_what_time_changes_is_not_repeated() -> None:
     world = await new_world()
     await beat(world, "a", topics=(), regex="ord.*")
     await world.pass_time(5_000)
-    assert not (await beat(world, "a", 1)).stands, "what the expression matches is looked at again some time"
+    assert not (await beat(world, "a", 2)).stands, "what the expression matches is looked at again some time"
 
 
 async def test_a_member_that_data_threads_hear_stays() -> None:
