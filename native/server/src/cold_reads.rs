@@ -271,10 +271,13 @@ mod tests {
         let pool = ColdReads::default();
         let (gate, held) = mpsc::channel::<()>();
         let held = Arc::new(Mutex::new(held));
+        let (begins, begun) = mpsc::channel();
         let caller = std::thread::current().id();
         let work = |number: usize| {
-            let held = Arc::clone(&held);
+            let (held, begins) = (Arc::clone(&held), begins.clone());
             move || {
+                // Nobody listens to those that come later.
+                let _ = begins.send(());
                 // The caller holds the gate: here it would wait for itself.
                 assert_ne!(std::thread::current().id(), caller);
                 assert!(held.lock().recv().is_err(), "the gate was opened");
@@ -282,7 +285,12 @@ mod tests {
             }
         };
         let count = QUEUE_MAX + POOL_WORK_WAITING_MAX + THREADS + 1;
-        let mut answers: Vec<_> = (0..count).map(|number| pool.run(work(number))).collect();
+        let mut answers: Vec<_> = (0..THREADS).map(|number| pool.run(work(number))).collect();
+        // What a thread has begun holds no place any more: all of them first, then nothing sets one free.
+        for _ in 0..THREADS {
+            begun.recv().expect("each thread begins with one");
+        }
+        answers.extend((THREADS..count).map(|number| pool.run(work(number))));
         let ran = Arc::new(AtomicBool::new(false));
         let given_up = Arc::clone(&ran);
         drop(pool.run(move || {
