@@ -21,6 +21,8 @@ SETTINGS = {
     "group.share.assignor.offload.enable": "false",
     # The same pace whether partitions change hands or not: a setting that Kafka does not have.
     "group.consumer.rebalance.heartbeat.interval.ms": "5000",
+    # Groups without members and offsets go with time, at each broker's own.
+    "offsets.retention.check.interval.ms": "86400000",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
     "share.coordinator.state.topic.replication.factor": "1",
@@ -34,7 +36,7 @@ Story = Callable[[Side, str], None]
 """What is asked, with a name that nobody else uses."""
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[BrokerProcess]]:
     folder = tmp_path_factory.mktemp("both")
     brokers: list[BrokerProcess] = [

@@ -163,7 +163,7 @@ def test_a_rebalance_that_is_half_done_goes_on(cluster: BrokerCluster, topic: st
 
     move(cluster)
     second.beat()
-    assert (first.epoch, second.epoch, second.told) == (1, 2, frozenset())
+    assert (first.epoch, second.epoch, second.told) == (2, 3, frozenset())
     first.beat()
     assert len(first.told) == PARTITIONS // 2
 
@@ -171,10 +171,10 @@ def test_a_rebalance_that_is_half_done_goes_on(cluster: BrokerCluster, topic: st
     second.beat()
     assert not second.told, "the first may still read everything"
     first.beat()
-    assert (first.epoch, len(first.told)) == (1, PARTITIONS // 2)
+    assert (first.epoch, len(first.told)) == (2, PARTITIONS // 2)
     first.obey()
     first.beat()
-    assert first.epoch == 2
+    assert first.epoch == 3
 
     move(cluster)
     second.beat()
@@ -184,9 +184,9 @@ def test_a_rebalance_that_is_half_done_goes_on(cluster: BrokerCluster, topic: st
     for member in (first, second):
         before = (member.epoch, member.owned)
         member.beat()
-        assert (member.epoch, member.told) == before == (2, member.owned)
+        assert (member.epoch, member.told) == before == (3, member.owned)
     shown = picture(port, group)
-    assert (shown["state"], shown["epochs"]) == ("Stable", (2, 2))
+    assert (shown["state"], shown["epochs"]) == ("Stable", (3, 3))
 
 
 def test_who_is_no_coordinator_any_more_says_so(cluster: BrokerCluster, topic: str) -> None:
@@ -196,10 +196,10 @@ def test_who_is_no_coordinator_any_more_says_so(cluster: BrokerCluster, topic: s
     before = cluster.brokers[coordinator(cluster)]
     is_replaced(cluster)
     with WireClient(before.port) as client:
-        request = m.ConsumerGroupHeartbeatRequest(group_id=member.group, member_id="member", member_epoch=1)
+        request = m.ConsumerGroupHeartbeatRequest(group_id=member.group, member_id="member", member_epoch=2)
         until(lambda: client.call(request, 1).error_code == ErrorCode.NOT_COORDINATOR)
     member.beat()
-    assert member.epoch == 1
+    assert member.epoch == 2
 
 
 def test_settings_of_a_group_hold_wherever_it_is_coordinated(cluster: BrokerCluster, topic: str) -> None:
