@@ -6,7 +6,7 @@ sizes bytes. Where a method gives error codes they are Kafka's (0 = none)."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, Literal, final, overload
 
 # ----------------------------------------------------------------------------------------------------------
 # Exceptions
@@ -990,6 +990,7 @@ class NativePartitions:
         that does not parse."""
     def offsets(self, topic_id: Uuid, partition: int) -> PartitionOffsets | None:
         """None if the partition is not hosted here."""
+    @overload
     def append(
         self,
         topic_id: Uuid,
@@ -998,6 +999,8 @@ class NativePartitions:
         timestamp_ms: int,
         leader_epoch: int = -1,
         producer: tuple[int, int] | None = None,
+        *,
+        at_once: Literal[False] = False,
     ) -> int:
         """Appends (key, value) records as one batch to a local leader with acks=all; gives a token at
         once. The Completion with that token, errors included (NOT_LEADER_OR_FOLLOWER,
@@ -1005,16 +1008,19 @@ class NativePartitions:
         `leader_epoch`: the one under which the writer knows what it writes upon; another one here is
         FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH, -1 asks nothing. `producer`: (id, epoch) of whose transaction the
         records are part. Raises ValueError without records."""
-    def append_at_once(
+    @overload
+    def append(
         self,
         topic_id: Uuid,
         partition: int,
         records: Sequence[tuple[bytes | None, bytes | None]],
         timestamp_ms: int,
-        leader_epoch: int,
+        leader_epoch: int = -1,
         producer: tuple[int, int] | None = None,
+        *,
+        at_once: Literal[True],
     ) -> Completion | int:
-        """As `append`, but gives the Completion itself, which `drain` then does not, if what became of the append is
+        """The same, but gives the Completion itself, which `drain` then does not, if what became of the append is
         known at once: it failed, or waits for no flush and no other replica."""
     def append_batch(self, topic_id: Uuid, partition: int, batch: bytes) -> int:
         """Appends a finished batch to a local leader as a Produce with acks=all would; a token as for `append`."""

@@ -42,15 +42,20 @@ async def handle(
             except KafkaError as error:
                 outcomes[group_id] = error
     results: list[DeleteGroupsResponse_DeletableGroupResult] = []
-    for group_id, outcome in outcomes.items():
-        try:
-            if isinstance(outcome, KafkaError):
-                raise outcome
-            code = await outcome if isinstance(outcome, asyncio.Future) else outcome
-            result = DeleteGroupsResponse_DeletableGroupResult(group_id=group_id, error_code=code)
-        except KafkaError as error:  # of a share group, one may come when its partitions have been asked
-            result = DeleteGroupsResponse_DeletableGroupResult(
-                group_id=group_id, error_code=error.code, error_message=error.message
-            )
-        results.append(result)
+    for group_id, deletion in outcomes.items():
+        outcome = await _outcome(deletion)
+        code, message = (outcome.code, outcome.message) if isinstance(outcome, KafkaError) else (outcome, None)
+        results.append(
+            DeleteGroupsResponse_DeletableGroupResult(group_id=group_id, error_code=code, error_message=message)
+        )
     return DeleteGroupsResponse(results=results)
+
+
+async def _outcome(deletion: ErrorCode | asyncio.Future[ErrorCode] | KafkaError) -> ErrorCode | KafkaError:
+    """How one has ended; a share group may refuse it when its partitions have been asked."""
+    if not isinstance(deletion, asyncio.Future):
+        return deletion
+    try:
+        return await deletion
+    except KafkaError as error:
+        return error

@@ -36,7 +36,7 @@ class RequestContext(msgspec.Struct, frozen=True):
 
     def caller_refused_since(self, version: int) -> Caller:
         """The same, for those who count what it has done: from this version of the request on it can be refused."""
-        return Caller(self.principal, self.client_host, self.client_id or "", self.api_version < version)
+        return msgspec.structs.replace(self.caller, slowed_only=self.api_version < version)
 
 
 class Authenticated(msgspec.Struct, frozen=True):

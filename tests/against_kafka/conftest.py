@@ -9,6 +9,7 @@ import pytest
 from pybroker.protocol import messages as m
 from tests.against_kafka.sides import MOVING, Side, differences
 from tests.groups.kit import unique, until
+from tests.streams.kit import QUICK
 from tests.support.brokers import BrokerProcess, KafkaProcess, PybrokerProcess
 from tests.wire.client import WireClient
 
@@ -23,6 +24,10 @@ SETTINGS = {
     "group.consumer.rebalance.heartbeat.interval.ms": "5000",
     # Groups without members and offsets go with time, at each broker's own.
     "offsets.retention.check.interval.ms": "86400000",
+    **QUICK,
+    "group.streams.initial.rebalance.delay.ms": "0",
+    "group.streams.session.timeout.ms": "60000",
+    "group.streams.max.session.timeout.ms": "60000",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
     "share.coordinator.state.topic.replication.factor": "1",

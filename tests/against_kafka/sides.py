@@ -12,8 +12,8 @@ import msgspec
 
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
-from tests.against_kafka.requests import consumer_beat, consumer_join
 from tests.groups.kit import WAIT_S, create_topic
+from tests.groups.requests import consumer_beat, consumer_join
 from tests.support.brokers import BrokerProcess
 from tests.wire.client import WireClient
 

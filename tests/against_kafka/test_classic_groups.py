@@ -8,8 +8,8 @@ import pytest
 
 from pybroker.protocol import messages as m
 from tests.against_kafka.conftest import Story
-from tests.against_kafka.requests import beat, commit, delete_offsets, fetch, join, leave, sync
 from tests.against_kafka.sides import Side
+from tests.groups.requests import beat, commit, delete_offsets, fetch, join, leave, sync
 
 
 def joined(side: Side, group: str, topic: str = "t", **more: object) -> tuple[str, int]:

@@ -10,7 +10,8 @@ import pytest
 from pybroker.native import Uuid
 from pybroker.protocol import messages as m
 from tests.against_kafka.conftest import Story
-from tests.against_kafka.requests import (
+from tests.against_kafka.sides import Side
+from tests.groups.requests import (
     LONG_MS,
     beat,
     commit,
@@ -23,7 +24,6 @@ from tests.against_kafka.requests import (
     owned,
     sync,
 )
-from tests.against_kafka.sides import Side
 
 LEAVES, GOES_AWAY = -1, -2
 NOBODYS = Uuid(7, 7)

@@ -12,9 +12,9 @@ from pybroker import native
 from pybroker.native import Uuid
 from pybroker.protocol import messages as m
 from tests.against_kafka.conftest import Story
-from tests.against_kafka.requests import commit, consumer_join, fetch, join
 from tests.against_kafka.sides import Side
 from tests.groups.kit import WAIT_S
+from tests.groups.requests import commit, consumer_join, fetch, join
 
 LEAVES = -1
 ACCEPT, RELEASE, REJECT, RENEW, GAP = 1, 2, 3, 4, 0

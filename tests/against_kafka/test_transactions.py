@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from pybroker import native
 from pybroker.protocol import messages as m
 from tests.against_kafka.conftest import Story
-from tests.against_kafka.requests import consumer_beat, consumer_join, fetch, join, sync
 from tests.against_kafka.sides import Side
+from tests.groups.requests import consumer_beat, consumer_join, fetch, join, sync
+from tests.topic_ids.kit import idempotent
 
-_TRANSACTIONAL = 0x10
 NOBODY = 1 << 40
 """A producer id that no broker of this run has given."""
 
@@ -24,12 +22,8 @@ Producer = tuple[int, int]
 
 def batch(producer: Producer, sequence: int, count: int = 1, *, transactional: bool = True) -> bytes:
     """A batch of a producer that counts its records."""
-    data = bytearray(native.build_batch([(None, b"value")] * count, 1_700_000_000_000))
-    if transactional:
-        struct.pack_into(">h", data, 21, struct.unpack_from(">h", data, 21)[0] | _TRANSACTIONAL)
-    struct.pack_into(">qhi", data, 43, *producer, sequence)
-    struct.pack_into(">I", data, 17, native.crc32c(bytes(data[21:])))
-    return bytes(data)
+    producer_id, epoch = producer
+    return idempotent(producer_id, sequence, *[b"value"] * count, epoch=epoch, transactional=transactional)
 
 
 def init(name: str | None, producer: Producer = (-1, -1), timeout_ms: int = 60_000) -> m.InitProducerIdRequest:
@@ -214,7 +208,7 @@ def forms(side: Side, name: str) -> None:
     side.ask(m.FindCoordinatorRequest(key_type=9, coordinator_keys=[name]), 4)
 
 
-def idempotent(side: Side, name: str) -> None:
+def sequences(side: Side, name: str) -> None:
     """Sequences of a producer without transactions."""
     side.topic(name, 1)
     first = side.quietly(init(None), 5)
@@ -278,6 +272,6 @@ def offsets_of_groups(side: Side, name: str) -> None:
     side.ask(end(name, me, commit=False), 4)
 
 
-@pytest.mark.parametrize("story", [version_1, version_2, forms, idempotent, offsets_of_groups])
+@pytest.mark.parametrize("story", [version_1, version_2, forms, sequences, offsets_of_groups])
 def test_what_kafka_answers(compare: Callable[[Story], None], story: Story) -> None:
     compare(story)

@@ -12,6 +12,7 @@ from typing import Any, Self
 from pybroker import native
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
+from tests.groups.requests import commit, join
 
 PROTOCOL = "range"
 SESSION_TIMEOUT_MS = REBALANCE_TIMEOUT_MS = 120_000
@@ -77,16 +78,8 @@ class RawMember:
                     raise AssertionError(f"JoinGroup: {ErrorCode(other).name}")
 
     def _join_request(self) -> m.JoinGroupRequest:
-        name = self.topic.encode()
-        subscription = struct.pack(">hih", 0, 1, len(name)) + name + struct.pack(">i", -1)
-        return m.JoinGroupRequest(
-            group_id=self.group,
-            session_timeout_ms=SESSION_TIMEOUT_MS,
-            rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
-            member_id=self.member_id,
-            protocol_type="consumer",
-            protocols=[m.JoinGroupRequest_JoinGroupRequestProtocol(name=PROTOCOL, metadata=subscription)],
-        )
+        times = {"session_timeout_ms": SESSION_TIMEOUT_MS, "rebalance_timeout_ms": REBALANCE_TIMEOUT_MS}
+        return join(self.group, self.member_id, self.topic, names=(PROTOCOL,), **times)
 
     async def _sync(self, joined: m.JoinGroupResponse) -> bool:
         ids = [member.member_id for member in joined.members] if joined.leader == joined.member_id else []
@@ -123,7 +116,7 @@ class RawMember:
 
     async def commit(self, offsets: dict[int, int]) -> dict[int, ErrorCode]:
         """Commits partition → offset; the answer for each."""
-        request = commit_request(self.group, self.topic, offsets, self.generation, self.member_id)
+        request = commit(self.group, self.topic, offsets, self.generation, self.member_id)
         answer = await self.line.call(request, 8)
         return {one.partition_index: ErrorCode(one.error_code) for one in answer.topics[0].partitions}
 
@@ -137,22 +130,6 @@ class RawMember:
         )
         assert answer.error_code == answer.members[0].error_code == ErrorCode.NONE
         self.member_id, self.owned = "", []
-
-
-def commit_request(
-    group: str, topic: str, offsets: dict[int, int], generation: int = -1, member_id: str = ""
-) -> m.OffsetCommitRequest:
-    """Partition → offset; without a generation from outside the group."""
-    partitions = [
-        m.OffsetCommitRequest_OffsetCommitRequestPartition(partition_index=partition, committed_offset=offset)
-        for partition, offset in offsets.items()
-    ]
-    return m.OffsetCommitRequest(
-        group_id=group,
-        generation_id_or_member_epoch=generation,
-        member_id=member_id,
-        topics=[m.OffsetCommitRequest_OffsetCommitRequestTopic(name=topic, partitions=partitions)],
-    )
 
 
 async def committed(line: Line, groups: list[str]) -> dict[str, dict[int, int]]:

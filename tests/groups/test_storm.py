@@ -15,7 +15,8 @@ from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
 from tests.conftest import StartBroker
 from tests.groups.kit import WAIT_S, create_topic, unique
-from tests.groups.raw_member import Line, RawMember, commit_request, committed
+from tests.groups.raw_member import Line, RawMember, committed
+from tests.groups.requests import commit
 from tests.support.memory import resident_mib
 from tests.support.wire import free_port
 
@@ -145,10 +146,10 @@ async def test_10_000_groups_are_there_after_a_restart(start_broker: StartBroker
     topic = create_topic(broker.bootstrap, 2)
     names = [f"group-{number}" for number in range(GROUPS)]
 
-    async def commit(numbers: range) -> None:
+    async def commits(numbers: range) -> None:
         async with await Line.open(broker.port) as line:
             for number in numbers:
-                request = commit_request(names[number], topic, {0: number, 1: number + 1})
+                request = commit(names[number], topic, {0: number, 1: number + 1})
                 answer = await line.call(request, 8)
                 assert {one.error_code for one in answer.topics[0].partitions} == {ErrorCode.NONE}
 
@@ -158,7 +159,7 @@ async def test_10_000_groups_are_there_after_a_restart(start_broker: StartBroker
     async with await Line.open(broker.port) as line:
         await loaded(line, 0)
     without = resident_mib(broker.pid)
-    await asyncio.gather(*(commit(range(first, GROUPS, LINES)) for first in range(LINES)))
+    await asyncio.gather(*(commits(range(first, GROUPS, LINES)) for first in range(LINES)))
     assert metrics(scraped)[SENSORS + "offset_commit_count"] == 2 * GROUPS
     broker.restart()
     async with await Line.open(broker.port) as line:

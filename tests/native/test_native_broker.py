@@ -159,16 +159,16 @@ def test_what_waits_for_nothing_ends_with_the_append(tmp_path: Path) -> None:
     (tmp_path / "commit").mkdir()
     with native([tmp_path / "os"], {"log.flush.mode": "os"}, listen=False) as broker:
         broker.partitions.apply([order(topic_id, epoch=3)])
-        done = broker.partitions.append_at_once(topic_id, 0, records, 1_000, 3)
+        done = broker.partitions.append(topic_id, 0, records, 1_000, 3, at_once=True)
         assert isinstance(done, Completion)
         assert (done.error_code, done.base_offset) == (NONE, 0)
-        fenced = broker.partitions.append_at_once(topic_id, 0, records, 1_000, 2)
+        fenced = broker.partitions.append(topic_id, 0, records, 1_000, 2, at_once=True)
         assert isinstance(fenced, Completion)
         assert (fenced.error_code, fenced.base_offset) == (ErrorCode.FENCED_LEADER_EPOCH, -1)
         assert not [item for item in broker.control_queue.drain() if isinstance(item, Completion)]
     with native([tmp_path / "commit"], listen=False) as broker:
         broker.partitions.apply([order(topic_id)])
-        token = broker.partitions.append_at_once(topic_id, 0, records, 1_000, -1)
+        token = broker.partitions.append(topic_id, 0, records, 1_000, -1, at_once=True)
         assert isinstance(token, int), "it waits for the disk"
         assert completion_of(broker, token).error_code == NONE
 

@@ -68,10 +68,17 @@ def batch(*values: bytes) -> bytes:
     return native.build_batch([(None, value) for value in values], int(time.time() * 1000))
 
 
-def idempotent(producer_id: int, sequence: int, *values: bytes) -> bytes:
-    """A batch of an idempotent producer, epoch 0."""
+_TRANSACTIONAL = 0x10
+
+
+def idempotent(
+    producer_id: int, sequence: int, *values: bytes, epoch: int = 0, transactional: bool = False
+) -> bytes:
+    """A batch of an idempotent producer; `transactional`: in its transaction."""
     made = bytearray(batch(*values))
-    struct.pack_into(">qhi", made, 43, producer_id, 0, sequence)
+    if transactional:
+        struct.pack_into(">h", made, 21, struct.unpack_from(">h", made, 21)[0] | _TRANSACTIONAL)
+    struct.pack_into(">qhi", made, 43, producer_id, epoch, sequence)
     struct.pack_into(">I", made, 17, native.crc32c(bytes(made[21:])))
     return bytes(made)
 

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import struct
 from typing import Any
 
 import pytest
 
-from pybroker import native
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
 from tests.conftest import StartBroker
 from tests.groups.kit import create_topic, until
+from tests.topic_ids.kit import idempotent
 from tests.transactions.test_straight_path import read
 from tests.wire.client import WireClient
 
 ID = "wire"
-_TRANSACTIONAL = 0x10
 
 
 def batch(producer: tuple[int, int], sequence: int, value: bytes) -> bytes:
     """A batch of one record in a transaction."""
-    data = bytearray(native.build_batch([(None, value)], 1_700_000_000_000))
-    struct.pack_into(">h", data, 21, struct.unpack_from(">h", data, 21)[0] | _TRANSACTIONAL)
-    struct.pack_into(">qhi", data, 43, *producer, sequence)
-    struct.pack_into(">I", data, 17, native.crc32c(bytes(data[21:])))
-    return bytes(data)
+    producer_id, epoch = producer
+    return idempotent(producer_id, sequence, value, epoch=epoch, transactional=True)
 
 
 class Wire:

@@ -273,7 +273,7 @@ async def test_appends_meet_their_completions() -> None:
             self.token += 1
             return self.token
 
-        def append_at_once(self, *arguments: object) -> Any:
+        def append(self, *arguments: object, at_once: bool) -> Any:
             return Completed(0, 0, 7) if self.at_once else self.append_batch()
 
     class Completed:

@@ -17,8 +17,6 @@ from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 
 NOTHING: frozenset[Partition] = frozenset()
-FIRST_EPOCH = 1
-"""Of a group before its first member, as in Kafka: that one comes in epoch 2."""
 
 
 class ConsumerGroup:

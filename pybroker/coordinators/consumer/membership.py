@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container
 from dataclasses import replace
 
-from pybroker.coordinators.consumer.group import FIRST_EPOCH, ConsumerGroup
+from pybroker.coordinators.consumer.group import ConsumerGroup
 from pybroker.coordinators.consumer.model import (
     GOES_AWAY,
     JOINS,
@@ -19,6 +19,7 @@ from pybroker.coordinators.consumer.model import (
     Subscription,
 )
 from pybroker.coordinators.consumer.reconciliation import reconcile
+from pybroker.coordinators.shards.turns import start_epochs
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 
@@ -84,8 +85,7 @@ def enter(
     `resolve`: what a regular expression matches. KafkaError: why it is no member.
     """
     check_room(group, beat.member_id, beat.instance_id, size_max)
-    if not group.epoch:
-        group.epoch = group.target_epoch = FIRST_EPOCH
+    start_epochs(group)
     before, member = _find(group, beat)
     said = member.subscription
     changed = replace(

@@ -45,11 +45,12 @@ class ClassicMembers:
     def join(self, group_id: str, request: JoinRequest, reply: JoinReply) -> None:
         """Answers when the step is on disk: nobody waits for the other members."""
         member_id = request.member_id
-        group = self._consumers.get(group_id)
-        if group is not None and not _speaks(group, request):
-            reply(JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id))
-            return
         if not member_id:
+            group = self._consumers.get(group_id)
+            if group is not None and not _speaks(group, request):
+                # Before it is given an id; who has one is looked at with the change.
+                reply(JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id))
+                return
             member_id = str(Uuid.random())
             if request.requires_known_member_id and request.instance_id is None:
                 reply(JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id))

@@ -45,8 +45,8 @@ class NativeAppends:
         """Appends records to a partition that is led here under this epoch; with a producer's (id, epoch) as part of
         its transaction. See `ports.Appends`: it ends at once unless it waits for a flush (commit mode) or replicas.
         """
-        outcome = self._native.append_at_once(
-            topic_id, partition, list(records), timestamp_ms, leader_epoch, producer
+        outcome = self._native.append(
+            topic_id, partition, list(records), timestamp_ms, leader_epoch, producer, at_once=True
         )
         if isinstance(outcome, int):
             self._told[outcome] = told

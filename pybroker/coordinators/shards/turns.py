@@ -44,6 +44,15 @@ Reply = Callable[[Outcome], None]
 Write = Callable[[list[Record], Callable[[ErrorCode], None]], None]
 """Writes records of one group; called back with NONE when they are on disk."""
 
+FIRST_EPOCH = 1
+
+
+def start_epochs(group: Turned) -> None:
+    """To be called when a member joins: a group without epochs begins with 1, as in Kafka, so that its first member
+    comes in epoch 2, and one that waits for the first target is in an epoch above 0."""
+    if not group.epoch:
+        group.epoch = group.target_epoch = FIRST_EPOCH
+
 
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[G]):

@@ -22,8 +22,6 @@ Partition = tuple[Uuid, int]
 """A partition of one incarnation of a topic."""
 
 JOINS, LEAVES = 0, -1
-FIRST_EPOCH = 1
-"""Of a group before its first member, as in Kafka: that one comes in epoch 2."""
 
 
 class ShareGroupState(StrEnum):

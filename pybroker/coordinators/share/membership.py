@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from pybroker.coordinators.shards.turns import start_epochs
 from pybroker.coordinators.share.assignor import simple
-from pybroker.coordinators.share.group import FIRST_EPOCH, JOINS, LEAVES, Partition, ShareGroup, ShareMember
+from pybroker.coordinators.share.group import JOINS, LEAVES, Partition, ShareGroup, ShareMember
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
@@ -62,8 +63,7 @@ def check_form(beat: ShareHeartbeat) -> None:
 def enter(group: ShareGroup, beat: ShareHeartbeat, size_max: int) -> ShareMember | None:
     """Makes or changes the heartbeat's member as it says; the epoch rises if the target may change. Gives what was
     known of the member. KafkaError: why it is no member."""
-    if not group.epoch:
-        group.epoch = group.target_epoch = FIRST_EPOCH
+    start_epochs(group)
     before = group.members.get(beat.member_id)
     if beat.epoch != JOINS:
         before = group.member(beat.member_id)

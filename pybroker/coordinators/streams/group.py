@@ -17,9 +17,6 @@ from pybroker.coordinators.streams.topology import Configured, Topology
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 
-FIRST_EPOCH = 1
-"""Of a group before its first member: a member that waits for the first target is in an epoch above 0."""
-
 NOBODY: frozenset[str] = frozenset()
 NO_TARGET = Tasks()
 

@@ -9,9 +9,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
+from pybroker.coordinators.shards.turns import start_epochs
 from pybroker.coordinators.streams import topology as topologies
 from pybroker.coordinators.streams.assignor import Worker, sticky
-from pybroker.coordinators.streams.group import FIRST_EPOCH, StreamsGroup
+from pybroker.coordinators.streams.group import StreamsGroup
 from pybroker.coordinators.streams.model import (
     GOES_AWAY,
     JOINS,
@@ -88,8 +89,7 @@ def enter(group: StreamsGroup, beat: Heartbeat, size_max: int) -> Entered:
         endpoint=said.endpoint if beat.endpoint is None and beat.epoch != JOINS else beat.endpoint,
         tags=said.tags if beat.tags is None else dict(beat.tags),
     )
-    if not group.epoch:
-        group.epoch = group.target_epoch = FIRST_EPOCH
+    start_epochs(group)
     group.topology = topology
     if before is not None and before.member_id != member.member_id:
         target = group.target_of(before.member_id)

@@ -203,27 +203,10 @@ impl NativePartitions {
         Ok(())
     }
 
-    #[pyo3(signature = (topic_id, partition, records, timestamp_ms, leader_epoch=-1, producer=None))]
+    /// A token, or with `at_once` the completion itself where it is there at once.
+    #[pyo3(signature = (topic_id, partition, records, timestamp_ms, leader_epoch=-1, producer=None, *, at_once=false))]
     #[expect(clippy::too_many_arguments, reason = "one call for each batch")]
-    fn append(
-        &self,
-        py: Python<'_>,
-        topic_id: Uuid,
-        partition: i32,
-        records: Vec<Bound<'_, PyAny>>,
-        timestamp_ms: i64,
-        leader_epoch: i32,
-        producer: Option<(i64, i16)>,
-    ) -> PyResult<u64> {
-        let batch = batch_of(&records, timestamp_ms, producer)?;
-        let origin = AppendOrigin::Coordinator;
-        self.append_as(py, tip(topic_id, partition)?, leader_epoch, origin, batch)
-    }
-
-    /// As `append`; gives the completion instead of a token where it is there at once.
-    #[pyo3(signature = (topic_id, partition, records, timestamp_ms, leader_epoch, producer=None))]
-    #[expect(clippy::too_many_arguments, reason = "one call for each batch")]
-    fn append_at_once<'py>(
+    fn append<'py>(
         &self,
         py: Python<'py>,
         topic_id: Uuid,
@@ -232,14 +215,20 @@ impl NativePartitions {
         timestamp_ms: i64,
         leader_epoch: i32,
         producer: Option<(i64, i16)>,
+        at_once: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
         let batch = batch_of(&records, timestamp_ms, producer)?;
         let origin = AppendOrigin::Coordinator;
         let tip = tip(topic_id, partition)?;
-        match self.begin(py, tip, leader_epoch, origin, batch)? {
-            (_, Some(completed)) => Ok(Bound::new(py, Completion::from(completed))?.into_any()),
-            (token, None) => Ok(token.into_pyobject(py)?.into_any()),
+        let (token, ended) = self.begin(py, tip, leader_epoch, origin, batch)?;
+        match ended {
+            Some(completed) if at_once => {
+                return Ok(Bound::new(py, Completion::from(completed))?.into_any());
+            }
+            Some(completed) => self.plane.queue.complete(completed),
+            None => {}
         }
+        Ok(token.into_pyobject(py)?.into_any())
     }
 
     /// A finished batch, as a client's Produce with acks=all brings it.

@@ -69,14 +69,9 @@ impl Refusal {
                 | PartitionError::DuplicateSequence
                 | PartitionError::InvalidTransactionState(_)
         );
-        let refusal = Refusal::partition(error, naming);
-        if of_producer {
-            Refusal {
-                log_start_offset,
-                ..refusal
-            }
-        } else {
-            refusal
+        Refusal {
+            log_start_offset: if of_producer { log_start_offset } else { -1 },
+            ..Refusal::partition(error, naming)
         }
     }
 

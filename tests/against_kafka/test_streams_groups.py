@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
 from tests.groups.kit import create_topic, unique, until
 from tests.groups.newer_member import ask
-from tests.streams.kit import QUICK
 from tests.streams.member import (
     GOES_AWAY,
     StreamsMember,
@@ -24,40 +22,10 @@ from tests.streams.member import (
     subtopology,
     told,
 )
-from tests.support.brokers import BrokerProcess, KafkaProcess, PybrokerProcess
+from tests.support.brokers import BrokerProcess
 from tests.wire.client import WireClient
 
-SETTINGS = {
-    **QUICK,
-    "group.streams.initial.rebalance.delay.ms": "0",
-    "group.streams.session.timeout.ms": "60000",
-    "group.streams.max.session.timeout.ms": "60000",
-    "transaction.state.log.replication.factor": "1",
-    "transaction.state.log.min.isr": "1",
-}
 MISSING_INTERNAL = 3
-
-
-def coordinated(client: WireClient) -> bool:
-    """Whoever asks for a coordinator makes the topic of its records."""
-    answer = client.call(m.FindCoordinatorRequest(coordinator_keys=["any"]), 4)
-    return bool(answer.coordinators[0].error_code == 0)
-
-
-@pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[BrokerProcess]]:
-    folder = tmp_path_factory.mktemp("both")
-    brokers: list[BrokerProcess] = [
-        PybrokerProcess(Path(folder / "pybroker"), SETTINGS),
-        KafkaProcess(Path(folder / "kafka"), SETTINGS),
-    ]
-    for broker in brokers:
-        broker.start()
-        with WireClient(broker.port) as client:
-            until(lambda client=client: coordinated(client), "it coordinates")  # type: ignore[misc]
-    yield brokers
-    for broker in brokers:
-        broker.kill()
 
 
 class Told(list[Any]):

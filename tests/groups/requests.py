@@ -1,4 +1,4 @@
-"""Requests as short as stories need them."""
+"""Requests of members of groups, as short as tests need them."""
 
 from __future__ import annotations
 
