@@ -1027,10 +1027,11 @@ class NativePartitions:
     def append_marker(
         self, topic_id: Uuid, partition: int, marker: tuple[int, int, int], committed: bool, timestamp_ms: int,
         raised: bool = False,
-    ) -> int:
-        """Ends a transaction in a local leader's partition with acks=all; a token as for `append`. `marker`: (producer
-        id, its epoch, coordinator epoch); an older one than the partition knows is INVALID_PRODUCER_EPOCH or
-        TRANSACTION_COORDINATOR_FENCED. `raised`: of a transaction of version 2, whose records have a lower epoch."""
+    ) -> Completion | int:
+        """Ends a transaction in a local leader's partition with acks=all; a token or a Completion as for `append` with
+        `at_once`. `marker`: (producer id, its epoch, coordinator epoch); an older one than the partition knows is
+        INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED. `raised`: of a transaction of version 2, whose records
+        have a lower epoch."""
     def producers(self, topic_id: Uuid, partition: int) -> list[ActiveProducer]:
         """The producers that a local leader's log knows. Raises NativeError."""
     def read_records(self, topic_id: Uuid, partition: int, offset: int, max_bytes: int) -> StoredRecords:

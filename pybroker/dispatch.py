@@ -429,6 +429,13 @@ class Dispatcher:
                 self._appends.complete(item)
 
     def _ask(self, question: TransactionQuestion) -> None:
+        try:
+            if self._membership.answer_here(question):
+                return
+        except Exception:
+            # Dropped without an answer it tells its leader that this cannot be known now.
+            log.exception("a transaction could not be verified: this is a bug in pybroker")
+            return
         task = self._loop.create_task(self._membership.answer(question))
         self._questions.add(task)
         task.add_done_callback(self._questions.discard)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pybroker.api.topic_ids import Meant, meant
 from pybroker.api.transactional import part_of, require_transactional_id, told
 from pybroker.coordinators.shards.ports import Topics
-from pybroker.coordinators.transaction.coordinator import TransactionCoordinator
+from pybroker.coordinators.transaction.coordinator import PATIENCE_S, TransactionCoordinator
 from pybroker.coordinators.transaction.transaction import VERSION_2, Part, Producer
 from pybroker.errors import KafkaError
 from pybroker.native import INTERNAL_TOPICS
@@ -89,7 +89,7 @@ async def _add(
     if len(parts) < sum(len(partitions) for _, partitions in found):
         return ErrorCode.OPERATION_NOT_ATTEMPTED
     try:
-        await transactions.add(transactional_id, who, parts)
+        await transactions.add(transactional_id, who, parts, patience_s=PATIENCE_S)
     except KafkaError as error:
         return told(error.code, context.api_version, KNOWS_FENCED)
     return ErrorCode.NONE

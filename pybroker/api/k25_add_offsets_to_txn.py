@@ -6,7 +6,7 @@ What joins is the partition of the offsets topic that the group belongs to. v2 k
 from __future__ import annotations
 
 from pybroker.api.transactional import require_transactional_id, told
-from pybroker.coordinators.transaction.coordinator import TransactionCoordinator
+from pybroker.coordinators.transaction.coordinator import PATIENCE_S, TransactionCoordinator
 from pybroker.coordinators.transaction.offset_commits import TransactionalCommits
 from pybroker.coordinators.transaction.transaction import Producer
 from pybroker.errors import KafkaError
@@ -33,7 +33,7 @@ async def handle(
         authorizer.require_group(context, AclOperation.READ, request.group_id)
         part = await commits.partition_of(request.group_id)
         who = Producer(request.producer_id, request.producer_epoch)
-        await transactions.add(request.transactional_id, who, [part])
+        await transactions.add(request.transactional_id, who, [part], patience_s=PATIENCE_S)
     except KafkaError as error:
         return AddOffsetsToTxnResponse(error_code=told(error.code, context.api_version, KNOWS_FENCED))
     return AddOffsetsToTxnResponse()

@@ -7,7 +7,6 @@ topic. It takes the file with it. No file: it lives.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 from collections.abc import Callable
@@ -17,7 +16,7 @@ from typing import Any
 from pybroker.__main__ import main
 from pybroker.coordinators.shards.appends import NativeAppends
 from pybroker.coordinators.transaction.shard import TransactionShard
-from pybroker.native import Completion, Uuid
+from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 DIED = 9
@@ -39,17 +38,6 @@ class Death:
         except FileNotFoundError:
             return
         os._exit(DIED)
-
-    def around(self, record: str, written: asyncio.Future[Completion]) -> asyncio.Future[Completion]:
-        """An append that dies when it is on disk; whoever waits for it does not hear of it."""
-
-
-        def done(future: asyncio.Future[Completion]) -> None:
-            if future.exception() is None:
-                self.at(record, "after")
-
-        written.add_done_callback(done)
-        return written
 
 
 def die_at(death: Death) -> None:
@@ -85,7 +73,7 @@ def die_at(death: Death) -> None:
 
     def marking(
         appends: NativeAppends, topic_id: Uuid, partition: int, marker: tuple[int, int, int], *args: Any, **named: Any
-    ) -> asyncio.Future[Completion]:
+    ) -> Any:
         nonlocal ending
         death.at("MARKER", "before")
         if ending == marker[:2]:

@@ -15,6 +15,7 @@ from tests.transactions.test_straight_path import read
 from tests.wire.client import WireClient
 
 ID = "wire"
+TRANSACTIONS = 30
 
 
 def batch(producer: tuple[int, int], sequence: int, value: bytes) -> bytes:
@@ -114,3 +115,34 @@ def test_who_was_replaced_is_told_so_by_version(start_broker: StartBroker) -> No
         assert wire.end(2, old, commit=True).error_code == ErrorCode.PRODUCER_FENCED
         assert wire.produce(10, old, 0, b"fenced") == ErrorCode.INVALID_PRODUCER_EPOCH
         assert wire.end(3, (old[0] + 1_000, 0), commit=True).error_code == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+
+@pytest.mark.checklist("E6")
+def test_partitions_that_follow_an_end_are_added_when_its_markers_are_written(start_broker: StartBroker) -> None:
+    """A producer of version 1 is seldom told to come again: only when that takes longer than its own wait."""
+    broker = start_broker()
+    topic = create_topic(broker.bootstrap, 1)
+    with WireClient(broker.port) as client:
+        wire = Wire(client, topic)
+        me = wire.me
+        request = m.AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=ID,
+            v3_and_below_producer_id=me[0],
+            v3_and_below_producer_epoch=me[1],
+            v3_and_below_topics=[m.AddPartitionsToTxnRequest_AddPartitionsToTxnTopic(name=topic, partitions=[0])],
+        )
+
+        def added() -> int:
+            (result,) = client.call(request, 3).results_by_topic_v3_and_below
+            return int(result.results_by_partition[0].partition_error_code)
+
+        first: list[int] = []
+        for number in range(TRANSACTIONS):
+            first.append(added())
+            assert first[-1] in (0, ErrorCode.CONCURRENT_TRANSACTIONS)
+            if first[-1]:
+                until(lambda: added() == 0, "the one before has ended")
+            assert wire.produce(10, me, number, f"{number}".encode()) == 0
+            assert wire.end(3, me, commit=True).error_code == 0
+        assert first.count(0) > TRANSACTIONS // 2
+        until(lambda: read(broker.bootstrap, topic) == [f"{number}" for number in range(TRANSACTIONS)], "all are there")

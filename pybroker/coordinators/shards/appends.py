@@ -45,9 +45,14 @@ class NativeAppends:
         """Appends records to a partition that is led here under this epoch; with a producer's (id, epoch) as part of
         its transaction. See `ports.Appends`: it ends at once unless it waits for a flush (commit mode) or replicas.
         """
-        outcome = self._native.append(
-            topic_id, partition, list(records), timestamp_ms, leader_epoch, producer, at_once=True
+        return self._ended(
+            self._native.append(
+                topic_id, partition, list(records), timestamp_ms, leader_epoch, producer, at_once=True
+            ),
+            told,
         )
+
+    def _ended(self, outcome: Completion | int, told: Callable[[int, int], None]) -> Ended | None:
         if isinstance(outcome, int):
             self._told[outcome] = told
             return None
@@ -61,11 +66,13 @@ class NativeAppends:
 
     def append_marker(
         self, topic_id: Uuid, partition: int, marker: tuple[int, int, int], timestamp_ms: int, *,
-        committed: bool, raised: bool,
-    ) -> asyncio.Future[Completion]:
-        """Ends a transaction in a partition that is led here; the future as for `append_batch`. `marker`: (producer id,
-        its epoch, coordinator epoch). `raised`: its records have a lower epoch."""
-        return self._wait(self._native.append_marker(topic_id, partition, marker, committed, timestamp_ms, raised))
+        committed: bool, raised: bool, told: Callable[[int, int], None],
+    ) -> Ended | None:
+        """Ends a transaction in a partition that is led here; told as for `append`. `marker`: (producer id, its epoch,
+        coordinator epoch). `raised`: its records have a lower epoch. NativeError."""
+        return self._ended(
+            self._native.append_marker(topic_id, partition, marker, committed, timestamp_ms, raised), told
+        )
 
     def _wait(self, token: int) -> asyncio.Future[Completion]:
         future: asyncio.Future[Completion] = self._loop.create_future()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from pybroker.coordinators.shards.log import ShardLog
@@ -39,9 +39,16 @@ log = logging.getLogger(__name__)
 ID_BYTES_MAX = 0x7FFF
 """The stored key has 16 bits for its length."""
 
+PATIENCE_S = 0.1
+"""For partitions that a producer of version 1 adds while its last transaction is being finished, or something else of
+it is being stored: as long as clients wait before they ask again."""
+
 IDS_A_TURN = 1_000
 """Transactional ids looked at in one turn of the loop, so that many do not hold up heartbeats."""
 
+
+Told = Callable[[ErrorCode], None]
+"""Called once: NONE, or what the client is told instead."""
 
 Check = Callable[[TransactionShard, Entry], None]
 """What is done with each transactional id now and then."""
@@ -78,7 +85,7 @@ class TransactionCoordinator:
         return TransactionShard(
             shard_log,
             self._ports.topics,
-            lambda shard, entry: self._loop.create_task(self._finishing.finish(shard, entry)),
+            self._finishing.finish,
         )
 
     # --- life ---------------------------------------------------------------------------------------------------------
@@ -135,8 +142,7 @@ class TransactionCoordinator:
             assert new_id is not None
             entry = Entry(transactional_id, Transaction(new_id, update_ms=self._clock.wall_ms()))
             shard.entries[transactional_id] = entry
-        current = entry.current
-        self._check_settled(entry)
+        current = self._base(entry)
         now_ms = self._clock.wall_ms()
         if current.state is State.ONGOING:
             decisions.check_given(current, given)
@@ -148,51 +154,143 @@ class TransactionCoordinator:
         await self._store(shard, entry, change)
         return Producer(change.producer_id, change.producer_epoch)
 
-    async def add(self, transactional_id: str, who: Producer, parts: Iterable[Part], version: int = VERSION_1) -> None:
-        """AddPartitionsToTxn, AddOffsetsToTxn. Returns when it is stored. KafkaError."""
-        shard, entry = self._known(transactional_id)
-        self._check_settled(entry)
-        change = decisions.add(entry.current, who, parts, self._clock.wall_ms(), version)
-        if change is not entry.current:
-            await self._store(shard, entry, change)
+    async def add(
+        self,
+        transactional_id: str,
+        who: Producer,
+        parts: Sequence[Part],
+        version: int = VERSION_1,
+        *,
+        patience_s: float = 0,
+    ) -> None:
+        """As `add_then`. KafkaError."""
+        await _heard(lambda told: self.add_then(transactional_id, who, parts, told, version, patience_s=patience_s))
+
+    def add_then(
+        self,
+        transactional_id: str,
+        who: Producer,
+        parts: Sequence[Part],
+        told: Told,
+        version: int = VERSION_1,
+        *,
+        patience_s: float = 0,
+    ) -> None:
+        """AddPartitionsToTxn, AddOffsetsToTxn. Tells NONE when it is stored, once, maybe before this returns.
+        `patience_s`: what is being stored or finished for the id is waited for so long."""
+        give_up = self._loop.time() + patience_s
+
+        def attempt() -> None:
+            entry = None
+            try:
+                shard, entry = self._known(transactional_id)
+                base = self._base(entry)
+                change = decisions.add(base, who, parts, self._clock.wall_ms(), version)
+            except KafkaError as error:
+                left_s = give_up - self._loop.time()
+                if entry is not None and error.code == ErrorCode.CONCURRENT_TRANSACTIONS and left_s > 0:
+                    self._look_again(entry, attempt, left_s)
+                else:
+                    told(ErrorCode(error.code))
+                return
+            if change is base:
+                told(ErrorCode.NONE)
+            else:
+                shard.store(entry, change, told)
+
+        attempt()
+
+    def _look_again(self, entry: Entry, look: Callable[[], None], within_s: float) -> None:
+        """Once: when something has become of what is being stored, else after this time."""
+
+        def woken() -> None:
+            timer.cancel()
+            look()
+
+        def late() -> None:
+            entry.waiting.remove(woken)
+            look()
+
+        entry.waiting.append(woken)
+        timer = self._loop.call_later(within_s, late)
 
     def holds(self, transactional_id: str, who: Producer, parts: Sequence[Part]) -> list[bool]:
         """Whether each partition is part of the open transaction of this producer. KafkaError."""
         _, entry = self._known(transactional_id)
         return decisions.holds(entry.current, who, parts)
 
-    async def end(self, transactional_id: str, who: Producer, *, commit: bool) -> None:
-        """EndTxn of version 1. Returns when the outcome is decided, that is stored. KafkaError."""
+    def end_then(self, transactional_id: str, who: Producer, told: Told, *, commit: bool) -> None:
+        """EndTxn of version 1. Tells NONE when the outcome is decided, that is stored, once, maybe before this returns.
+        KafkaError: it is not told."""
         shard, entry = self._known(transactional_id)
-        self._check_settled(entry)
-        change = decisions.end(entry.current, who, commit, self._clock.wall_ms())
-        if change is not entry.current:
-            await self._store(shard, entry, change)
+        base = self._base(entry)
+        change = decisions.end(base, who, commit, self._clock.wall_ms())
+        if change is base:
+            told(ErrorCode.NONE)
+        else:
+            shard.store(entry, change, told)
+
+    def end_and_bump_then(
+        self, transactional_id: str, who: Producer, told: Callable[[ErrorCode, Producer], None], *, commit: bool
+    ) -> bool:
+        """EndTxn of version 2: who the client is from now on is told as well. False: nothing is told, a producer id is
+        needed first (`end_and_bump`). KafkaError."""
+        shard, entry = self._known(transactional_id)
+        base = self._base(entry)
+        if base.is_exhausted and base.producer_epoch == who.epoch:
+            return False
+        self._end_and_bump(shard, entry, who, told, commit=commit, new_id=None)
+        return True
 
     async def end_and_bump(self, transactional_id: str, who: Producer, *, commit: bool) -> Producer:
-        """EndTxn of version 2: who the client is from now on. KafkaError."""
+        """The same, with a producer id where one is needed. KafkaError."""
+        self._base(self._known(transactional_id)[1])
+        fresh_id = await self._producer_ids.next_id()
+        # Everything may have changed meanwhile.
         shard, entry = self._known(transactional_id)
-        self._check_settled(entry)
-        new_id = None
-        if entry.current.is_exhausted and entry.current.producer_epoch == who.epoch:
-            new_id = await self._producer_ids.next_id()
-            shard, entry = self._known(transactional_id)
-            self._check_settled(entry)
-        change = decisions.end_and_bump(entry.current, who, commit, self._clock.wall_ms(), new_id=new_id)
-        if change is not entry.current:
-            await self._store(shard, entry, change)
-        return change.successor
+        base = self._base(entry)
+        new_id = fresh_id if base.is_exhausted and base.producer_epoch == who.epoch else None
+        successor: Producer | None = None
 
-    def _check_settled(self, entry: Entry) -> None:
-        if entry.coming is not None:
+        def start(told: Told) -> None:
+            def ended(code: ErrorCode, who_then: Producer) -> None:
+                nonlocal successor
+                successor = who_then
+                told(code)
+
+            self._end_and_bump(shard, entry, who, ended, commit=commit, new_id=new_id)
+
+        await _heard(start)
+        assert successor is not None
+        return successor
+
+    def _end_and_bump(
+        self,
+        shard: TransactionShard,
+        entry: Entry,
+        who: Producer,
+        told: Callable[[ErrorCode, Producer], None],
+        *,
+        commit: bool,
+        new_id: int | None,
+    ) -> None:
+        base = self._base(entry)
+        change = decisions.end_and_bump(base, who, commit, self._clock.wall_ms(), new_id=new_id)
+        successor = change.successor
+        if change is base:
+            told(ErrorCode.NONE, successor)
+        else:
+            shard.store(entry, change, lambda code: told(code, successor))
+
+    def _base(self, entry: Entry) -> Transaction:
+        """What the next change is made of. KafkaError CONCURRENT_TRANSACTIONS."""
+        base = entry.base
+        if base is None:
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+        return base
 
     async def _store(self, shard: TransactionShard, entry: Entry, change: Transaction) -> None:
-        stored: asyncio.Future[ErrorCode] = self._loop.create_future()
-        shard.store(entry, change, lambda code: None if stored.done() else stored.set_result(code))
-        code = await stored
-        if code is not ErrorCode.NONE:
-            raise KafkaError(code, "The change could not be stored.")
+        await _heard(lambda told: shard.store(entry, change, told))
 
     # --- administration -----------------------------------------------------------------------------------------------
 
@@ -263,3 +361,12 @@ class TransactionCoordinator:
         if decisions.is_expired(entry.current, self._clock.wall_ms(), self._settings.expiration_ms):
             self.figures.expirations += 1
             shard.forget(entry, lambda _: None)
+
+
+async def _heard(start: Callable[[Told], None]) -> None:
+    """Returns when NONE is told. KafkaError."""
+    heard: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+    start(lambda code: None if heard.done() else heard.set_result(code))
+    code = await heard
+    if code is not ErrorCode.NONE:
+        raise KafkaError(code)

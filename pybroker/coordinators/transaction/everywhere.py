@@ -4,13 +4,14 @@ in a cluster imports this.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from typing import Any
 
 from pybroker.coordinators.shards.ports import Brokers
 from pybroker.coordinators.transaction.markers import LocalMarkers
-from pybroker.coordinators.transaction.ports import Marker
+from pybroker.coordinators.transaction.ports import CodesTold, Marker
 from pybroker.coordinators.transaction.transaction import Part, Producer
 from pybroker.errors import KafkaError
 from pybroker.protocol import interbroker as wire
@@ -28,11 +29,22 @@ class Everywhere:
         self._local = local
         self._markers = markers
         self._questions = questions
+        self._asking: set[asyncio.Task[None]] = set()
 
-    async def write(self, broker_id: int, marker: Marker, parts: Sequence[Part]) -> list[ErrorCode]:
+    def write_then(self, broker_id: int, marker: Marker, parts: Sequence[Part], told: CodesTold) -> None:
         """See the port."""
         if broker_id == self._broker_id:
-            return await self._local.write(marker, parts)
+            self._local.begin_then(marker, parts, told)
+            return
+
+        async def ask() -> None:
+            told(await self._write(broker_id, marker, parts))
+
+        task = asyncio.get_running_loop().create_task(ask())
+        self._asking.add(task)
+        task.add_done_callback(self._asking.discard)
+
+    async def _write(self, broker_id: int, marker: Marker, parts: Sequence[Part]) -> list[ErrorCode]:
         request = wire.EndTransactionRequest(
             producer_id=marker.producer_id,
             producer_epoch=marker.producer_epoch,

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 
 from pybroker.clock import Clock
 from pybroker.coordinators.shards.ports import Topics
@@ -46,8 +47,9 @@ class Finishing:
         self._dead = dead
         self._clock = clock
 
-    async def finish(self, shard: TransactionShard, entry: Entry) -> None:
-        """Returns when the transaction is complete, or another coordinator has taken it over."""
+    def finish(self, shard: TransactionShard, entry: Entry) -> None:
+        """Brings a transaction that is decided to its end, or until another coordinator has taken it over. Where all of
+        its partitions are led and nothing fails, every step follows in the call that hears of the one before."""
         decided = entry.current
         marker = Marker(
             decided.producer_id,
@@ -56,17 +58,36 @@ class Finishing:
             shard.log.leader_epoch,
             decided.version,
         )
+        parts = decided.partitions
+        led = self._by_leader(part for part in parts if self._topics.topic_name(part.topic_id) is not None)
+
+        def tried(over: set[Part] | None) -> None:
+            if over is None:
+                self._note_fenced(entry, marker)
+            elif len(over) == len(parts):
+                self._complete(shard, entry, decided)
+            elif not shard.is_over:
+                shard.keep(self._write_rest(shard, entry, marker, set(parts) - over))
+
+        self._try_then(marker, led, tried)
+
+    async def _write_rest(self, shard: TransactionShard, entry: Entry, marker: Marker, left: set[Part]) -> None:
+        """Partitions that are gone, that nobody leads, or where it failed once."""
+        decided = entry.current
         try:
-            if not await self._write_all(shard, entry.transactional_id, marker, set(decided.partitions)):
-                log.warning(
-                    "the transaction of %s is ended by another coordinator: markers of epoch %d are refused",
-                    entry.transactional_id,
-                    marker.coordinator_epoch,
-                )
+            if not await self._write_all(shard, entry.transactional_id, marker, left):
+                self._note_fenced(entry, marker)
                 return
         finally:
             del self.figures.without_leader[entry.transactional_id]
-        await self._complete(shard, entry)
+        self._complete(shard, entry, decided)
+
+    def _note_fenced(self, entry: Entry, marker: Marker) -> None:
+        log.warning(
+            "the transaction of %s is ended by another coordinator: markers of epoch %d are refused",
+            entry.transactional_id,
+            marker.coordinator_epoch,
+        )
 
     async def _write_all(self, shard: TransactionShard, transactional_id: str, marker: Marker, left: set[Part]) -> bool:
         """Until every partition has its marker; False: another coordinator has taken over."""
@@ -110,40 +131,73 @@ class Finishing:
         return by_leader
 
     async def _try(self, marker: Marker, by_leader: dict[int, list[Part]]) -> set[Part] | None:
-        """The partitions that have the marker now; None: another coordinator has taken over."""
-        answers = await asyncio.gather(
-            *(self._writer.write(leader, marker, parts) for leader, parts in by_leader.items())
-        )
-        over: set[Part] = set()
-        for parts, codes in zip(by_leader.values(), answers, strict=True):
-            for part, code in zip(parts, codes, strict=True):
-                if code is ErrorCode.TRANSACTION_COORDINATOR_FENCED:
-                    return None
-                if code in OVER:
-                    over.add(part)
-        return over
+        future: asyncio.Future[set[Part] | None] = asyncio.get_running_loop().create_future()
+        self._try_then(marker, by_leader, lambda over: None if future.done() else future.set_result(over))
+        return await future
 
-    async def _complete(self, shard: TransactionShard, entry: Entry) -> None:
-        wait_s = RETRY_S
-        while not shard.is_over:
-            stored: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
-            # Whoever waits may be cancelled when the shard moves away; the write goes on.
-            shard.store(
-                entry,
-                decisions.complete(entry.current, self._clock.wall_ms()),
-                lambda code, stored=stored: None if stored.done() else stored.set_result(code),  # type: ignore[misc]
-            )
-            code = await stored
+    def _try_then(
+        self, marker: Marker, by_leader: dict[int, list[Part]], told: Callable[[set[Part] | None], None]
+    ) -> None:
+        """Tells the partitions that have the marker now; None: another coordinator has taken over."""
+        over: set[Part] = set()
+        is_fenced = False
+        left = len(by_leader)
+
+        def ended(parts: list[Part], codes: list[ErrorCode]) -> None:
+            nonlocal left, is_fenced
+            left -= 1
+            is_fenced = is_fenced or ErrorCode.TRANSACTION_COORDINATOR_FENCED in codes
+            over.update(part for part, code in zip(parts, codes, strict=True) if code in OVER)
+            if not left:
+                told(None if is_fenced else over)
+
+        if not by_leader:
+            told(over)
+        for leader, parts in by_leader.items():
+            self._writer.write_then(leader, marker, parts, partial(ended, parts))
+
+    def _complete(self, shard: TransactionShard, entry: Entry, decided: Transaction) -> None:
+        """All markers are on disk. What comes behind this in the log supersedes it, should it fail."""
+        if shard.is_over:
+            return
+        change = decisions.complete(decided, self._clock.wall_ms())
+
+        def stored(code: ErrorCode) -> None:
             if code is ErrorCode.NONE:
-                self._count(entry.current)
-            if code in (ErrorCode.NONE, ErrorCode.NOT_COORDINATOR):
-                return
-            self.figures.completing += 1
-            try:
+                self._count(change)
+            elif code is not ErrorCode.NOT_COORDINATOR and not shard.is_over:
+                shard.keep(self._complete_later(shard, entry, decided))
+
+        shard.store(entry, change, stored)
+
+    async def _complete_later(self, shard: TransactionShard, entry: Entry, decided: Transaction) -> None:
+        """Until its end is stored, or something that was put behind it."""
+        wait_s = RETRY_S
+        self.figures.completing += 1
+        try:
+            while True:
                 await asyncio.sleep(wait_s)
-            finally:
-                self.figures.completing -= 1
-            wait_s = min(2 * wait_s, RETRY_S_MAX)
+                wait_s = min(2 * wait_s, RETRY_S_MAX)
+                change = decisions.complete(decided, self._clock.wall_ms())
+                if entry.current is not decided:
+                    self._count(change)
+                    return
+                if entry.coming is not None:
+                    continue
+                stored: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+                # Whoever waits may be cancelled when the shard moves away; the write goes on.
+                shard.store(
+                    entry,
+                    change,
+                    lambda code, stored=stored: None if stored.done() else stored.set_result(code),  # type: ignore[misc]
+                )
+                code = await stored
+                if code is ErrorCode.NONE:
+                    self._count(change)
+                if code in (ErrorCode.NONE, ErrorCode.NOT_COORDINATOR):
+                    return
+        finally:
+            self.figures.completing -= 1
 
     def _count(self, over: Transaction) -> None:
         if over.state is State.COMPLETE_COMMIT:

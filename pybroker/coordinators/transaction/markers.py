@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 from pybroker.clock import Clock
-from pybroker.coordinators.transaction.ports import Marker
+from pybroker.coordinators.shards.ports import Ended
+from pybroker.coordinators.transaction.ports import CodesTold, Marker
 from pybroker.coordinators.transaction.transaction import VERSION_2, Part
 from pybroker.errors import KafkaError
-from pybroker.native import Completion, Uuid
+from pybroker.native import NativeError, Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 
@@ -19,10 +21,10 @@ class MarkerAppends(Protocol):
 
     def append_marker(
         self, topic_id: Uuid, partition: int, marker: tuple[int, int, int], timestamp_ms: int, *,
-        committed: bool, raised: bool,
-    ) -> asyncio.Future[Completion]:
-        """The future is done when the marker is committed; KafkaError otherwise. `raised`: its epoch is above that of
-        the transaction's records."""
+        committed: bool, raised: bool, told: Callable[[int, int], None],
+    ) -> Ended | None:
+        """What became of it, if that is known at once, else None, and `told` is called with it once, later. `raised`:
+        its epoch is above that of the transaction's records."""
         ...
 
 
@@ -54,34 +56,48 @@ class LocalMarkers:
 
     def begin(self, marker: Marker, parts: Sequence[Part]) -> Awaitable[list[ErrorCode]]:
         """`write` whose markers are in the logs when this returns; to be awaited."""
-        started = [self._start(marker, part) for part in parts]
-        return self._all_ended(marker, parts, started)
+        future: asyncio.Future[list[ErrorCode]] = asyncio.get_running_loop().create_future()
+        self.begin_then(marker, parts, lambda codes: None if future.done() else future.set_result(codes))
+        return future
 
-    async def _all_ended(
-        self, marker: Marker, parts: Sequence[Part], started: Sequence[asyncio.Future[Completion]]
-    ) -> list[ErrorCode]:
-        return [await self._ended(marker, part, future) for part, future in zip(parts, started, strict=True)]
+    def begin_then(self, marker: Marker, parts: Sequence[Part], told: CodesTold) -> None:
+        """The same, without a future: `told` is called once, before this returns if nothing is waited for."""
+        codes = [ErrorCode.NONE] * len(parts)
+        left = len(parts)
 
-    def _start(self, marker: Marker, part: Part) -> asyncio.Future[Completion]:
+        def ended(index: int, code: int, base_offset: int) -> None:
+            nonlocal left
+            part = parts[index]
+            if not code:
+                self._offsets.transaction_ended(
+                    part.topic_id, part.partition, marker.producer_id, base_offset, committed=marker.committed
+                )
+            codes[index] = ErrorCode(code)
+            left -= 1
+            if not left:
+                told(codes)
+
+        if not parts:
+            told([])
+        for index, part in enumerate(parts):
+            at_once = self._start(marker, part, partial(ended, index))
+            if at_once is not None:
+                ended(index, *at_once)
+
+    def _start(self, marker: Marker, part: Part, told: Callable[[int, int], None]) -> Ended | None:
         self._offsets.transaction_ending(part.topic_id, part.partition, marker.producer_id)
-        return self._appends.append_marker(
-            part.topic_id,
-            part.partition,
-            (marker.producer_id, marker.producer_epoch, marker.coordinator_epoch),
-            self._clock.wall_ms(),
-            committed=marker.committed,
-            raised=marker.version >= VERSION_2,
-        )
-
-    async def _ended(self, marker: Marker, part: Part, future: asyncio.Future[Completion]) -> ErrorCode:
         try:
-            completion = await future
-        except KafkaError as error:
-            return ErrorCode(error.code)
-        self._offsets.transaction_ended(
-            part.topic_id, part.partition, marker.producer_id, completion.base_offset, committed=marker.committed
-        )
-        return ErrorCode.NONE
+            return self._appends.append_marker(
+                part.topic_id,
+                part.partition,
+                (marker.producer_id, marker.producer_epoch, marker.coordinator_epoch),
+                self._clock.wall_ms(),
+                committed=marker.committed,
+                raised=marker.version >= VERSION_2,
+                told=told,
+            )
+        except (KafkaError, NativeError) as error:
+            return error.code, -1
 
 
 class OnlyHere:
@@ -91,8 +107,9 @@ class OnlyHere:
         self._broker_id = broker_id
         self._local = local
 
-    async def write(self, broker_id: int, marker: Marker, parts: Sequence[Part]) -> list[ErrorCode]:
+    def write_then(self, broker_id: int, marker: Marker, parts: Sequence[Part], told: CodesTold) -> None:
         """See the port."""
-        if broker_id != self._broker_id:
-            return [ErrorCode.NOT_LEADER_OR_FOLLOWER] * len(parts)
-        return await self._local.write(marker, parts)
+        if broker_id == self._broker_id:
+            self._local.begin_then(marker, parts, told)
+        else:
+            told([ErrorCode.NOT_LEADER_OR_FOLLOWER] * len(parts))

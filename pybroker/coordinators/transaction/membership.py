@@ -33,9 +33,10 @@ TRY_AGAIN = frozenset(
 """What the coordinator cannot say now. Producers are told NOT_ENOUGH_REPLICAS, which every client retries."""
 
 SETTLES_S = 5.0
-ASKED_AGAIN_S, ASKED_AGAIN_S_MAX = 0.001, 0.1
 """A producer of version 2 has the next epoch before the markers of its last transaction are written: what begins the
-next one waits so long, looked at again after ever longer times, before its client is to come again."""
+next one waits so long before its client is to come again."""
+ASKED_AGAIN_S, ASKED_AGAIN_S_MAX = 0.001, 0.1
+"""Another broker is asked again after ever longer times meanwhile."""
 
 
 class Colleagues(Protocol):
@@ -64,11 +65,7 @@ class Membership:
     ) -> list[ErrorCode]:
         """A code for each partition, as the client of that version is to be told. `adds`: what is not part of the
         transaction becomes part of it."""
-        codes = await self._settled(transactional_id, who, parts, adds=adds)
-        return [
-            ErrorCode.INVALID_TXN_STATE if code is ErrorCode.TRANSACTION_ABORTABLE and not abortable else code
-            for code in codes
-        ]
+        return _as_known(await self._settled(transactional_id, who, parts, adds=adds), abortable=abortable)
 
     async def _settled(
         self, transactional_id: str, who: Producer, parts: Sequence[Part], *, adds: bool
@@ -80,56 +77,111 @@ class Membership:
                 codes = await self._ask(transactional_id, who, parts, adds=adds)
             except KafkaError as error:
                 codes = [ErrorCode(error.code)] * len(parts)
-            if not adds or ErrorCode.CONCURRENT_TRANSACTIONS not in codes:
-                return codes
-            if asyncio.get_running_loop().time() + wait_s > give_up:
+            left_s = give_up - asyncio.get_running_loop().time()
+            if not adds or ErrorCode.CONCURRENT_TRANSACTIONS not in codes or left_s < wait_s:
                 return codes
             await asyncio.sleep(wait_s)
             wait_s = min(2 * wait_s, ASKED_AGAIN_S_MAX)
 
     async def _ask(self, transactional_id: str, who: Producer, parts: Sequence[Part], *, adds: bool) -> list[ErrorCode]:
-        topic_id = self._topics.topic_id(TRANSACTIONS_TOPIC)
-        if topic_id is None:
-            raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-        partitions = self._topics.partition_count(topic_id)
-        leader, _ = self._topics.leader(topic_id, partition_for(transactional_id, partitions))
+        leader = self._leader(transactional_id)
         if leader == self._broker_id:
-            return await self.judge(transactional_id, who, parts, adds=adds)
+            return await self.judge(transactional_id, who, parts, adds=adds, patience_s=SETTLES_S)
         if leader < 0 or self._colleagues is None:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return await self._colleagues.verify(leader, transactional_id, who, parts, adds=adds)
 
+    def _leader(self, transactional_id: str) -> int:
+        topic_id = self._topics.topic_id(TRANSACTIONS_TOPIC)
+        if topic_id is None:
+            raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        partitions = self._topics.partition_count(topic_id)
+        return self._topics.leader(topic_id, partition_for(transactional_id, partitions))[0]
+
     async def judge(
-        self, transactional_id: str, who: Producer, parts: Sequence[Part], *, adds: bool
+        self,
+        transactional_id: str,
+        who: Producer,
+        parts: Sequence[Part],
+        *,
+        adds: bool,
+        patience_s: float = 0,
     ) -> list[ErrorCode]:
-        """As this broker coordinates it: TRANSACTION_ABORTABLE for what is not part of the transaction. KafkaError."""
+        """As this broker coordinates it: TRANSACTION_ABORTABLE for what is not part of the transaction. `patience_s`:
+        see `TransactionCoordinator.add_then`. KafkaError."""
         if adds:
-            await self._coordinator.add(transactional_id, who, parts, VERSION_2)
+            await self._coordinator.add(transactional_id, who, parts, VERSION_2, patience_s=patience_s)
             return [ErrorCode.NONE] * len(parts)
+        return self._held(transactional_id, who, parts)
+
+    def _held(self, transactional_id: str, who: Producer, parts: Sequence[Part]) -> list[ErrorCode]:
         held = self._coordinator.holds(transactional_id, who, parts)
         self._coordinator.figures.refused += held.count(False)
         return [ErrorCode.NONE if one else ErrorCode.TRANSACTION_ABORTABLE for one in held]
 
+    def answer_here(self, question: TransactionQuestion) -> bool:
+        """Answers a leader of this broker (a Produce that would begin a transaction in its partition), without a task,
+        if this broker coordinates the transaction; False: `answer` does."""
+        try:
+            if self._leader(question.transactional_id) != self._broker_id:
+                return False
+        except KafkaError:
+            return False
+        who, parts = Producer(question.producer_id, question.producer_epoch), self._parts(question)
+
+        def told(codes: list[ErrorCode]) -> None:
+            _answer(question, codes)
+
+        if question.adds:
+            self._coordinator.add_then(
+                question.transactional_id,
+                who,
+                parts,
+                lambda code: told([code] * len(parts)),
+                VERSION_2,
+                patience_s=SETTLES_S,
+            )
+            return True
+        try:
+            codes = self._held(question.transactional_id, who, parts)
+        except KafkaError as error:
+            codes = [ErrorCode(error.code)] * len(parts)
+        told(codes)
+        return True
+
+    def _parts(self, question: TransactionQuestion) -> list[Part]:
+        return [
+            Part(self._topics.topic_name(topic_id) or "", topic_id, partition)
+            for topic_id, partition in question.partitions
+        ]
+
     async def answer(self, question: TransactionQuestion) -> None:
-        """Answers a leader of this broker (a Produce that would begin a transaction in its partition)."""
+        """Answers a leader of this broker, whoever coordinates the transaction."""
         codes: list[ErrorCode] = []
         try:
-            parts = [
-                Part(self._topics.topic_name(topic_id) or "", topic_id, partition)
-                for topic_id, partition in question.partitions
-            ]
-            codes = await self.verify(
+            codes = await self._settled(
                 question.transactional_id,
                 Producer(question.producer_id, question.producer_epoch),
-                parts,
+                self._parts(question),
                 adds=question.adds,
-                abortable=question.abortable,
             )
         except Exception:
             log.exception("a transaction could not be verified: this is a bug in pybroker")
             codes = [ErrorCode.UNKNOWN_SERVER_ERROR] * len(question.partitions)
         finally:
-            question.answer([_for_produce(code, knows_ending=question.adds) for code in codes])
+            _answer(question, codes)
+
+
+def _answer(question: TransactionQuestion, codes: list[ErrorCode]) -> None:
+    told = _as_known(codes, abortable=question.abortable)
+    question.answer([_for_produce(code, knows_ending=question.adds) for code in told])
+
+
+def _as_known(codes: list[ErrorCode], *, abortable: bool) -> list[ErrorCode]:
+    """As the client of that version is to be told."""
+    if abortable:
+        return codes
+    return [ErrorCode.INVALID_TXN_STATE if code is ErrorCode.TRANSACTION_ABORTABLE else code for code in codes]
 
 
 def _for_produce(code: ErrorCode, *, knows_ending: bool) -> ErrorCode:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from pybroker.coordinators.transaction.transaction import Part
@@ -23,11 +23,16 @@ class Marker(NamedTuple):
     """Of the transaction."""
 
 
+CodesTold = Callable[[list[ErrorCode]], None]
+"""Called once, with an error code for each partition."""
+
+
 class MarkerWriter(Protocol):
     """Writes markers to partitions."""
 
-    async def write(self, broker_id: int, marker: Marker, parts: Sequence[Part]) -> list[ErrorCode]:
-        """An error code for each partition, which that broker should lead; NONE once its marker is committed."""
+    def write_then(self, broker_id: int, marker: Marker, parts: Sequence[Part], told: CodesTold) -> None:
+        """Tells an error code for each partition, which that broker should lead; NONE once its marker is committed.
+        That may be before this returns."""
         ...
 
 

@@ -1,22 +1,27 @@
 """One shard of the transaction coordinator: the transactional ids that hash to one partition of `__transaction_state`.
 
-A change counts when it is stored. Until then it is the entry's `coming`, and whoever asks for another one meanwhile is
-told CONCURRENT_TRANSACTIONS.
+A change counts when it is stored. Until then it is the entry's `coming`, and whoever asks for another one meanwhile
+waits, or is told CONCURRENT_TRANSACTIONS. But what follows the end of a transaction need not wait until that is stored:
+it lies behind it in the same log, and is only ever there together with it. A value is the whole of what is known of its
+id, so that nothing is missing either if the end could not be stored and what follows it could.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+from msgspec.structs import replace
 
 from pybroker.coordinators.shards.log import TOO_LARGE, ShardLog
 from pybroker.coordinators.shards.ports import Topics
 from pybroker.coordinators.shards.shard import Shard
 from pybroker.coordinators.transaction.loading import Loaded
 from pybroker.coordinators.transaction.records import encode_key, encode_value
-from pybroker.coordinators.transaction.transaction import ENDING, Part, Transaction
+from pybroker.coordinators.transaction.transaction import ENDING, OVER, Part, Transaction
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
@@ -34,14 +39,39 @@ class Entry:
     current: Transaction
     """As it is stored."""
     coming: Transaction | None = None
-    """What is being stored."""
+    """The last that is being stored."""
+    writes: int = 0
+    """How many changes were given to the log."""
+    stored: int = 0
+    """The number of the write that `current` is from."""
+    waiting: list[Callable[[], None]] = field(default_factory=list)
+    """Who is to look again when something has become of `coming`."""
+    key: bytes = field(init=False)
+    """As it is stored."""
+
+    def __post_init__(self) -> None:
+        self.key = encode_key(self.transactional_id)
+
+    @property
+    def base(self) -> Transaction | None:
+        """What the next change is made of; None: what is being stored has to be waited for."""
+        if self.coming is None:
+            return self.current
+        return self.coming if self.coming.state in OVER else None
+
+    def wake(self) -> None:
+        """Something has become of `coming`."""
+        if self.waiting:
+            waiting, self.waiting = self.waiting, []
+            for look in waiting:
+                look()
 
 
 class TransactionShard(Shard[Loaded]):
     """`finish`: told of each transaction that is decided, its markers are to be written."""
 
     def __init__(
-        self, shard_log: ShardLog, topics: Topics, finish: Callable[[TransactionShard, Entry], asyncio.Task[None]]
+        self, shard_log: ShardLog, topics: Topics, finish: Callable[[TransactionShard, Entry], None]
     ) -> None:
         super().__init__(shard_log)
         self.entries: dict[str, Entry] = {}
@@ -64,7 +94,7 @@ class TransactionShard(Shard[Loaded]):
             current = replace(stored, partitions=frozenset(part for part in parts if part is not None))
             entry = self.entries[transactional_id] = Entry(transactional_id, current)
             if current.state in ENDING:
-                self.finish(entry)
+                self.keep(self._finish_soon(entry))
         if loaded.records:
             log.info(
                 "transactions partition %d: %d records, %d transactional ids, %d are ended now (%d damaged records)",
@@ -80,7 +110,10 @@ class TransactionShard(Shard[Loaded]):
         self.is_over = True
         for task in self._finishing:
             task.cancel()
+        entries = list(self.entries.values())
         self.entries.clear()
+        for entry in entries:
+            entry.wake()
 
     def _named(self, part: Part) -> Part | None:
         """Values that Kafka wrote name topics only: what has the name now is meant, if anything."""
@@ -96,27 +129,38 @@ class TransactionShard(Shard[Loaded]):
         return self.entries.get(transactional_id)
 
     def store(self, entry: Entry, change: Transaction, stored: Stored) -> None:
-        """Makes a change durable, then valid. One at a time."""
-        assert entry.coming is None
+        """Makes a change of `entry.base` durable, then valid. Who waits may go on at once behind the end of a
+        transaction, else when this is stored or has failed."""
+        assert entry.base is not None
         entry.coming = change
+        entry.writes += 1
+        number = entry.writes
 
         def written(error: ErrorCode, _: int) -> None:
-            entry.coming = None
-            if error is ErrorCode.NONE:
-                entry.current = change
-                if change.state in ENDING and not self.is_over:
-                    self.finish(entry)
+            # Of two that are on their way the later one may be heard of first.
+            if error is ErrorCode.NONE and number > entry.stored:
+                entry.current, entry.stored = change, number
+            if number == entry.writes:
+                entry.coming = None
             stored(ErrorCode.UNKNOWN_SERVER_ERROR if error in TOO_LARGE else error)
+            if error is ErrorCode.NONE and change.state in ENDING and not self.is_over:
+                self._finish(self, entry)
+            entry.wake()
 
-        self.log.write([(encode_key(entry.transactional_id), encode_value(change))], written)
+        self.log.write([(entry.key, encode_value(change))], written)
+        if change.state in OVER:
+            entry.wake()
 
-    def finish(self, entry: Entry) -> None:
-        """Has the markers of a decided transaction written."""
-        task = self._finish(self, entry)
+    def keep(self, work: Coroutine[Any, Any, None]) -> None:
+        """Goes on with the end of a transaction, as long as the shard is here."""
+        task = asyncio.get_running_loop().create_task(work)
         self._finishing.add(task)
         task.add_done_callback(self._finishing.discard)
+
+    async def _finish_soon(self, entry: Entry) -> None:
+        self._finish(self, entry)
 
     def forget(self, entry: Entry, done: Stored) -> None:
         """Buries an id that nobody uses any more."""
         if self.entries.pop(entry.transactional_id, None) is not None:
-            self.log.write([(encode_key(entry.transactional_id), None)], lambda error, _: done(error))
+            self.log.write([(entry.key, None)], lambda error, _: done(error))

@@ -13,9 +13,11 @@ producer's epoch at each end, so that nothing of one transaction can be taken fo
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
 
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
@@ -60,6 +62,9 @@ raises the epoch."""
 ENDING = (State.PREPARE_COMMIT, State.PREPARE_ABORT)
 """Decided, markers are being written."""
 
+OVER = (State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
+"""All markers are written."""
+
 AT_REST = (State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
 """No transaction is open."""
 
@@ -79,8 +84,7 @@ class Producer(NamedTuple):
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class Transaction:
+class Transaction(msgspec.Struct, frozen=True):
     """What is known of a transactional id. Never changed, only replaced by what a decision gives."""
 
     producer_id: int
@@ -117,11 +121,11 @@ class Transaction:
             return Producer(self.next_producer_id, 0)
         return Producer(self.producer_id, self.producer_epoch)
 
-    def moved(self, state: State, now_ms: int) -> Transaction:
-        """In `state`; an illegal move is a bug and raises ValueError."""
+    def moved(self, state: State, now_ms: int, **changes: Any) -> Transaction:
+        """In `state`, with these other changes; an illegal move is a bug and raises ValueError."""
         if state not in LEGAL_MOVES[self.state]:
             raise ValueError(f"producer {self.producer_id}: {self.state.name} → {state.name}")
-        return replace(self, state=state, update_ms=now_ms)
+        return replace(self, state=state, update_ms=now_ms, **changes)
 
 
 # --- decisions --------------------------------------------------------------------------------------------------------
@@ -141,8 +145,9 @@ def initialize(
     if now.state not in AT_REST:
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
     epoch = now.producer_epoch
-    base = replace(
-        now.moved(State.EMPTY, now_ms),
+    base = now.moved(
+        State.EMPTY,
+        now_ms,
         timeout_ms=timeout_ms,
         partitions=frozenset(),
         start_ms=-1,
@@ -195,9 +200,9 @@ def add(now: Transaction, who: Producer, parts: Iterable[Part], now_ms: int, ver
     wanted = frozenset(parts)
     if now.state is State.ONGOING and wanted <= now.partitions:
         return now
-    moved = now.moved(State.ONGOING, now_ms)
-    return replace(
-        moved,
+    return now.moved(
+        State.ONGOING,
+        now_ms,
         partitions=now.partitions | wanted if now.state is State.ONGOING else wanted,
         start_ms=now.start_ms if now.state is State.ONGOING else now_ms,
         last_epoch=NO_EPOCH if version == VERSION_1 else now.last_epoch,
@@ -219,7 +224,7 @@ def end(now: Transaction, who: Producer, commit: bool, now_ms: int) -> Transacti
         raise KafkaError(ErrorCode.PRODUCER_FENCED)
     if now.state is State.ONGOING:
         # Whatever version began it: a marker without another epoch is one of version 1.
-        return replace(now.moved(State.PREPARE_COMMIT if commit else State.PREPARE_ABORT, now_ms), version=VERSION_1)
+        return now.moved(State.PREPARE_COMMIT if commit else State.PREPARE_ABORT, now_ms, version=VERSION_1)
     return _ended(now, commit)
 
 
@@ -245,9 +250,9 @@ def end_and_bump(
     if commit and now.state is not State.ONGOING:
         raise KafkaError(ErrorCode.INVALID_TXN_STATE)
     assert new_id is not None or not now.is_exhausted
-    moved = now.moved(State.PREPARE_COMMIT if commit else State.PREPARE_ABORT, now_ms)
-    return replace(
-        moved,
+    return now.moved(
+        State.PREPARE_COMMIT if commit else State.PREPARE_ABORT,
+        now_ms,
         producer_epoch=now.producer_epoch + 1,
         last_epoch=now.producer_epoch,
         next_producer_id=NO_PRODUCER_ID if new_id is None else new_id,
@@ -267,14 +272,14 @@ def _ended(now: Transaction, commit: bool) -> Transaction:
 
 def fence(now: Transaction, now_ms: int) -> Transaction:
     """Aborts an open transaction whose producer is given up: the epoch above its own shuts it out."""
-    moved = now.moved(State.PREPARE_ABORT, now_ms)
-    return replace(moved, producer_epoch=min(now.producer_epoch + 1, EPOCH_LAST + 1), last_epoch=NO_EPOCH)
+    epoch = min(now.producer_epoch + 1, EPOCH_LAST + 1)
+    return now.moved(State.PREPARE_ABORT, now_ms, producer_epoch=epoch, last_epoch=NO_EPOCH)
 
 
 def complete(now: Transaction, now_ms: int) -> Transaction:
     """All markers are written."""
-    moved = now.moved(State.COMPLETE_COMMIT if now.commits else State.COMPLETE_ABORT, now_ms)
-    done = replace(moved, partitions=frozenset(), next_producer_id=NO_PRODUCER_ID)
+    state = State.COMPLETE_COMMIT if now.commits else State.COMPLETE_ABORT
+    done = now.moved(state, now_ms, partitions=frozenset(), next_producer_id=NO_PRODUCER_ID)
     if now.next_producer_id == NO_PRODUCER_ID:
         return done
     return replace(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from pybroker.coordinators.transaction import transaction as decisions
 from pybroker.coordinators.transaction.records import decode_value, encode_value

@@ -104,6 +104,22 @@ impl NativePartitions {
         Ok(token)
     }
 
+    /// A token, or the completion itself if it is there at once.
+    fn append_now<'py>(
+        &self,
+        py: Python<'py>,
+        tip: TopicIdPartition,
+        leader_epoch: i32,
+        origin: AppendOrigin,
+        batch: Vec<u8>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (token, ended) = self.begin(py, tip, leader_epoch, origin, batch)?;
+        Ok(match ended {
+            Some(completed) => Bound::new(py, Completion::from(completed))?.into_any(),
+            None => token.into_pyobject(py)?.into_any(),
+        })
+    }
+
     /// An append's token, and what became of it if that is known at once; else the queue gets its completion.
     fn begin(
         &self,
@@ -220,14 +236,10 @@ impl NativePartitions {
         let batch = batch_of(&records, timestamp_ms, producer)?;
         let origin = AppendOrigin::Coordinator;
         let tip = tip(topic_id, partition)?;
-        let (token, ended) = self.begin(py, tip, leader_epoch, origin, batch)?;
-        match ended {
-            Some(completed) if at_once => {
-                return Ok(Bound::new(py, Completion::from(completed))?.into_any());
-            }
-            Some(completed) => self.plane.queue.complete(completed),
-            None => {}
+        if at_once {
+            return self.append_now(py, tip, leader_epoch, origin, batch);
         }
+        let token = self.append_as(py, tip, leader_epoch, origin, batch)?;
         Ok(token.into_pyobject(py)?.into_any())
     }
 
@@ -248,19 +260,20 @@ impl NativePartitions {
         )
     }
 
-    /// `marker`: (producer id, producer epoch, coordinator epoch).
+    /// A token, or the completion itself where it is there at once. `marker`: (producer id, producer epoch, coordinator
+    /// epoch).
     #[pyo3(signature = (topic_id, partition, marker, committed, timestamp_ms, raised=false))]
     #[expect(clippy::too_many_arguments, reason = "one call for each marker")]
-    fn append_marker(
+    fn append_marker<'py>(
         &self,
-        py: Python<'_>,
+        py: Python<'py>,
         topic_id: Uuid,
         partition: i32,
         marker: (i64, i16, i32),
         committed: bool,
         timestamp_ms: i64,
         raised: bool,
-    ) -> PyResult<u64> {
+    ) -> PyResult<Bound<'py, PyAny>> {
         let kind = if committed {
             ControlType::Commit
         } else {
@@ -275,7 +288,7 @@ impl NativePartitions {
         } else {
             AppendOrigin::Coordinator
         };
-        self.append_as(py, tip(topic_id, partition)?, -1, origin, batch)
+        self.append_now(py, tip(topic_id, partition)?, -1, origin, batch)
     }
 
     fn producers(&self, topic_id: Uuid, partition: i32) -> PyResult<Vec<ActiveProducer>> {

@@ -1,0 +1,266 @@
+"""What transactions wait for, and what they do not: the next one goes into the log right behind the end of the last,
+and who comes while the last one is being finished is told when it is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from pybroker.clock import FakeClock
+from pybroker.coordinators.shards.end_of_turn import EndOfTurn
+from pybroker.coordinators.shards.ports import Ports
+from pybroker.coordinators.transaction.coordinator import TransactionCoordinator
+from pybroker.coordinators.transaction.finishing import Finishing
+from pybroker.coordinators.transaction.ports import TRANSACTIONS_TOPIC, CodesTold, Marker, Settings
+from pybroker.coordinators.transaction.records import decode_value
+from pybroker.coordinators.transaction.transaction import VERSION_2, Part, Producer, State
+from pybroker.errors import KafkaError
+from pybroker.protocol.error_codes import ErrorCode
+from tests.unit.coordinators.fakes import FakeLog, FakeTopics, Record
+
+ID = "id"
+CONFIG = {
+    "transaction.max.timeout.ms": 900_000,
+    "transactional.id.expiration.ms": 604_800_000,
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 10_000,
+    "transaction.remove.expired.transaction.cleanup.interval.ms": 3_600_000,
+    "transaction.state.log.load.buffer.size": 1 << 20,
+}
+
+
+class HeldLog(FakeLog):
+    """Ends what was held back in any order, with any code."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.at_once = True
+        self.held: list[Callable[[int], None]] = []
+
+    def append(
+        self, topic_id: Any, partition: int, leader_epoch: int, records: Sequence[Record], timestamp_ms: int, *,
+        told: Callable[[int, int], None], producer: tuple[int, int] | None = None,
+    ) -> tuple[int, int] | None:
+        ended = super().append(
+            topic_id, partition, leader_epoch, records, timestamp_ms, told=told, producer=producer
+        )
+        if ended is None:
+            base = len(self.partitions[partition]) - len(records)
+            self.held.append(lambda code: told(code, -1 if code else base))
+        return ended
+
+    @property
+    def states(self) -> list[State]:
+        return [decode_value(value).state for _, value in self.records if value is not None]
+
+
+class HeldMarkers:
+    """A marker is written when the test says so."""
+
+    def __init__(self) -> None:
+        self.hold = False
+        self.held: list[Callable[[], None]] = []
+        self.written: list[tuple[Marker, tuple[Part, ...]]] = []
+
+    def write_then(self, broker_id: int, marker: Marker, parts: Sequence[Part], told: CodesTold) -> None:
+        def written() -> None:
+            self.written.append((marker, tuple(parts)))
+            told([ErrorCode.NONE] * len(parts))
+
+        if self.hold:
+            self.held.append(written)
+        else:
+            written()
+
+    def release(self) -> None:
+        held, self.held, self.hold = self.held, [], False
+        for written in held:
+            written()
+
+
+class Ids:
+    """Hands out ids of producers."""
+
+    last = 0
+
+    async def next_id(self) -> int:
+        self.last += 1
+        return self.last
+
+
+class World:
+    """A coordinator whose one transactional id has an open transaction of version 2."""
+
+    def __init__(self) -> None:
+        nobody: Any = None
+        loop = asyncio.get_running_loop()
+        self.log, self.markers, self.topics, clock = HeldLog(), HeldMarkers(), FakeTopics(), FakeClock()
+        self.topics.create(TRANSACTIONS_TOPIC, 1)
+        self.part = Part("t", self.topics.create("t", 2), 0)
+        self.turn = EndOfTurn(loop)
+        ports = Ports(1, clock, loop, self.turn, self.log, self.log, self.topics, self.topics)
+        finishing = Finishing(self.topics, self.markers, nobody, nobody, clock)
+        self.coordinator = TransactionCoordinator(ports, Settings(CONFIG), Ids(), finishing)
+        self.coordinator.start()
+        self.me = Producer(-1, -1)
+
+    async def begin(self) -> None:
+        self.me = await self.coordinator.initialize(ID, 60_000, None)
+        await self.coordinator.add(ID, self.me, [self.part], VERSION_2)
+
+    async def end(self) -> list[ErrorCode]:
+        """Its codes: of the end, as soon as it is told."""
+        told: list[ErrorCode] = []
+
+        def ended(code: ErrorCode, successor: Producer) -> None:
+            told.append(code)
+            self.me = successor
+
+        assert self.coordinator.end_and_bump_then(ID, self.me, ended, commit=True)
+        await self.step()
+        return told
+
+    async def add(self, patience_s: float = 60) -> list[ErrorCode]:
+        """Its codes, as soon as they are told."""
+        told: list[ErrorCode] = []
+        self.coordinator.add_then(ID, self.me, [self.part], told.append, VERSION_2, patience_s=patience_s)
+        await self.step()
+        return told
+
+    async def step(self) -> None:
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(60):
+        while not condition():  # noqa: ASYNC110  # no event tells
+            await asyncio.sleep(0.001)
+
+
+async def ready() -> World:
+    world = World()
+    await world.begin()
+    return world
+
+
+async def test_an_end_whose_markers_wait_for_nothing_is_one_step() -> None:
+    """Decided, written and complete within the turn that asks for it: nobody sees it between."""
+    world = await ready()
+    told: list[ErrorCode] = []
+    world.turn.begin()
+    assert world.coordinator.end_and_bump_then(ID, world.me, lambda code, _: told.append(code), commit=True)
+    world.turn.come()
+    assert told == [ErrorCode.NONE]
+    assert world.log.states == [State.EMPTY, State.ONGOING, State.PREPARE_COMMIT, State.COMPLETE_COMMIT]
+    assert world.coordinator.describe(ID).state is State.COMPLETE_COMMIT
+    await world.coordinator.stop()
+
+
+async def test_the_next_transaction_does_not_wait_until_the_end_of_the_last_is_stored() -> None:
+    world = await ready()
+    world.markers.hold = True
+    assert await world.end() == [ErrorCode.NONE], "it is decided"
+    world.log.hold = True
+    world.markers.release()
+    told = await world.add()
+    assert world.log.states[-2:] == [State.COMPLETE_COMMIT, State.ONGOING], "one behind the other in the log"
+    assert told == [], "but what is not on disk is not told"
+    assert world.coordinator.describe(ID).state is State.PREPARE_COMMIT, "nor shown"
+    for ended in world.log.held:
+        ended(0)
+    assert told == [ErrorCode.NONE]
+    assert world.coordinator.describe(ID).state is State.ONGOING
+    assert world.coordinator.figures.commits == 1
+    world.log.hold = False
+    await world.coordinator.stop()
+
+
+async def test_the_order_in_which_writes_are_heard_of_does_not_matter() -> None:
+    world = await ready()
+    world.markers.hold = True
+    await world.end()
+    world.log.hold = True
+    world.markers.release()
+    await world.step()
+    told = await world.add()
+    end, begin = world.log.held
+    begin(0)
+    assert told == [ErrorCode.NONE]
+    end(0)
+    assert world.coordinator.describe(ID).state is State.ONGOING
+    assert world.coordinator.figures.commits == 1
+    world.log.hold = False
+    await world.coordinator.stop()
+
+
+@pytest.mark.parametrize("next_fails", [False, True])
+async def test_an_end_that_could_not_be_stored_is_not_stored_over_what_followed(next_fails: bool) -> None:
+    world = await ready()
+    world.markers.hold = True
+    await world.end()
+    world.log.hold = True
+    world.markers.release()
+    await world.step()
+    told = await world.add()
+    end, begin = world.log.held
+    world.log.hold = False
+    refused = ErrorCode.REQUEST_TIMED_OUT
+    end(refused)
+    begin(refused if next_fails else 0)
+    await until(lambda: world.coordinator.figures.commits)
+    if next_fails:
+        assert told == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+        assert world.coordinator.describe(ID).state is State.COMPLETE_COMMIT, "it was tried again"
+    else:
+        assert told == [ErrorCode.NONE]
+        assert world.log.states[-1] is State.ONGOING
+        assert world.coordinator.describe(ID).state is State.ONGOING
+    await world.coordinator.stop()
+
+
+async def test_who_comes_before_the_markers_are_written_is_told_then() -> None:
+    world = await ready()
+    world.markers.hold = True
+    await world.end()
+    told = await world.add()
+    others = await world.add()
+    assert world.log.states[-1] is State.PREPARE_COMMIT
+    assert (told, others) == ([], [])
+    world.markers.release()
+    await world.step()
+    assert (told, others) == ([ErrorCode.NONE], [ErrorCode.NONE])
+    assert world.log.states[-2:] == [State.COMPLETE_COMMIT, State.ONGOING], "the second one is part of it already"
+    await world.coordinator.stop()
+
+
+async def test_patience_ends() -> None:
+    world = await ready()
+    world.markers.hold = True
+    await world.end()
+    assert await world.add(0) == [ErrorCode.CONCURRENT_TRANSACTIONS]
+    told = await world.add(0.01)
+    await until(lambda: told)
+    assert told == [ErrorCode.CONCURRENT_TRANSACTIONS]
+    world.markers.release()
+    await world.step()
+    assert len(told) == 1
+    await world.coordinator.stop()
+
+
+async def test_who_waits_hears_that_the_coordinator_is_another() -> None:
+    world = await ready()
+    world.markers.hold = True
+    await world.end()
+    told = await world.add()
+    world.topics.lead(TRANSACTIONS_TOPIC, 0, 2, 1)
+    await world.step()
+    assert told == [ErrorCode.NOT_COORDINATOR]
+    world.markers.release()
+    await world.step()
+    assert world.log.states[-1] is State.PREPARE_COMMIT, "what moved away is not completed here"
+    with pytest.raises(KafkaError):
+        world.coordinator.describe(ID)
+    await world.coordinator.stop()
