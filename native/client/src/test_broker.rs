@@ -44,6 +44,8 @@ const PRODUCE: i16 = 13;
 pub struct Request {
     /// What is asked.
     pub key: i16,
+    /// In which version.
+    pub version: i16,
     /// Without the header.
     pub body: Vec<u8>,
     /// How many requests came over its connection before it, ApiVersions not counted.
@@ -61,7 +63,8 @@ impl Request {
     /// The partition and the batch of a Produce.
     pub fn produced(&self) -> (i32, &[u8]) {
         let mut produce = ProduceRequest::default();
-        produce.decode(&self.body, PRODUCE).expect("a Produce");
+        let decoded = produce.decode(&self.body, self.version);
+        decoded.expect("a Produce");
         let partition = produce.partitions[0];
         let records = partition.records.expect("a batch");
         (partition.index, records.of(&self.body))
@@ -175,7 +178,12 @@ fn serve(mut stream: TcpStream, answer: &dyn Fn(&Request) -> Reply) -> Option<()
         } else {
             before += 1;
             let before = before - 1;
-            answer(&Request { key, body, before })
+            answer(&Request {
+                key,
+                version: prefix.api_version,
+                body,
+                before,
+            })
         }?;
         let mut out = vec![0; 4];
         let flexible = flexible && key != ApiKey::ApiVersions as i16;
@@ -202,6 +210,8 @@ fn versions(version: i16) -> Vec<u8> {
             serves(ApiKey::Fetch, FETCH),
             serves(ApiKey::Metadata, METADATA),
             serves(ApiKey::InitProducerId, 1),
+            serves(ApiKey::FindCoordinator, 3),
+            serves(ApiKey::AddPartitionsToTxn, 3),
         ],
         throttle_time_ms: 0,
     };
@@ -262,6 +272,11 @@ pub fn producer_id() -> Reply {
 
 /// A Produce answer.
 pub fn produced(partition: i32, code: ErrorCode, base_offset: i64) -> Reply {
+    produced_in(PRODUCE, partition, code, base_offset)
+}
+
+/// A Produce answer in this version.
+pub fn produced_in(version: i16, partition: i32, code: ErrorCode, base_offset: i64) -> Reply {
     let mut told = PartitionProduceResponse::refused(partition, code.0, None);
     told.base_offset = base_offset;
     let response = ProduceResponse {
@@ -273,7 +288,7 @@ pub fn produced(partition: i32, code: ErrorCode, base_offset: i64) -> Reply {
         ..ProduceResponse::default()
     };
     let mut body = Vec::new();
-    response.encode(PRODUCE, &mut body);
+    response.encode(version, &mut body);
     Some(body)
 }
 

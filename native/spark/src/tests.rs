@@ -2,6 +2,7 @@
 
 mod sink;
 mod source;
+mod transaction;
 
 use std::sync::Arc;
 
