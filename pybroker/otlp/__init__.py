@@ -7,5 +7,6 @@ when `otlp.endpoint` is set; needs `pip install 'pybroker[otlp]'`.
 | `messages` | the same, slow requests and clients' metrics as OTLP's messages |
 | `sender` | how they get to the collector: attempts, and what is lost |
 | `export` | when: the thread that does it |
+| `slices` | how the others run meanwhile |
 | `setup` | what the settings make of it |
 """

@@ -6,6 +6,11 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from pybroker.otlp.slices import in_slices
+
+CHUNK_CHARACTERS = 64 * 1024
+"""Cut into lines at once."""
+
 _LINE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$")
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 _ESCAPED = re.compile(r"\\(.)")
@@ -32,7 +37,7 @@ def families(text: str) -> Iterator[Family]:
     """In their order. A line that is not understood is passed over: it is another reader's."""
     helps: dict[str, str] = {}
     family = Family("", "", "", [])
-    for line in text.splitlines():
+    for line in in_slices(_lines(text)):
         if line.startswith("# HELP "):
             name, _, told = line[7:].partition(" ")
             helps[name] = told
@@ -48,6 +53,14 @@ def families(text: str) -> Iterator[Family]:
                 family.samples.append(Sample(name[len(family.name) :], found, float(value)))
     if family.samples:
         yield family
+
+
+def _lines(text: str) -> Iterator[str]:
+    begin = 0
+    while begin < len(text):
+        end = text.find("\n", begin + CHUNK_CHARACTERS) + 1 or len(text)
+        yield from text[begin:end].splitlines()
+        begin = end
 
 
 def _unescaped(match: re.Match[str]) -> str:

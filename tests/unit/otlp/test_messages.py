@@ -9,7 +9,7 @@ import pytest
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
-from pybroker.otlp import messages
+from pybroker.otlp import messages, page, slices
 from pybroker.otlp.page import families
 
 PAGE = """# HELP up Whether it is.
@@ -63,6 +63,29 @@ def test_many_points_are_several_messages(monkeypatch: pytest.MonkeyPatch) -> No
     found = exported(text)
     assert [len(each.gauge.data_points) for each in found] == [3, 3, 1]
     assert len(list(messages.metrics(families(text), {}, 10, 20))) == 3
+
+
+def test_others_run_after_a_few_lines_and_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 10,000 partitions the page has a hundred thousand lines: seconds of work, in which the broker's loop has to
+    get the interpreter at once."""
+    pauses: list[float] = []
+    monkeypatch.setattr(slices, "time", SimpleNamespace(sleep=pauses.append))
+    lines = 10 * slices.ITEMS
+    for kind, own in (("gauge", 'x="{}"'), ("counter", 'x="{}"'), ("summary", 'x="{}",quantile="0.5"')):
+        pauses.clear()
+        text = f"# TYPE many {kind}\n" + "".join(f"many{{{own.format(number)}}} 1\n" for number in range(lines))
+        assert sum(1 for _ in families(text)) == 1
+        of_lines = len(pauses)
+        assert of_lines >= 10
+        exported(text)
+        assert len(pauses) >= 2 * of_lines + 10, f"the points of a {kind}"
+    assert set(pauses) == {slices.PAUSE_S}
+
+
+def test_a_long_page_is_cut_at_its_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    at_once = exported(PAGE)
+    monkeypatch.setattr(page, "CHUNK_CHARACTERS", 3)
+    assert [exported(PAGE), exported(PAGE.removesuffix("\n"))] == [at_once] * 2
 
 
 def slow(*stages_us: int) -> Any:
