@@ -128,6 +128,19 @@ class Request:
     def reply_standing(self, message: object, group: str) -> StandingAnswer | None:
         """The same; data threads repeat the answer over this connection for requests of the same bytes, from whoever
         may READ the group then, until it is taken back. None: this request's answer is not repeated."""
+    def reply_commits(
+        self,
+        message: object,
+        shard: ShardCommits,
+        topics: Sequence[CommitTopic],
+        metadata_bytes_max: int,
+        timeout_ms: int,
+        before: CommitRight | None,
+    ) -> CommitRight | None:
+        """The same for an OffsetCommit; data threads take the member's next commits over this connection, for these
+        topics (and those of `before`, if that still stands) and with metadata of so many bytes at most, from whoever
+        may READ group and topics then, until the right is taken back. After `timeout_ms` one that is not on disk is
+        answered COORDINATOR_NOT_AVAILABLE. None: the commits of this connection or version are not left to them."""
     def reply_authenticated(
         self, message: object, principal: str, by_token: bool, session_lifetime_ms: int | None
     ) -> None:
@@ -250,6 +263,76 @@ class PartitionOrder:
     def config(self) -> dict[str, str]: ...
     @property
     def start_offset(self) -> int: ...
+
+@final
+class CommitRight:
+    """Leaves a member's commits to data threads. Any change of the metadata, features or settings that native code is
+    told of takes it back by itself, and so does its shard."""
+
+    def take_back(self) -> None:
+        """Nothing is committed under it any more when this returns, and what was committed is in the log."""
+    def silent_ms(self) -> int:
+        """For how many milliseconds nothing was committed under it, taken back or not."""
+
+@final
+class CommitTopic:
+    """A topic that a member may commit for."""
+
+    def __new__(cls, topic_id: Uuid, name: str, partitions: int, first_epoch: int) -> CommitTopic:
+        """`first_epoch`: from this leader epoch on all are of this incarnation."""
+    @property
+    def topic_id(self) -> Uuid: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def partitions(self) -> int: ...
+    @property
+    def first_epoch(self) -> int: ...
+
+@final
+class MemberCommit:
+    """An offset that a data thread has committed."""
+
+    @property
+    def group(self) -> str: ...
+    @property
+    def topic_id(self) -> Uuid: ...
+    @property
+    def topic(self) -> str: ...
+    @property
+    def partition(self) -> int: ...
+    @property
+    def offset(self) -> int: ...
+    @property
+    def leader_epoch(self) -> int: ...
+    @property
+    def metadata(self) -> str: ...
+    @property
+    def timestamp_ms(self) -> int: ...
+    @property
+    def log_offset(self) -> int:
+        """Where its record lies; while that is on its way, its place in its batch."""
+
+@final
+class ShardCommits:
+    """The commits of one partition of the offsets topic that data threads take, as it is led under one leader epoch."""
+
+    def __new__(cls, topic_id: Uuid, partition: int, leader_epoch: int) -> ShardCommits: ...
+    def take_all_back(self) -> None:
+        """No right that was given before stands any more when this returns, and what was committed under them is in the
+        log."""
+    def close(self) -> None:
+        """The same; nor does one that is given later."""
+    def take(self) -> list[MemberCommit]:
+        """What was committed since this was called last, of each partition the latest."""
+    def take_count(self) -> int:
+        """How many offsets were committed since this was called last."""
+    def in_flight(self) -> list[MemberCommit]:
+        """What is on its way to disk."""
+    def drop_group(self, group: str) -> None:
+        """The group is gone with all that it has committed, also what is on its way."""
+    def drop_topic(self, topic_id: Uuid) -> None:
+        """The same for a topic."""
 
 @final
 class StandingAnswer:

@@ -78,6 +78,7 @@ from pybroker.ingest.leader import IngestLeader
 from pybroker.metadata.cache import MetadataCache
 from pybroker.metadata.features import SHARE_VERSION
 from pybroker.metadata.image import BrokerImage
+from pybroker.metadata.lineage import TopicLineage
 from pybroker.metadata.session import StoreSession
 from pybroker.metadata.store import MetadataStore
 from pybroker.native import NativeBroker, Uuid
@@ -406,15 +407,15 @@ def _followers(
 ) -> Followers:
     native, view = ground.native, local.view
 
-    def owns_epoch(topic_id: Uuid, leader_epoch: int) -> bool:
+    def lineage(topic_id: Uuid) -> TopicLineage | None:
         topic = view.image.topic_by_id(topic_id)
-        return topic is None or topic.lineage.owns_epoch(leader_epoch)
+        return None if topic is None else topic.lineage
 
     def own_settings(group_id: str) -> Mapping[str, str]:
         return view.image.group_config(group_id)
 
     appends = NativeAppends(native.partitions, ground.loop)
-    group_topics = CachedTopics(local.cache, owns_epoch)
+    group_topics = CachedTopics(local.cache, lineage)
     end_of_turn = EndOfTurn(ground.loop)
     ports = Ports(
         ground.broker_id, ground.clock, ground.loop, end_of_turn, appends, native.partitions, group_topics, topics

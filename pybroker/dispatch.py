@@ -111,7 +111,7 @@ from pybroker.native import (
 )
 from pybroker.replicas.failed import FailedReplicas
 from pybroker.replicas.isr import IsrKeeper
-from pybroker.requests.context import Authenticated, LastResponse, RequestContext, Standing
+from pybroker.requests.context import Authenticated, LastResponse, RequestContext, Standing, StandingCommits
 from pybroker.requests.failures import failure_response
 from pybroker.requests.inline_task import InlineTask
 from pybroker.requests.later import Later
@@ -541,6 +541,17 @@ class Dispatcher:
                 answer = request.reply_standing(response.response, response.group_id)
                 if answer is not None:
                     response.stands(answer)
+            elif isinstance(response, StandingCommits):
+                right = request.reply_commits(
+                    response.response,
+                    response.shard,
+                    response.topics,
+                    response.metadata_bytes_max,
+                    response.timeout_ms,
+                    response.before,
+                )
+                if right is not None:
+                    response.stands(right)
             elif isinstance(response, LastResponse):
                 request.reply_and_close(response.response)
             else:

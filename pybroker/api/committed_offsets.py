@@ -31,6 +31,11 @@ class Wanted:
                 name is not None and not authorizer.permits_topic(context, AclOperation.READ, name)
             )
 
+    @property
+    def is_whole(self) -> bool:
+        """All of them may be read."""
+        return not any(self._denied)
+
     def permitted(self) -> Iterator[CommitItem]:
         """Each partition that may be committed. Only OffsetCommit has times."""
         for row, denied in zip(self._rows, self._denied, strict=True):

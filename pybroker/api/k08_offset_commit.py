@@ -2,7 +2,8 @@
 
 v1 has a commit timestamp for each partition, v2–4 a retention for the request, v6 leader epochs, v7
 group.instance.id, v9 is asked of members of consumer groups (KIP-848), v10 topic ids in place of names. A name or id
-that does not exist gets its error in its slots; the others are committed.
+that does not exist gets its error in its slots; the others are committed. Once a member's commit has succeeded, data
+threads take its next ones (`coordinators.shards.standing`).
 
 Differs from Kafka: a member whose generation formed before a topic was deleted and created again cannot commit for that
 name (REBALANCE_IN_PROGRESS, and the group rebalances; in a consumer group STALE_MEMBER_EPOCH); Kafka stores the old
@@ -23,7 +24,7 @@ from pybroker.protocol.messages import (
     OffsetCommitResponse_OffsetCommitResponsePartition,
     OffsetCommitResponse_OffsetCommitResponseTopic,
 )
-from pybroker.requests.context import RequestContext
+from pybroker.requests.context import RequestContext, StandingCommits
 from pybroker.requests.later import Later
 from pybroker.security.acls import AclOperation
 from pybroker.security.authorizer import Authorizer
@@ -43,25 +44,26 @@ def handle(
     wanted = Wanted(topics, authorizer, context, request.topics, by_id=context.api_version >= 10)
     items = tuple(wanted.permitted())
     later = Later()
+    commit = CommitRequest(
+        request.group_id,
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id_or_member_epoch,
+        items,
+        request.retention_time_ms,
+        knows_member_epochs=context.api_version >= 9,
+    )
 
     def finished(codes: list[ErrorCode]) -> None:
-        later.give(_response(wanted, codes))
+        response = _response(wanted, codes)
+        stored = wanted.is_whole and items and not any(codes)
+        grant = groups.grant_commits(commit) if stored else None
+        later.give(response if grant is None else StandingCommits(response, *grant))
 
     try:
-        groups.commit_then(
-            CommitRequest(
-                request.group_id,
-                request.member_id,
-                request.group_instance_id,
-                request.generation_id_or_member_epoch,
-                items,
-                request.retention_time_ms,
-                knows_member_epochs=context.api_version >= 9,
-            ),
-            finished,
-        )
+        groups.commit_then(commit, finished)
     except KafkaError as error:
-        finished(wanted.refused(ErrorCode(error.code)))
+        later.give(_response(wanted, wanted.refused(ErrorCode(error.code))))
     return later.outcome()
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
-from pybroker.native import StandingAnswer
+from pybroker.native import CommitRight, CommitTopic, ShardCommits, StandingAnswer
 from pybroker.protocol.caller import Caller
 
 
@@ -57,6 +57,21 @@ class Standing(msgspec.Struct, frozen=True):
     """Whoever is told it must be permitted to READ this group."""
     stands: Callable[[StandingAnswer], None]
     """Told of the answer, if it is one that is repeated: whoever changes what it depends on takes it back before."""
+
+
+class StandingCommits(msgspec.Struct, frozen=True):
+    """In place of the response to an OffsetCommit: it is sent, and data threads take the member's next commits."""
+
+    response: object
+    shard: ShardCommits
+    topics: Sequence[CommitTopic]
+    """Commits for other topics come here, and so do those with more metadata than this."""
+    metadata_bytes_max: int
+    timeout_ms: int
+    """What is not on disk by then is answered COORDINATOR_NOT_AVAILABLE."""
+    before: CommitRight | None
+    stands: Callable[[CommitRight], None]
+    """Told of the right, if one is given: whoever changes what it depends on takes it back before."""
 
 
 class LastResponse(msgspec.Struct, frozen=True):

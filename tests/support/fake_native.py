@@ -91,6 +91,8 @@ class FakeRequest:
     parked: bool = False
     answer: FakeAnswer | None = None
     """The one that stands."""
+    bounds: tuple[object, ...] = ()
+    """What a right was given for."""
 
     def waits(self) -> None:
         self.parked = True
@@ -102,6 +104,12 @@ class FakeRequest:
     def reply_standing(self, message: object, group: str) -> FakeAnswer:
         self.reply(message)
         self.answer = FakeAnswer(group)
+        return self.answer
+
+    def reply_commits(self, message: object, *bounds: object) -> FakeAnswer:
+        self.reply(message)
+        self.bounds = bounds
+        self.answer = FakeAnswer("")
         return self.answer
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ from pybroker.coordinators.share_partition.manager import SharePartitions
 from pybroker.coordinators.transaction.membership import Membership
 from pybroker.dispatch import Dispatcher, Handler, Tables
 from pybroker.errors import FatalError, KafkaError
-from pybroker.native import NativeBroker, NativePartitions, Uuid, encode
+from pybroker.native import NativeBroker, NativePartitions, ShardCommits, Uuid, encode
 from pybroker.protocol import interbroker
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (
@@ -30,7 +30,7 @@ from pybroker.protocol.messages import (
     HeartbeatResponse,
 )
 from pybroker.replicas.isr import IsrKeeper
-from pybroker.requests.context import Standing
+from pybroker.requests.context import Standing, StandingCommits
 from pybroker.requests.failures import failure_response
 from pybroker.requests.later import Later
 from tests.support.fake_native import FakeNative, FakeRequest, use_fake_requests
@@ -133,6 +133,18 @@ async def test_who_may_take_an_answer_back_is_told_of_it(served: Served) -> None
     assert request.response.throttle_time_ms == 4
     assert kept == [request.answer]
     assert kept[0].group == "g"
+
+
+async def test_who_may_take_a_right_to_commit_back_is_told_of_it(served: Served) -> None:
+    kept: list[Any] = []
+    shard, response = ShardCommits(Uuid.random(), 0, 0), HeartbeatResponse(throttle_time_ms=5)
+    request = served.ask(
+        lambda context, message: StandingCommits(response, shard, [], 4_096, 5_000, None, kept.append)
+    )
+    await until(lambda: request.replies)
+    assert request.response.throttle_time_ms == 5
+    assert request.bounds == (shard, [], 4_096, 5_000, None)
+    assert kept == [request.answer]
 
 
 async def test_too_many_who_wait_for_a_callback_are_turned_away(

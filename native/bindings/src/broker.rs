@@ -2,6 +2,7 @@
 //! lets go of the GIL and maps errors.
 
 mod authorizer;
+mod commits;
 mod control_queue;
 mod fetched;
 mod fetchers;
@@ -35,6 +36,7 @@ use crate::errors::native_error;
 use crate::plane::DataPlane;
 use crate::plane::settings::NativeSettings;
 pub(crate) use authorizer::{AclEntry, NativeAuthorizer};
+pub(crate) use commits::{CommitRight, CommitTopic, MemberCommit, ShardCommits};
 pub(crate) use control_queue::NativeControlQueue;
 pub(crate) use fetched::{FetchedBatches, RecordsWatch};
 pub(crate) use fetchers::{BrokerAddress, FetcherFigures, FollowedPartition, NativeFetchers};

@@ -41,15 +41,15 @@ mod _native {
     #[pymodule_export]
     use crate::broker::{
         AclEntry, ActiveProducer, AdoptedDirectory, AttachedPartition, BrokerAddress,
-        BrokerMetadata, ClientQuota, Completion, ConnectionGone, Endpoint, FetchedBatches,
-        FetcherFigures, FollowedPartition, IngestPreparation, IsrMember, IsrProposal, Lag,
-        ListedAttempt, ListenerConfig, ListenerTls, LocalPartition, LogDirInfo, LogDirPartition,
-        LogDirsFailed, MetadataDelta, NativeAuthorizer, NativeBroker, NativeControlQueue,
-        NativeFetchers, NativeIngests, NativeIsr, NativeListeners, NativeLogDirs, NativeMetadata,
-        NativePartitions, NativeQuotas, OpenIngest, PartitionEnds, PartitionMetadata,
-        PartitionOffsets, PartitionOrder, RecordsWatch, ReplicasOffline, Request, SlowRequest,
-        StagedDirectory, StagedPartition, StandingAnswer, StopOrder, StoredRecord, StoredRecords,
-        TopicMetadata, TransactionQuestion,
+        BrokerMetadata, ClientQuota, CommitRight, CommitTopic, Completion, ConnectionGone,
+        Endpoint, FetchedBatches, FetcherFigures, FollowedPartition, IngestPreparation, IsrMember,
+        IsrProposal, Lag, ListedAttempt, ListenerConfig, ListenerTls, LocalPartition, LogDirInfo,
+        LogDirPartition, LogDirsFailed, MemberCommit, MetadataDelta, NativeAuthorizer,
+        NativeBroker, NativeControlQueue, NativeFetchers, NativeIngests, NativeIsr,
+        NativeListeners, NativeLogDirs, NativeMetadata, NativePartitions, NativeQuotas, OpenIngest,
+        PartitionEnds, PartitionMetadata, PartitionOffsets, PartitionOrder, RecordsWatch,
+        ReplicasOffline, Request, ShardCommits, SlowRequest, StagedDirectory, StagedPartition,
+        StandingAnswer, StopOrder, StoredRecord, StoredRecords, TopicMetadata, TransactionQuestion,
     };
     #[pymodule_export]
     use crate::client::batch::{ClientBatch, append_partitioned, partition_of_key};

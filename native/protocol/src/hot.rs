@@ -12,6 +12,7 @@ pub mod list_offsets;
 pub mod list_topics;
 pub mod metadata;
 pub mod of_topic;
+pub mod offset_commit;
 pub mod offset_for_leader_epoch;
 pub mod produce_request;
 pub mod produce_response;

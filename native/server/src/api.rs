@@ -6,6 +6,7 @@ pub(crate) mod k00_produce;
 pub(crate) mod k01_fetch;
 pub(crate) mod k02_list_offsets;
 pub(crate) mod k03_metadata;
+pub(crate) mod k08_offset_commit;
 pub(crate) mod k18_api_versions;
 pub(crate) mod k23_offset_for_leader_epoch;
 pub(crate) mod k32142_list_topics;

@@ -12,6 +12,7 @@ use crate::connection_quotas::ConnectionQuotas;
 use crate::control_plane::Peer;
 use crate::decisions::Decisions;
 use crate::standing::Kept;
+use crate::standing_commits::Rights;
 
 /// Who a connection is.
 pub(crate) struct ConnectionInfo {
@@ -44,6 +45,8 @@ pub(crate) struct ConnectionInfo {
     pub(crate) quotas: ConnectionQuotas,
     /// Answers of the control plane that may be repeated.
     pub(crate) standing: Kept,
+    /// Commits that are not for the control plane.
+    pub(crate) commits: Rights,
 }
 
 /// Names that a connection remembers: more than an old client consumes from.
@@ -68,6 +71,7 @@ impl ConnectionInfo {
             decisions: RefCell::default(),
             quotas: ConnectionQuotas::default(),
             standing: Kept::default(),
+            commits: Rights::default(),
         }
     }
 
@@ -89,6 +93,7 @@ impl ConnectionInfo {
             decisions: RefCell::default(),
             quotas: ConnectionQuotas::default(),
             standing: Kept::default(),
+            commits: Rights::default(),
             ..*self
         }
     }

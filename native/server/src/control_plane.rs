@@ -16,6 +16,7 @@ use tokio::sync::oneshot;
 use crate::config::Registry;
 use crate::quotas::Figures;
 use crate::standing::StandingAnswer;
+use crate::standing_commits::CommitRight;
 
 /// Which queue of the bridge a request waits in, in order of precedence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -147,6 +148,13 @@ pub enum ControlReply {
     Body(Bytes),
     /// The answer's body; it may be repeated over this connection while it stands.
     Standing(Arc<StandingAnswer>),
+    /// The answer's body; the connection's data thread takes the member's next commits under this right.
+    StandingCommits {
+        /// The response body.
+        body: Bytes,
+        /// What it may do.
+        right: Arc<CommitRight>,
+    },
     /// As `Body`; the client has made too many changes, and nothing is read of its connection for so many milliseconds.
     Throttled {
         /// The response body, which tells the client as much if its version can.

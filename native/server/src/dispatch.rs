@@ -10,9 +10,9 @@ use pybroker_protocol::{Api, ApiKey, Plane};
 
 use crate::api::not_logged_in::{self, Told};
 use crate::api::{
-    Answer, Call, k00_produce, k01_fetch, k02_list_offsets, k03_metadata, k18_api_versions,
-    k23_offset_for_leader_epoch, k32142_list_topics, k32151_ingest_append, repeated_answer,
-    to_control_plane,
+    Answer, Call, k00_produce, k01_fetch, k02_list_offsets, k03_metadata, k08_offset_commit,
+    k18_api_versions, k23_offset_for_leader_epoch, k32142_list_topics, k32151_ingest_append,
+    repeated_answer, to_control_plane,
 };
 use crate::clock::now_ms;
 use crate::close::CloseReason;
@@ -307,6 +307,11 @@ fn run_at_head(
             turn.thread
                 .answered(call.api_key, call.version, call.moments());
             return Ok(Dispatched::Done);
+        }
+        if api.key == ApiKey::OffsetCommit
+            && let Some(answer) = k08_offset_commit::run(call, turn.thread, body, outgoing)
+        {
+            return Ok(finished(turn, call, answer, Slot::OffsetCommit));
         }
         let pending = to_control_plane::submit(call, body);
         return Ok(Dispatched::Slot(Slot::Control(pending)));

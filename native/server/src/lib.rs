@@ -15,7 +15,7 @@
 //! | whom and what they mean | `access`, `resolve` |
 //! | what they share | `shared`, `connection_info`, `connection_quotas` |
 //! | work elsewhere | `cold_reads`, `slow_appends`, `workers` |
-//! | parts | `incoming`, `outgoing`, `frame`, `reply`, `close`, `budget`, `buffers`, `fetch_sessions`, `metrics`, `prometheus`, `producers`, `standing`, `throttle_place`, `tls`, … |
+//! | parts | `incoming`, `outgoing`, `frame`, `reply`, `close`, `budget`, `buffers`, `fetch_sessions`, `metrics`, `prometheus`, `producers`, `standing`, `standing_commits`, `throttle_place`, `tls`, … |
 //! | words | `authorizer`, `quotas`, `metadata_view`, `control_plane`, `error_codes`, `config`, `limits`, `os` |
 
 mod access;
@@ -59,6 +59,7 @@ mod slots;
 mod slow_appends;
 pub mod slow_requests;
 pub mod standing;
+pub mod standing_commits;
 mod threads;
 mod throttle_place;
 mod throttled_log;

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use crate::api::k00_produce::PendingProduce;
 use crate::api::k01_fetch::PendingFetch;
+use crate::api::k08_offset_commit::PendingOffsetCommit;
 use crate::api::pool_answer::PendingPoolAnswer;
 use crate::api::to_control_plane::PendingControl;
 use crate::frame::OwnFrame;
@@ -21,6 +22,8 @@ pub(crate) enum Slot {
     Produce(Box<PendingProduce>),
     /// At the head: waiting for bytes, or for the disk.
     Fetch(Box<PendingFetch>),
+    /// At the head: waiting for the disk or for replicas.
+    OffsetCommit(Box<PendingOffsetCommit>),
     /// At the head: a pool works on it.
     Pool(Box<PendingPoolAnswer>),
     /// At the head: the control plane has it, or shall get it.
@@ -101,6 +104,7 @@ impl Slots {
         match self.ring.front()? {
             Slot::Produce(pending) => pending.deadline(),
             Slot::Fetch(pending) => pending.deadline(),
+            Slot::OffsetCommit(pending) => Some(pending.deadline),
             _ => None,
         }
     }
@@ -120,6 +124,7 @@ impl Slot {
             Slot::Ready(ready) => ready.reply.capacity(),
             Slot::Produce(pending) => pending.bytes(),
             Slot::Fetch(pending) => pending.bytes(),
+            Slot::OffsetCommit(pending) => pending.bytes(),
             Slot::Pool(pending) => pending.bytes,
             Slot::Control(pending) => pending
                 .unsent

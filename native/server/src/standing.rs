@@ -49,11 +49,58 @@ impl StandingAnswers {
             request,
             group: group.into(),
             answer,
-            ages: Arc::clone(&self.age),
-            age: self.age.load(Ordering::Acquire),
+            stands: Stands::new(self, now),
+        })
+    }
+}
+
+/// Whether what the control plane has given still stands, and when it was used last.
+#[derive(Debug)]
+pub(crate) struct Stands {
+    ages: Arc<AtomicU64>,
+    age: u64,
+    given: Instant,
+    /// Milliseconds after `given` at which it was used last, and [`TAKEN_BACK`].
+    heard: AtomicU64,
+}
+
+impl Stands {
+    pub(crate) fn new(all: &StandingAnswers, now: Instant) -> Self {
+        Stands {
+            ages: Arc::clone(&all.age),
+            age: all.age.load(Ordering::Acquire),
             given: now,
             heard: AtomicU64::new(0),
-        })
+        }
+    }
+
+    /// Whether it may be used once more; if so, it counts as heard.
+    pub(crate) fn again(&self, now: Instant) -> bool {
+        if self.ages.load(Ordering::Acquire) != self.age {
+            return false;
+        }
+        let at = now.saturating_duration_since(self.given).as_millis() as u64;
+        let noted = self
+            .heard
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |heard| {
+                (heard & TAKEN_BACK == 0).then_some(heard.max(at))
+            });
+        noted.is_ok()
+    }
+
+    pub(crate) fn take_back(&self) {
+        self.heard.fetch_or(TAKEN_BACK, Ordering::AcqRel);
+    }
+
+    /// For how long it was not used.
+    pub(crate) fn silent(&self, now: Instant) -> Duration {
+        let heard = self.heard.load(Ordering::Acquire) & !TAKEN_BACK;
+        now.saturating_duration_since(self.given + Duration::from_millis(heard))
+    }
+
+    pub(crate) fn holds(&self) -> bool {
+        self.ages.load(Ordering::Acquire) == self.age
+            && self.heard.load(Ordering::Acquire) & TAKEN_BACK == 0
     }
 }
 
@@ -74,11 +121,7 @@ pub struct StandingAnswer {
     request: StandingRequest,
     group: Box<str>,
     answer: Bytes,
-    ages: Arc<AtomicU64>,
-    age: u64,
-    given: Instant,
-    /// Milliseconds after `given` at which the request came last, and [`TAKEN_BACK`].
-    heard: AtomicU64,
+    stands: Stands,
 }
 
 impl StandingAnswer {
@@ -99,32 +142,21 @@ impl StandingAnswer {
 
     /// Whether the answer may be given once more; if so, the request counts as heard.
     pub(crate) fn repeat(&self, now: Instant) -> bool {
-        if self.ages.load(Ordering::Acquire) != self.age {
-            return false;
-        }
-        let at = now.saturating_duration_since(self.given).as_millis() as u64;
-        let noted = self
-            .heard
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |heard| {
-                (heard & TAKEN_BACK == 0).then_some(heard.max(at))
-            });
-        noted.is_ok()
+        self.stands.again(now)
     }
 
     /// The answer is given to nobody from now on.
     pub fn take_back(&self) {
-        self.heard.fetch_or(TAKEN_BACK, Ordering::AcqRel);
+        self.stands.take_back();
     }
 
     /// For how long the request has not come.
     pub fn silent(&self, now: Instant) -> Duration {
-        let heard = self.heard.load(Ordering::Acquire) & !TAKEN_BACK;
-        now.saturating_duration_since(self.given + Duration::from_millis(heard))
+        self.stands.silent(now)
     }
 
     fn stands(&self) -> bool {
-        self.ages.load(Ordering::Acquire) == self.age
-            && self.heard.load(Ordering::Acquire) & TAKEN_BACK == 0
+        self.stands.holds()
     }
 }
 

@@ -15,6 +15,7 @@ epoch says nothing of itself and is taken: the best that can be done.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -33,9 +34,10 @@ from pybroker.coordinators.group.removals import Removals
 from pybroker.coordinators.group.shard import GroupShard
 from pybroker.coordinators.shards.log import TOO_LARGE
 from pybroker.coordinators.shards.ports import Record, Topics
+from pybroker.coordinators.shards.standing import COMMITS
 from pybroker.coordinators.streams.group import StreamsGroup
 from pybroker.errors import KafkaError
-from pybroker.native import Uuid
+from pybroker.native import CommitRight, CommitTopic, ShardCommits, Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 
@@ -66,6 +68,20 @@ class CommitRequest(msgspec.Struct, frozen=True):
     """OffsetCommit 9: its client has heard of consumer groups (KIP-848)."""
     producer: tuple[int, int] | None = None
     """(id, epoch) of the producer in whose transaction it is."""
+
+
+class CommitGrant(NamedTuple):
+    """What leaves a member's commits to data threads."""
+
+    shard: ShardCommits
+    topics: list[CommitTopic]
+    """It may commit for them."""
+    metadata_bytes_max: int
+    timeout_ms: int
+    before: CommitRight | None
+    """What it has by now."""
+    stands: Callable[[CommitRight], None]
+    """Told of the right that is given: whoever changes what it depends on takes it back before."""
 
 
 Finished = Callable[[list[ErrorCode]], None]
@@ -141,6 +157,50 @@ class Commits:
             self._append_in_transaction(shard, request.producer, accepted, answers, finished)
         else:
             self._append(shard, group.life, accepted, answers, finished)
+
+    def grant(self, shard: GroupShard, request: CommitRequest, timeout_ms: int) -> CommitGrant | None:
+        """Leaves the next commits of a member to data threads, for the topics of this one; None: something speaks
+        against it. All is looked at once more, as time may have passed since the commit was taken."""
+        if request.generation < 0 or request.producer is not None or not shard.log.is_still:
+            return None
+        newer = shard.newer(request.group_id)
+        group: Group | ConsumerGroup
+        try:
+            if newer is None:
+                group = self._check_classic(shard, request)
+                if group.state is not GroupState.STABLE or request.group_id in shard.consumers:
+                    return None
+                answers, heard = group.answers, True
+            elif isinstance(newer, ConsumerGroup):
+                group = newer
+                self._check_newer(shard, group, request)
+                epoch = group.member(request.member_id).epoch
+                if request.generation != epoch or not shard.consumers.turns.is_quiet(group.group_id):
+                    return None
+                # Commits do not keep its members alive.
+                answers, heard = shard.consumers.answers(group.group_id), False
+            else:
+                return None
+        except KafkaError:
+            return None
+        topics: dict[Uuid, CommitTopic] = {}
+        for item in request.items:
+            outcome = self._check(group, request, item, set())
+            if isinstance(outcome, ErrorCode):
+                return None
+            topic_id, name = outcome
+            if topic_id not in topics:
+                counted = self._topics.partition_count(topic_id)
+                topics[topic_id] = CommitTopic(topic_id, name, counted, self._topics.first_epoch(topic_id))
+        member_id = request.member_id
+        return CommitGrant(
+            shard.commits_of_members,
+            list(topics.values()),
+            self._metadata_bytes_max(),
+            timeout_ms,
+            answers.standing(member_id, COMMITS),
+            lambda right: answers.keep(member_id, right, COMMITS, heard=heard),
+        )
 
     def _check_classic(self, shard: GroupShard, request: CommitRequest) -> Group:
         group = self._group_for_commit(shard, request)

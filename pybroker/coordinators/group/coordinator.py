@@ -17,7 +17,7 @@ from msgspec import structs
 from pybroker.coordinators.consumer.group import ConsumerGroup
 from pybroker.coordinators.consumer.model import Heartbeat, HeartbeatResult
 from pybroker.coordinators.consumer.topics import MayRead
-from pybroker.coordinators.group.commits import CommitRequest, Commits, Finished
+from pybroker.coordinators.group.commits import CommitGrant, CommitRequest, Commits, Finished
 from pybroker.coordinators.group.deadlines import Bounded, Deadlines
 from pybroker.coordinators.group.expiry import expire_group, expire_newer_group
 from pybroker.coordinators.group.figures import GroupFigures
@@ -72,11 +72,11 @@ class GroupCoordinator:
         self._deadlines = Deadlines(ports.loop)
         self._removals = Removals()
         self._share = ShareGround(ports.clock, ports.loop, self._driver.wheel, ports.topics, settings.share, states)
-        self.figures = GroupFigures()
+        self._figures = GroupFigures()
         self._streams = StreamsGround(
             ports.clock, self._driver.wheel, ports.topics, settings.streams, self._streams_assigned
         )
-        self._commits = Commits(ports.topics, self._removals, lambda: settings.offset_metadata_max_bytes, self.figures)
+        self._commits = Commits(ports.topics, self._removals, lambda: settings.offset_metadata_max_bytes, self._figures)
         self.shards = Shards(
             OFFSETS_TOPIC, ports, self._driver.wheel, self._new_shard, lambda: settings.load_buffer_bytes
         )
@@ -93,11 +93,11 @@ class GroupCoordinator:
             share=self._share,
             streams=self._streams,
             timers=self._driver.wheel,
-            figures=self.figures,
+            figures=self._figures,
         )
 
     def _streams_assigned(self) -> None:
-        self.figures.streams_rebalances += 1
+        self._figures.streams_rebalances += 1
 
     def shard(self, group_id: str, *, empty_allowed: bool = False) -> GroupShard:
         """The shard that answers for a group. KafkaError: INVALID_GROUP_ID, NOT_COORDINATOR, COORDINATOR_…"""
@@ -106,6 +106,13 @@ class GroupCoordinator:
         ):
             raise KafkaError(ErrorCode.INVALID_GROUP_ID)
         return self.shards.of(group_id)
+
+    @property
+    def figures(self) -> GroupFigures:
+        """What was done since the start, as of now. Not to be changed."""
+        for shard in self.shards:
+            shard.note_commits()
+        return self._figures
 
     @property
     def timers(self) -> TimerWheel:
@@ -262,6 +269,15 @@ class GroupCoordinator:
         self._commits.commit(shard, request, self._clock.wall_ms(), bounded)
         self._bound(bounded)
 
+    def grant_commits(self, request: CommitRequest) -> CommitGrant | None:
+        """Leaves the next commits of a member, whose commit was just answered, to data threads; None: the coordinator
+        has to look at them."""
+        try:
+            shard = self.shard(request.group_id)
+        except KafkaError:
+            return None
+        return self._commits.grant(shard, request, self._settings.commit_timeout_ms)
+
     def fetch(
         self,
         group_id: str,
@@ -358,13 +374,13 @@ class GroupCoordinator:
             turns = shard.streams.turns if isinstance(newer, StreamsGroup) else shard.consumers.turns
             if newer.members or not turns.is_quiet(group_id):
                 raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"Group {group_id} has members.")
-            self.figures.offset_deletions += shard.drop_newer(newer, reply)
+            self._figures.offset_deletions += shard.drop_newer(newer, reply)
         elif group is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
         elif group.state is not GroupState.EMPTY or group_id in shard.consumers or group_id in shard.streams:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"Group {group_id} has members.")
         else:
-            self.figures.offset_deletions += shard.drop_group(group, reply)
+            self._figures.offset_deletions += shard.drop_group(group, reply)
         return reply.outcome(self._loop)
 
     # --- topics that go -----------------------------------------------------------------------------------------------
@@ -382,7 +398,7 @@ class GroupCoordinator:
                 keys = shard.offsets.keys_of_topic(topic.topic_id)
                 keys = list(dict.fromkeys([*keys, *shard.transactions.drop_topic(topic.topic_id)]))
                 shard.offsets.drop_topic(topic.topic_id)
-                self.figures.offset_deletions += len(keys)
+                self._figures.offset_deletions += len(keys)
                 if keys:
                     shard.bury_offsets(keys, partial(_note_burial, topic.name))
 
@@ -397,6 +413,8 @@ class GroupCoordinator:
     async def hold_commits(self, topic_id: Uuid) -> None:
         """Takes no commit for a topic until `release_commits`; returns when those that were taken are on disk."""
         self._commits.hold(topic_id)
+        for shard in self.shards:
+            shard.offsets.take_back()
         deadline = self._clock.monotonic_ms() + self._settings.commit_timeout_ms
         while any(
             shard.offsets.topic_in_flight(topic_id) or shard.transactions.has_topic(topic_id) for shard in self.shards
@@ -444,6 +462,7 @@ class GroupCoordinator:
                 done.set_result(ErrorCode(error.code))
                 continue
             offsets = shard.offsets
+            offsets.take_back()
             lost = [one for one in entries if not offsets.is_on_disk(group_id, topic_id, one[0].partition)]
             if lost:
                 self._commits.restore(shard, group_id, topic_id, lost, partial(_settle, done))
@@ -473,9 +492,9 @@ class GroupCoordinator:
         for shard, group in todo[:EXPIRY_GROUPS_A_TURN]:
             if not isinstance(group, Group):
                 if shard.newer(group.group_id) is group:
-                    self.figures.offset_expirations += expire_newer_group(shard, group, now_ms, retention_ms)
+                    self._figures.offset_expirations += expire_newer_group(shard, group, now_ms, retention_ms)
             elif shard.groups.get(group.group_id) is group:
-                self.figures.offset_expirations += expire_group(shard, group, now_ms, retention_ms)
+                self._figures.offset_expirations += expire_group(shard, group, now_ms, retention_ms)
         if len(todo) > EXPIRY_GROUPS_A_TURN:
             self._loop.call_soon(self._expire, todo[EXPIRY_GROUPS_A_TURN:])
 

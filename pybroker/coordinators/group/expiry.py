@@ -49,6 +49,8 @@ def expired_offsets(shard: GroupShard, group: Group, now_ms: int, retention_ms: 
 def _expired(
     shard: GroupShard, group_id: str, is_read: Callable[[str], bool], is_over: Callable[[CommittedOffset], bool]
 ) -> list[tuple[Uuid, OffsetKey]]:
+    # Whatever is committed from here on would be buried with what it takes the place of.
+    shard.offsets.take_back()
     return [
         (topic_id, OffsetKey(group_id, topic.name, partition))
         for topic_id, topic in shard.offsets.topics(group_id).items()
@@ -102,4 +104,5 @@ def _take_out(shard: GroupShard, expired: list[tuple[Uuid, OffsetKey]]) -> int:
 
 
 def _is_unused(shard: GroupShard, group_id: str) -> bool:
-    return not shard.offsets.topics(group_id) and not shard.has_commit_under_way(group_id)
+    # In this order: what ends between the two is among the offsets.
+    return not shard.has_commit_under_way(group_id) and not shard.offsets.topics(group_id)

@@ -42,7 +42,7 @@ from pybroker.coordinators.streams.groups import refused as refused_streams
 from pybroker.coordinators.streams.model import Heartbeat as StreamsHeartbeat
 from pybroker.coordinators.streams.model import HeartbeatResult as StreamsHeartbeatResult
 from pybroker.errors import KafkaError
-from pybroker.native import Uuid
+from pybroker.native import ShardCommits, Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 log = logging.getLogger(__name__)
@@ -87,7 +87,9 @@ class GroupShard(Shard[Loaded]):
         self._settings = settings
         self._consumer_settings = consumer_settings
         self._timers = timers
-        self.offsets = Offsets()
+        self.commits_of_members = ShardCommits(shard_log.topic_id, shard_log.partition, shard_log.leader_epoch)
+        """Those that data threads take."""
+        self.offsets = Offsets(self.commits_of_members)
         self.transactions = TransactionalOffsets()
         self._markers_while_loading: list[tuple[int, int, bool]] = []
         self.rounds = Rounds(settings, clock, timers, self, figures)
@@ -162,6 +164,8 @@ class GroupShard(Shard[Loaded]):
 
     def give_up(self, error: ErrorCode) -> None:
         """The shard moves away or the broker stops: whoever waits gets `error`."""
+        self.offsets.close()
+        self.note_commits()
         for group in self.groups.values():
             self.rounds.give_up(group, error, self._clock.wall_ms())
         self.groups.clear()
@@ -218,6 +222,10 @@ class GroupShard(Shard[Loaded]):
                 self.note_group(key.group)
                 self.offsets.put(key.group, topic_id, key.topic, key.partition, value)
                 self._figures.offset_commits += 1
+
+    def note_commits(self) -> None:
+        """Counts what data threads have committed."""
+        self._figures.offset_commits += self.offsets.take_count()
 
     def refuse_share(self, group_id: str, code: ErrorCode) -> None:
         """Raises KafkaError with `code` if the group is a share group, which has no offsets, and members of its own."""
@@ -401,8 +409,8 @@ class GroupShard(Shard[Loaded]):
             and group.generation == 0
             and not group.members
             and not group.pending_joins
-            and not self.offsets.topics(group.group_id)
             and not self.has_commit_under_way(group.group_id)
+            and not self.offsets.topics(group.group_id)
             and self.groups.get(group.group_id) is group
         ):
             del self.groups[group.group_id]

@@ -76,6 +76,11 @@ class ShardLog:
         self._idle = asyncio.Event()
         self._idle.set()
 
+    @property
+    def is_still(self) -> bool:
+        """Nothing waits for the end of the turn: whatever was written is in the log, or was refused."""
+        return not self._records
+
     def write(self, records: Sequence[Record], written: Written) -> None:
         """Appends `records` with this turn of the loop; `written` is called once, later, when they are on disk or
         failed.

@@ -47,6 +47,10 @@ class Topics(Protocol):
         """Whether a leader epoch can be one of this incarnation; False: it is of another one of its name."""
         ...
 
+    def first_epoch(self, topic_id: Uuid) -> int:
+        """From this leader epoch on all are of this incarnation."""
+        ...
+
     def leader(self, topic_id: Uuid, partition: int) -> tuple[int, int]:
         """(the broker that leads a partition, its leader epoch); the broker is −1 if there is none."""
         ...

@@ -11,15 +11,22 @@ coordinator would not answer by then:
 * It hangs on time only in that a silent member is removed. The data threads note when they have heard it: a session
   that seems to be over is measured from there, and no answer stands any more before the member is removed.
 * Whether the member may still read for the group is asked for each heartbeat.
+
+A member's commits are left to the data threads in the same way (`native/server/src/standing_commits.rs`): they append
+what the member commits for topics that it was found to commit for, while nothing happens to the group or its topics.
+Such a right is kept here with the member's answers. Whoever writes what no later commit may undo, or be undone by
+(tombstones, what a deletion record kept), takes all rights of the shard back before he looks at its offsets
+(`Offsets`); none is given while something of that waits to be written (`ShardLog.is_still`).
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 
 class Answer(Protocol):
-    """One that stands (`native.StandingAnswer`)."""
+    """One that stands (`native.StandingAnswer`, `native.CommitRight`)."""
 
     def take_back(self) -> None:
         """It is not given any more when this returns."""
@@ -30,45 +37,62 @@ class Answer(Protocol):
         ...
 
 
-class StandingAnswers:
-    """See the module. By member id."""
+HEARTBEATS = "heartbeats"
+COMMITS = "commits"
+"""What answers are given to."""
 
-    __slots__ = ("_last", "_standing")
+
+class StandingAnswers:
+    """See the module. By member id and by what they are given to."""
+
+    __slots__ = ("_heard", "_standing")
 
     def __init__(self) -> None:
-        self._standing: dict[str, Answer] = {}
-        self._last: dict[str, Answer] = {}
+        self._standing: dict[str, dict[str, Answer]] = {}
+        self._heard: dict[str, dict[str, Answer]] = {}
         """They tell when a member was heard, also when they are taken back."""
 
-    def keep(self, member_id: str, answer: Answer) -> None:
-        """An answer stands from now on, in place of what the member had over another connection."""
-        before = self._standing.get(member_id)
+    def keep(self, member_id: str, answer: Answer, what: str = HEARTBEATS, *, heard: bool = True) -> None:
+        """An answer stands from now on, in place of what the member had over another connection. `heard`: whoever asks
+        for it is alive."""
+        standing = self._standing.setdefault(member_id, {})
+        before = standing.get(what)
         if before is not None:
             before.take_back()
-        self._standing[member_id] = self._last[member_id] = answer
+        standing[what] = answer
+        if heard:
+            self._heard.setdefault(member_id, {})[what] = answer
+
+    def standing(self, member_id: str, what: str) -> Any:
+        """What was kept, if it was not taken back here; None: nothing."""
+        return self._standing.get(member_id, {}).get(what)
 
     def take_back(self) -> None:
         """Something is about to happen to the group."""
         if self._standing:
-            for answer in self._standing.values():
-                answer.take_back()
-            self._standing.clear()
+            for member_id in list(self._standing):
+                self._take_back_of(member_id)
 
     def forget(self, member_id: str) -> None:
         """The member goes."""
-        answer = self._last.pop(member_id, None)
-        if answer is not None:
-            answer.take_back()
-            self._standing.pop(member_id, None)
+        self._take_back_of(member_id)
+        self._heard.pop(member_id, None)
 
     def session_left_ms(self, member_id: str, timeout_ms: int) -> int:
         """How long the session of a member still goes on, of which nothing came here for so long as it lasts; 0: it is
         over, and no answer stands."""
-        answer = self._last.get(member_id)
-        if answer is None:
+        heard = self._heard.get(member_id)
+        if heard is None:
             return 0
-        if answer.silent_ms() >= timeout_ms:
-            answer.take_back()
-            self._standing.pop(member_id, None)
+        if _silent_ms(heard) >= timeout_ms:
+            self._take_back_of(member_id)
         # It may have come between the two.
-        return max(timeout_ms - answer.silent_ms(), 0)
+        return max(timeout_ms - _silent_ms(heard), 0)
+
+    def _take_back_of(self, member_id: str) -> None:
+        for answer in self._standing.pop(member_id, {}).values():
+            answer.take_back()
+
+
+def _silent_ms(heard: Mapping[str, Answer]) -> int:
+    return min(answer.silent_ms() for answer in heard.values())

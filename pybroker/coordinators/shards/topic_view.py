@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from pybroker.metadata.cache import MetadataCache
+from pybroker.metadata.lineage import TopicLineage
 from pybroker.native import Uuid
 
 
@@ -12,10 +13,10 @@ class CachedTopics:
     """`ports.Topics` over the metadata cache."""
 
     def __init__(
-        self, cache: MetadataCache, owns_epoch: Callable[[Uuid, int], bool] = lambda topic_id, epoch: True
+        self, cache: MetadataCache, lineage: Callable[[Uuid], TopicLineage | None] = lambda topic_id: None
     ) -> None:
         self._cache = cache
-        self._owns_epoch = owns_epoch
+        self._lineage = lineage
 
     @property
     def version(self) -> int:
@@ -41,7 +42,13 @@ class CachedTopics:
 
     def owns_epoch(self, topic_id: Uuid, leader_epoch: int) -> bool:
         """Whether a leader epoch can be one of this incarnation; False: it is of another one of its name."""
-        return self._owns_epoch(topic_id, leader_epoch)
+        lineage = self._lineage(topic_id)
+        return lineage is None or lineage.owns_epoch(leader_epoch)
+
+    def first_epoch(self, topic_id: Uuid) -> int:
+        """From this leader epoch on all are of this incarnation."""
+        lineage = self._lineage(topic_id)
+        return 0 if lineage is None else lineage.first_epoch
 
     def leader(self, topic_id: Uuid, partition: int) -> tuple[int, int]:
         """(the broker that leads a partition, its leader epoch); the broker is −1 if there is none."""

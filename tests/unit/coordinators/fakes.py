@@ -184,6 +184,9 @@ class FakeTopics:
     def owns_epoch(self, topic_id: Uuid, leader_epoch: int) -> bool:
         return leader_epoch >= self.first_epochs[topic_id]
 
+    def first_epoch(self, topic_id: Uuid) -> int:
+        return self.first_epochs[topic_id]
+
     def leader(self, topic_id: Uuid, partition: int) -> tuple[int, int]:
         there = partition < self.counts.get(topic_id, 0)
         return self.leaders.get((topic_id, partition), (1, 0)) if there else (-1, -1)

@@ -27,7 +27,7 @@ from pybroker.coordinators.group.streams import StreamsCoordination
 from pybroker.native import Uuid, decode, encode
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.requests.context import RequestContext, Standing
+from pybroker.requests.context import RequestContext, Standing, StandingCommits
 from pybroker.requests.later import Later
 from tests.support.authorizers import PERMITS_ALL
 from tests.unit.coordinators.fakes import World, subscription
@@ -74,11 +74,11 @@ class Client:
                 outcome = k16_list_groups.handle(sources, PERMITS_ALL, context, arrived)
         else:
             outcome = handlers[key](self.world.groups, PERMITS_ALL, context, arrived)
-        if isinstance(outcome, Standing):
-            outcome = outcome.response
         if isinstance(outcome, Later):
             await self.world.pass_time(2_000)
             outcome = outcome.outcome()
+        if isinstance(outcome, Standing | StandingCommits):
+            outcome = outcome.response
         if inspect.iscoroutine(outcome):
             task = self.world.loop.create_task(outcome)
             await self.world.pass_time(2_000)

@@ -1,8 +1,9 @@
 """Any sequence of joins, syncs, heartbeats, leaves, restarts of instances and passing time keeps a group's promises:
 
 each request is answered exactly once; a generation has one leader, who is a member; members of one generation get
-assignments of that generation only; an answer that data threads repeat is what the coordinator would answer, and who is
-heard by them stays in; time alone ends every round and empties a group of silent members.
+assignments of that generation only; an answer that data threads repeat, and a commit that they take, is what the
+coordinator would answer, and who is heard by them stays in; time alone ends every round and empties a group of silent
+members.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from pybroker.coordinators.group.figures import GroupFigures
 from pybroker.coordinators.group.group import Group, GroupState, JoinResult, SyncResult
 from pybroker.coordinators.group.rebalance import Rounds
 from pybroker.coordinators.group.requests import LeavingMember, SyncRequest
+from pybroker.coordinators.shards.standing import COMMITS, HEARTBEATS
 from pybroker.coordinators.shards.timers import TICK_MS, TimerWheel
+from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 from tests.unit.coordinators.fakes import join_request
 
@@ -139,10 +142,46 @@ class GroupMachine(RuleBasedStateMachine):
         code = self.rounds.heartbeat(self.group, *beat)
         if code is ErrorCode.NONE:
             assert self.generations[client] == self.group.generation
-            if self.group.state is GroupState.STABLE:
-                answer = Answer(self.clock, beat)
-                self.group.answers.keep(self.ids[client], answer)
-                self.answers.append(answer)
+            self.keep(beat, HEARTBEATS)
+
+    @rule(client=st.integers(0, CLIENTS - 1))
+    def commit(self, client: int) -> None:
+        beat = self.ids[client], self.instances[client], self.generations[client]
+        try:
+            member = self.group.check_commit(*beat)
+        except KafkaError:
+            return
+        if member is not None:
+            self.rounds.keep_alive(self.group, member)
+            self.keep(beat, COMMITS)
+
+    def keep(self, beat: tuple[str, str | None, int], what: str) -> None:
+        """Data threads go on with it while the group rests."""
+        if self.group.state is GroupState.STABLE:
+            answer = Answer(self.clock, beat)
+            self.group.answers.keep(beat[0], answer, what)
+            self.answers.append(answer)
+
+    @rule(count=st.integers(1, 3))
+    def settle(self, count: int) -> None:
+        """A round is driven to its end: steps at random hardly ever come to a group that rests."""
+        clients = range(count)
+        for _ in range(10):
+            for client in clients:
+                knows = self.ids[client] and self.generations[client] == self.group.generation
+                if self.joining[client] is None and (not knows or self.group.state is GroupState.PREPARING_REBALANCE):
+                    self.join(client, (("range", b"1"),), None)
+            self.pass_time(4_000)
+            for client in clients:
+                self.sync(client)
+            self.writes_end(fails=False)
+            if self.group.state is GroupState.STABLE and all(
+                self.generations[client] == self.group.generation for client in clients
+            ):
+                break
+        for client in clients:
+            self.heartbeat(client)
+            self.commit(client)
 
     @rule(which=st.integers(0, 20))
     def heartbeat_without_the_coordinator(self, which: int) -> None:
@@ -197,7 +236,8 @@ class GroupMachine(RuleBasedStateMachine):
                 assert self.group.state is GroupState.STABLE
                 assert self.group.check_member(member_id, instance_id).member_id == member_id
                 assert generation == self.group.generation
-                assert self.clock.monotonic_ms() - answer.heard_ms < SESSION_MS + TICK_MS
+                heard_ms = max(one.heard_ms for one in self.answers if one.beat[0] == member_id)
+                assert self.clock.monotonic_ms() - heard_ms < SESSION_MS + TICK_MS
 
     @invariant()
     def the_books_agree(self) -> None:

@@ -25,7 +25,7 @@ use crate::errors::{native_error, partition_code, partition_error};
 use crate::plane::DataPlane;
 use crate::plane::block_on::block_on;
 use crate::plane::control_queue::Completed;
-use crate::plane::pending_append::PendingAppend;
+use crate::plane::pending_append;
 use crate::plane::record_watch;
 use crate::uuid::Uuid;
 
@@ -135,7 +135,7 @@ impl NativePartitions {
         // Not beyond here with an error: the token is promised a completion.
         let ended = py.detach(|| {
             let Some(hosted) = hosted else {
-                return Some(PendingAppend::failed(token, &PartitionError::NotLeader));
+                return Some(pending_append::failed(token, &PartitionError::NotLeader));
             };
             match append_batch(&hosted, leader_epoch, origin, batch) {
                 Ok(info) => {
@@ -145,9 +145,9 @@ impl NativePartitions {
                         base_offset: info.base_offset,
                         log_append_time: info.log_append_time,
                     };
-                    PendingAppend::start(queue, completed, hosted.committed(&info))
+                    pending_append::watch(queue, completed, hosted.committed(&info))
                 }
-                Err(error) => Some(PendingAppend::failed(token, &error)),
+                Err(error) => Some(pending_append::failed(token, &error)),
             }
         });
         Ok((token, ended))

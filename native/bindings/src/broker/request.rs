@@ -12,6 +12,7 @@ use pybroker_server::quotas::Figures;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
+use super::commits::{self, CommitRight, CommitTopic, ShardCommits};
 use super::standing::{Repeats, StandingAnswer};
 use crate::codec;
 use crate::plane::DataPlane;
@@ -227,6 +228,35 @@ impl Request {
         let answer = repeats.give(group, body);
         self.send(ControlReply::Standing(Arc::clone(&answer)))?;
         Ok(Some(StandingAnswer::new(answer)))
+    }
+
+    /// Encodes and sends the response of an OffsetCommit; data threads take its member's next commits over this
+    /// connection, until the right is taken back. `None`: not of this request's kind.
+    #[expect(clippy::too_many_arguments, reason = "what a right is for")]
+    fn reply_commits(
+        &self,
+        py: Python<'_>,
+        message: &Bound<'_, PyAny>,
+        shard: &Bound<'_, ShardCommits>,
+        topics: Vec<CommitTopic>,
+        metadata_bytes_max: usize,
+        timeout_ms: u64,
+        before: Option<&Bound<'_, CommitRight>>,
+    ) -> PyResult<Option<CommitRight>> {
+        let body = self.encode(py, message)?.into();
+        let bounds = commits::bounds(topics, metadata_bytes_max, timeout_ms)?;
+        let before = before.map(|right| right.get());
+        let given = match &self.repeats {
+            Some(repeats) => repeats.give_commits(shard.get(), bounds, before)?,
+            None => None,
+        };
+        let Some(right) = given else {
+            self.send(ControlReply::Body(body))?;
+            return Ok(None);
+        };
+        let kept = Arc::clone(&right);
+        self.send(ControlReply::StandingCommits { body, right: kept })?;
+        Ok(Some(CommitRight(right)))
     }
 
     /// The same for a SaslAuthenticate that has succeeded.

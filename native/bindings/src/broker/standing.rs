@@ -7,14 +7,18 @@ use pybroker_protocol::ApiKey;
 use pybroker_protocol::codec::Registry;
 use pybroker_server::control_plane::ControlRequest;
 use pybroker_server::standing::{self, REQUEST_BYTES_MAX, StandingAnswers, StandingRequest};
+use pybroker_server::standing_commits::{self, CommitBounds};
 use pyo3::prelude::*;
 
+use super::commits::{CommitRight, ShardCommits};
+use crate::codec::CodecError;
 use crate::plane::DataPlane;
 
-/// What members of groups send every few seconds, and mostly to no other end than to be heard.
-const HEARTBEATS: [i16; 2] = [
+/// What members of groups send every few seconds: mostly to no other end than to be heard, and to say how far they are.
+const REPEATED: [i16; 3] = [
     ApiKey::Heartbeat.code(),
     ApiKey::ConsumerGroupHeartbeat.code(),
+    ApiKey::OffsetCommit.code(),
 ];
 
 /// What an answer is kept with.
@@ -26,9 +30,11 @@ pub(super) struct Repeats {
 impl Repeats {
     /// `None`: what is asked is not repeated.
     pub(super) fn of(request: &ControlRequest, plane: &DataPlane) -> Option<Self> {
-        let repeated = HEARTBEATS.contains(&request.api_key)
+        let repeated = REPEATED.contains(&request.api_key)
             && request.peer.registry == Registry::Client
-            && request.body.len() <= REQUEST_BYTES_MAX;
+            && (request.body.len() <= REQUEST_BYTES_MAX
+                // Only how it begins is kept.
+                || request.api_key == ApiKey::OffsetCommit.code());
         repeated.then(|| Self {
             request: StandingRequest {
                 api_key: request.api_key,
@@ -42,6 +48,20 @@ impl Repeats {
     pub(super) fn give(&self, group: &str, answer: Vec<u8>) -> Arc<standing::StandingAnswer> {
         self.all
             .give(self.request.clone(), group, answer.into(), Instant::now())
+    }
+
+    /// `None`: the commits of this version are not left to data threads.
+    pub(super) fn give_commits(
+        &self,
+        shard: &ShardCommits,
+        bounds: CommitBounds,
+        before: Option<&CommitRight>,
+    ) -> PyResult<Option<Arc<standing_commits::CommitRight>>> {
+        let request = (self.request.api_version, &*self.request.body);
+        let before = before.map(|right| &*right.0);
+        let now = Instant::now();
+        standing_commits::CommitRight::give(&self.all, &shard.0, request, bounds, before, now)
+            .map_err(|error| CodecError::new_err(error.to_string()))
     }
 }
 

@@ -12,6 +12,7 @@ use super::list_offsets::*;
 use super::list_topics::{ListTopicsRequest, ListTopicsResponse, ListedTopic};
 use super::metadata::*;
 use super::of_topic::{OfTopic, TopicRef};
+use super::offset_commit::{OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic};
 use super::offset_for_leader_epoch::*;
 use super::produce_request::{ProducePartition, ProduceRequest, ProduceTopic};
 use super::produce_response::*;
@@ -80,6 +81,12 @@ const MESSAGES: &[(&str, core::ops::RangeInclusive<i16>, RoundTrip, Accepts)] = 
         list_offsets::VERSIONS,
         list_offsets_response,
         |b, v| ListOffsetsResponse::decode(b, v).is_ok(),
+    ),
+    (
+        "OffsetCommitRequest",
+        offset_commit::VERSIONS,
+        offset_commit_request,
+        |b, v| OffsetCommitRequest::decode(b, v).is_ok(),
     ),
     (
         "OffsetForLeaderEpochRequest",
@@ -528,6 +535,31 @@ fn list_offsets_response(rng: &mut StdRng, version: i16) -> (Vec<u8>, Vec<u8>) {
     let (mut first, mut second) = (Vec::new(), Vec::new());
     response.encode(version, &mut first);
     ListOffsetsResponse::decode(&first, version)
+        .unwrap()
+        .encode(version, &mut second);
+    (first, second)
+}
+
+fn offset_commit_request(rng: &mut StdRng, version: i16) -> (Vec<u8>, Vec<u8>) {
+    let request = OffsetCommitRequest {
+        group_id: name(rng),
+        generation_id_or_member_epoch: rng.random(),
+        member_id: name(rng),
+        group_instance_id: maybe_name(rng),
+        topics: many(rng, |rng| OffsetCommitTopic {
+            name: name(rng),
+            topic_id: uuid(rng),
+            partitions: many(rng, |rng| OffsetCommitPartition {
+                partition_index: rng.random(),
+                committed_offset: rng.random(),
+                committed_leader_epoch: rng.random(),
+                committed_metadata: maybe_name(rng),
+            }),
+        }),
+    };
+    let (mut first, mut second) = (Vec::new(), Vec::new());
+    request.encode(version, &mut first);
+    OffsetCommitRequest::decode(&first, version)
         .unwrap()
         .encode(version, &mut second);
     (first, second)

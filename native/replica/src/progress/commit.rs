@@ -3,7 +3,10 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+
+use parking_lot::Mutex;
 
 use super::{Progress, Registration};
 use crate::PartitionError;
@@ -39,6 +42,73 @@ impl Commit {
             Ok(true) => Some(Ok(())),
             Err(error) => Some(Err(error)),
         }
+    }
+
+    /// What became of it, if that is decided already; else `told` is called with it, once, by whoever decides it, and
+    /// nothing polls in between. `told` may run before this returns.
+    pub fn tell<T>(self, told: T) -> Option<Result<(), PartitionError>>
+    where
+        T: FnOnce(Result<(), PartitionError>) + Send + 'static,
+    {
+        let decided = self.try_get();
+        if decided.is_none() {
+            Arc::new(Telling {
+                waits: Mutex::new(Some((self, told))),
+                woken: AtomicUsize::new(0),
+            })
+            .look();
+        }
+        decided
+    }
+}
+
+/// A commit that is its own waker: whoever raises the high watermark wakes it, and it looks.
+struct Telling<T> {
+    /// `None` once it is decided. Held by who looks, of whom there is one.
+    waits: Mutex<Option<(Commit, T)>>,
+    /// How often it was woken since the last look began; more than none: somebody looks.
+    woken: AtomicUsize,
+}
+
+impl<T> Telling<T>
+where
+    T: FnOnce(Result<(), PartitionError>) + Send + 'static,
+{
+    fn look(self: &Arc<Self>) {
+        if self.woken.fetch_add(1, Ordering::AcqRel) > 0 {
+            // Perhaps this very thread, from within: it looks once more.
+            return;
+        }
+        let waker = Waker::from(Arc::clone(self));
+        loop {
+            let seen = self.woken.load(Ordering::Acquire);
+            let mut waits = self.waits.lock();
+            let Some((commit, _)) = waits.as_mut() else {
+                return;
+            };
+            if let Poll::Ready(decided) = Pin::new(commit).poll(&mut Context::from_waker(&waker)) {
+                let told = waits.take();
+                drop(waits);
+                if let Some((_, told)) = told {
+                    told(decided);
+                }
+                // Nobody looks again.
+                return;
+            }
+            drop(waits);
+            if self.woken.fetch_sub(seen, Ordering::AcqRel) == seen {
+                return;
+            }
+        }
+    }
+}
+
+impl<T> Wake for Telling<T>
+where
+    T: FnOnce(Result<(), PartitionError>) + Send + 'static,
+{
+    fn wake(self: Arc<Self>) {
+        self.look();
     }
 }
 

@@ -10,6 +10,7 @@ use pybroker_protocol::ApiKey;
 use super::{Connection, Work};
 use crate::api::k00_produce::PendingProduce;
 use crate::api::k01_fetch::PendingFetch;
+use crate::api::k08_offset_commit::PendingOffsetCommit;
 use crate::api::pool_answer::PendingPoolAnswer;
 use crate::api::to_control_plane::PendingControl;
 use crate::close::CloseReason;
@@ -94,6 +95,7 @@ impl Connection {
             }
             Slot::Produce(pending) => self.finish_produce(pending, thread, context, now),
             Slot::Fetch(pending) => self.finish_fetch(pending, thread, context, now),
+            Slot::OffsetCommit(pending) => self.finish_commit(pending, thread, context, now),
             Slot::Pool(pending) => self.finish_pool(pending, thread, context),
             Slot::Control(pending) => self.finish_control(pending, thread, context),
             Slot::Deferred {
@@ -139,6 +141,24 @@ impl Connection {
             Poll::Ready(result) => {
                 result?;
                 thread.answered(ApiKey::Fetch.code(), pending.version(), pending.moments);
+                Ok(Head::Answered)
+            }
+        }
+    }
+
+    fn finish_commit(
+        &mut self,
+        mut pending: Box<PendingOffsetCommit>,
+        thread: &mut ThreadState,
+        context: &mut Context<'_>,
+        now: Instant,
+    ) -> Result<Head, CloseReason> {
+        match pending.poll(context, now) {
+            Poll::Pending => Ok(Head::Waits(Slot::OffsetCommit(pending))),
+            Poll::Ready(reply) => {
+                self.send(&reply, thread);
+                let key = ApiKey::OffsetCommit.code();
+                thread.answered(key, pending.version, pending.moments);
                 Ok(Head::Answered)
             }
         }
@@ -219,6 +239,10 @@ impl Connection {
             ControlReply::Standing(answer) => {
                 let body = answer.body().clone();
                 self.info.standing.keep(answer);
+                body
+            }
+            ControlReply::StandingCommits { body, right } => {
+                self.info.commits.keep(right);
                 body
             }
             ControlReply::Throttled { body, wait_ms } => {

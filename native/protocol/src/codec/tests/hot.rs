@@ -12,12 +12,13 @@ use crate::hot::fetch_request::FetchRequest;
 use crate::hot::fetch_response::FetchResponse;
 use crate::hot::list_offsets::{ListOffsetsRequest, ListOffsetsResponse};
 use crate::hot::metadata::{MetadataRequest, MetadataResponse};
+use crate::hot::offset_commit::OffsetCommitRequest;
 use crate::hot::offset_for_leader_epoch::{
     OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse,
 };
 use crate::hot::produce_request::ProduceRequest;
 use crate::hot::produce_response::ProduceResponse;
-use crate::primitives::{DecodeError, ELEMENTS_MAX};
+use crate::primitives::{DecodeError, ELEMENTS_MAX, Writer};
 
 /// Reads a body with the typed codec and writes it again.
 type Typed = fn(&[u8], WireVersion, &mut Vec<u8>) -> Result<(), DecodeError>;
@@ -141,6 +142,56 @@ fn list_offsets() {
     };
     agrees("ListOffsetsResponse", 0..=11, response);
     agrees_among_brokers("ListOffsetsResponse", 5..=6, response);
+}
+
+#[test]
+fn offset_commit() {
+    agrees("OffsetCommitRequest", 5..=10, |body, version, out| {
+        OffsetCommitRequest::decode(body, version.number)?.encode(version.number, out);
+        Ok(())
+    });
+}
+
+#[test]
+fn the_answer_to_an_offset_commit_that_succeeded() {
+    let (request, response) = (
+        client("OffsetCommitRequest"),
+        client("OffsetCommitResponse"),
+    );
+    let mut rng = StdRng::seed_from_u64(8);
+    for version in 5..=10 {
+        for _ in 0..100 {
+            let asked = random_value(request, request.layout(version).unwrap(), &mut rng);
+            let asked = encode_value(request, version, &asked).unwrap();
+            let asked = OffsetCommitRequest::decode(&asked, version).unwrap();
+            let mut body = vec![0xaa];
+            let places = asked.encode_success(version, 7, &mut body);
+            let mut body = body.split_off(1);
+            let count: usize = asked
+                .topics
+                .iter()
+                .map(|topic| topic.partitions.len())
+                .sum();
+            assert_eq!(places.len(), count);
+            for &place in &places {
+                Writer::new(&mut body, false).patch_i16(place, 15);
+            }
+            // Fields in the order of their schema.
+            let topics = asked.topics.iter().map(|topic| {
+                let partitions = topic.partitions.iter().map(|partition| {
+                    let index = i64::from(partition.partition_index);
+                    Value::Struct(vec![Value::Int(index), Value::Int(15)])
+                });
+                Value::Struct(vec![
+                    Value::String(topic.name.to_owned()),
+                    Value::Uuid(topic.topic_id),
+                    Value::Array(partitions.collect()),
+                ])
+            });
+            let expected = Value::Struct(vec![Value::Int(7), Value::Array(topics.collect())]);
+            assert_eq!(body, encode_value(response, version, &expected).unwrap());
+        }
+    }
 }
 
 #[test]

@@ -1,0 +1,141 @@
+//! Commits of members that data threads take, as the coordinator of their groups holds them.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use pybroker_server::standing_commits::{self, CommitBounds};
+use pyo3::prelude::*;
+
+use crate::convert::{shown, tip, topic_id};
+use crate::uuid::Uuid;
+
+/// The commits of one partition of the offsets topic that data threads take.
+#[pyclass(frozen, module = "pybroker._native")]
+pub(crate) struct ShardCommits(pub(super) Arc<standing_commits::ShardCommits>);
+
+/// One offset that was committed so.
+#[pyclass(frozen, get_all, eq, module = "pybroker._native")]
+#[derive(Debug, PartialEq)]
+pub(crate) struct MemberCommit {
+    group: String,
+    topic_id: Uuid,
+    topic: String,
+    partition: i32,
+    offset: i64,
+    leader_epoch: i32,
+    metadata: String,
+    timestamp_ms: i64,
+    log_offset: i64,
+}
+
+/// A topic that a member may commit for.
+#[pyclass(
+    frozen,
+    get_all,
+    eq,
+    from_py_object,
+    new = "from_fields",
+    module = "pybroker._native"
+)]
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct CommitTopic {
+    topic_id: Uuid,
+    name: String,
+    partitions: i32,
+    first_epoch: i32,
+}
+
+shown!(MemberCommit, CommitTopic);
+
+impl From<standing_commits::MemberCommit> for MemberCommit {
+    fn from(commit: standing_commits::MemberCommit) -> Self {
+        Self {
+            group: commit.group.as_ref().into(),
+            topic_id: Uuid(commit.topic_id.uuid()),
+            topic: commit.topic.as_ref().into(),
+            partition: commit.partition,
+            offset: commit.offset,
+            leader_epoch: commit.leader_epoch,
+            metadata: commit.metadata.into(),
+            timestamp_ms: commit.timestamp_ms,
+            log_offset: commit.log_offset,
+        }
+    }
+}
+
+#[pymethods]
+impl ShardCommits {
+    #[new]
+    fn new(topic: Uuid, partition: i32, leader_epoch: i32) -> PyResult<Self> {
+        let tip = tip(topic, partition)?;
+        let commits = standing_commits::ShardCommits::new(tip, leader_epoch);
+        Ok(Self(Arc::new(commits)))
+    }
+
+    // A data thread may hold the gate while it writes to the log, and needs no GIL: whoever waits lets it go.
+    fn take_all_back(&self, py: Python<'_>) {
+        py.detach(|| self.0.take_all_back());
+    }
+
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| self.0.close());
+    }
+
+    fn take(&self) -> Vec<MemberCommit> {
+        self.0.take().into_iter().map(MemberCommit::from).collect()
+    }
+
+    fn take_count(&self) -> u64 {
+        self.0.take_count()
+    }
+
+    fn in_flight(&self) -> Vec<MemberCommit> {
+        let commits = self.0.in_flight();
+        commits.into_iter().map(MemberCommit::from).collect()
+    }
+
+    fn drop_group(&self, group: &str) {
+        self.0.drop_group(group);
+    }
+
+    fn drop_topic(&self, topic: Uuid) -> PyResult<()> {
+        self.0.drop_topic(topic_id(topic)?);
+        Ok(())
+    }
+}
+
+/// Leaves a member's commits to the data threads, until it is taken back.
+#[pyclass(frozen, module = "pybroker._native")]
+pub(crate) struct CommitRight(pub(super) Arc<standing_commits::CommitRight>);
+
+#[pymethods]
+impl CommitRight {
+    fn take_back(&self, py: Python<'_>) {
+        py.detach(|| self.0.take_back());
+    }
+
+    fn silent_ms(&self) -> u64 {
+        self.0.silent(Instant::now()).as_millis() as u64
+    }
+}
+
+/// What a right is for.
+pub(super) fn bounds(
+    topics: Vec<CommitTopic>,
+    metadata_bytes_max: usize,
+    timeout_ms: u64,
+) -> PyResult<CommitBounds> {
+    let topic = |topic: CommitTopic| {
+        Ok(standing_commits::CommitTopic {
+            topic_id: topic_id(topic.topic_id)?,
+            name: topic.name.into(),
+            partitions: topic.partitions,
+            first_epoch: topic.first_epoch,
+        })
+    };
+    Ok(CommitBounds {
+        topics: topics.into_iter().map(topic).collect::<PyResult<_>>()?,
+        metadata_bytes_max,
+        timeout: Duration::from_millis(timeout_ms),
+    })
+}

@@ -1,0 +1,123 @@
+//! OffsetCommit, where the control plane has left a member's commits to the data threads (`standing_commits`). All other
+//! commits are its own.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use pybroker_protocol::ErrorCode;
+use pybroker_protocol::hot::offset_commit::OffsetCommitRequest;
+use pybroker_protocol::primitives::Writer;
+use pybroker_replica::PartitionError;
+use tokio::sync::oneshot;
+
+use super::{Answer, Call};
+use crate::authorizer::Operation;
+use crate::metrics::Moments;
+use crate::outgoing::Outgoing;
+use crate::reply::ReplyFrame;
+use crate::shared::ThreadState;
+use crate::standing_commits::{CommitRight, Committed, MemberCommit};
+
+/// Commits, and writes the reply or keeps it until the commits are on disk. `None`: the control plane is to be asked.
+pub(crate) fn run(
+    call: &Call<'_>,
+    thread: &mut ThreadState,
+    body: &[u8],
+    outgoing: &mut Outgoing,
+) -> Option<Answer<PendingOffsetCommit>> {
+    let right = call.connection.commits.find(call.version, body)?;
+    // What cannot be read is for the control plane to refuse.
+    let request = OffsetCommitRequest::decode(body, call.version).ok()?;
+    let commits = right.commits(&request, call.now_ms)?;
+    if !may_commit(call, right, &commits) {
+        return None;
+    }
+    let map = call.shared.replicas.snapshot();
+    let tip = right.tip();
+    let partition = map.partition(tip.topic_id, tip.partition)?;
+    if thread.flushes.slow_dir(partition, call.received).is_some() {
+        // The control plane may wait for a slow disk, this thread may not.
+        return None;
+    }
+    let at = (call.began, call.now_ms);
+    let committed = right.append(partition, commits, at, thread.flush_group.held());
+    let answer = match committed {
+        Committed::NotHere => return None,
+        Committed::Now => None,
+        Committed::Later(answer) => Some(answer),
+    };
+    let out = outgoing.tail(&mut thread.pool);
+    let start = out.len();
+    let frame = ReplyFrame::begin(out, call.reply);
+    let body_at = out.len() - start;
+    let mut error_places = request.encode_success(call.version, call.throttle_time_ms, out);
+    frame.end(out);
+    let Some(answer) = answer else {
+        return Some(Answer::Written);
+    };
+    for place in &mut error_places {
+        *place += body_at;
+    }
+    Some(Answer::Later(Box::new(PendingOffsetCommit {
+        answer,
+        reply: out.split_off(start),
+        error_places,
+        deadline: call.received + right.timeout(),
+        moments: Moments {
+            waits: Some(Instant::now()),
+            ..call.moments()
+        },
+        version: call.version,
+    })))
+}
+
+/// Who may not any more is told so by the control plane.
+fn may_commit(call: &Call<'_>, right: &CommitRight, commits: &[MemberCommit]) -> bool {
+    let access = call.access();
+    access.may_read_for(right.group())
+        && (!access.is_restricted()
+            || commits
+                .iter()
+                .all(|commit| access.permits(Operation::READ, &commit.topic)))
+}
+
+/// Appended commits that wait for the disk or for replicas.
+pub(crate) struct PendingOffsetCommit {
+    answer: oneshot::Receiver<Result<(), PartitionError>>,
+    /// The whole reply frame.
+    reply: Vec<u8>,
+    /// Where the partitions' error codes stand in it.
+    error_places: Vec<usize>,
+    pub(crate) deadline: Instant,
+    pub(crate) moments: Moments,
+    pub(crate) version: i16,
+}
+
+impl PendingOffsetCommit {
+    /// Ready with the whole reply frame when the commits are on disk, have failed or are too late.
+    pub(crate) fn poll(&mut self, context: &mut Context<'_>, now: Instant) -> Poll<Vec<u8>> {
+        let error = match Pin::new(&mut self.answer).poll(context) {
+            Poll::Ready(Ok(Ok(()))) => ErrorCode::NONE,
+            Poll::Ready(Ok(Err(PartitionError::NotEnoughReplicasAfterAppend { .. }))) => {
+                ErrorCode::COORDINATOR_NOT_AVAILABLE
+            }
+            Poll::Ready(_) => ErrorCode::NOT_COORDINATOR,
+            Poll::Pending if now >= self.deadline => ErrorCode::COORDINATOR_NOT_AVAILABLE,
+            Poll::Pending => return Poll::Pending,
+        };
+        if error != ErrorCode::NONE {
+            let mut writer = Writer::new(&mut self.reply, false);
+            for &place in &self.error_places {
+                writer.patch_i16(place, error.0);
+            }
+        }
+        Poll::Ready(core::mem::take(&mut self.reply))
+    }
+
+    /// Memory held.
+    pub(crate) fn bytes(&self) -> usize {
+        self.reply.capacity() + self.error_places.capacity() * size_of::<usize>()
+    }
+}
