@@ -31,7 +31,7 @@ STREAMS_INITIAL_DELAY = "streams.initial.rebalance.delay.ms"
 STREAMS_ASSIGNMENT_INTERVAL = "streams.assignment.interval.ms"
 STREAMS_TASK_OFFSETS, STREAMS_RECOVERY_LAG = "streams.task.offset.interval.ms", "streams.acceptable.recovery.lag"
 STREAMS_RACK_TAGS, STREAMS_ASSIGNOR = "streams.rack.aware.assignment.tags", "streams.assignor.name"
-STREAMS_OFFLOAD = "streams.assignor.offload.enable"
+ASSIGNOR_OFFLOADS = tuple(f"{kind}.assignor.offload.enable" for kind in ("consumer", "share", "streams"))
 SHARE_RENEW = "share.renew.acknowledge.enable"
 DEAD_LETTER_QUEUE = "errors.deadletterqueue.topic.name"
 COPY_DEAD_LETTERS = "errors.deadletterqueue.copy.record.enable"
@@ -72,7 +72,7 @@ OF_BROKER: Mapping[str, OfBroker] = {
     STREAMS_WARMUPS: OfBroker("group.streams.num.warmup.replicas", high="group.streams.max.warmup.replicas"),
     STREAMS_RECOVERY_LAG: OfBroker("group.streams.acceptable.recovery.lag"),
     STREAMS_RACK_TAGS: OfBroker("group.streams.rack.aware.assignment.tags"),
-    STREAMS_OFFLOAD: OfBroker("group.streams.assignor.offload.enable"),
+    **{name: OfBroker(f"group.{name}") for name in ASSIGNOR_OFFLOADS},
 }
 
 _NUMBERS = (ConfigType.INT, ConfigType.LONG)

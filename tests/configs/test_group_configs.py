@@ -142,6 +142,15 @@ def test_they_are_kept_shown_and_taken_back(broker: BrokerProcess) -> None:
     assert described(broker, group) == defaults
 
 
+@pytest.mark.parametrize("kind", ["consumer", "share", "streams"])
+def test_where_assignors_run_can_be_set_as_in_kafka(broker: BrokerProcess, kind: str) -> None:
+    """It changes nothing here, but who sets it is not refused."""
+    group, name = unique("offload"), f"{kind}.assignor.offload.enable"
+    assert altered(broker, group, {name: "false"})[0] == 0
+    assert altered(broker, group, {name: "perhaps"})[0] == ErrorCode.INVALID_CONFIG
+    assert altered(broker, group, {name: None})[0] == 0
+
+
 @pytest.mark.parametrize(
     ("values", "code", "says"),
     [
