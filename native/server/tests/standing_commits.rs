@@ -267,9 +267,10 @@ fn a_commit_counts_and_is_answered_when_it_is_committed() {
 fn what_its_group_or_topic_takes_away_does_not_come_back() {
     let server = TestServer::with_flush(FlushMode::Os);
     server.create_replicated(topic_id(9), OFFSETS, EPOCH, &[BROKER_ID, 2]);
-    let (shard, mut client) = (shard(EPOCH), server.connect());
+    let shard = shard(EPOCH);
     let drops: [&dyn Fn(); 2] = [&|| shard.drop_group("g"), &|| shard.drop_topic(topic_id(1))];
     for (drop, version) in drops.iter().zip(1..) {
+        let mut client = server.connect();
         stands(&server, &mut client, &shard);
         let partition = server.disk.replicas.snapshot();
         let partition = partition.partition(topic_id(9), 0).expect("hosted");
