@@ -151,6 +151,12 @@ class DelegationTokenRecord(msgspec.Struct):
     expiration_timestamp: int = 0
     token_id: str = ""
 
+class FeatureLevelRecord(msgspec.Struct):
+    """Data, versions 0-0."""
+
+    name: str = ""
+    feature_level: int = 0
+
 class PartitionChangeRecord(msgspec.Struct):
     """Data, versions 0-2."""
 

@@ -33,6 +33,7 @@ METADATA_RECORDS = (
     "ClientQuotaRecord",
     "ConfigRecord",
     "DelegationTokenRecord",
+    "FeatureLevelRecord",
     "PartitionChangeRecord",
     "PartitionRecord",
     "ProducerIdsRecord",

@@ -23,11 +23,14 @@ from confluent_kafka.cimpl import NewTopic
 from pybroker import client as ours
 from pybroker.client import blocking
 from pybroker.metadata import znodes
+from pybroker.metadata.features import HIGHEST, STREAMS_VERSION
 from pybroker.native import Uuid
 from pybroker.offline.directories import read_properties_of, write_properties_of
+from pybroker.protocol import messages as m
 from tests.support.brokers import BrokerProcess, KafkaProcess, PybrokerProcess
 from tests.support.kafka_tools import run_tool
 from tests.topic_ids.stopped import nodes_below, topic_ids
+from tests.wire.client import WireClient
 
 PATIENCE_S = 120.0
 TOPICS = {"plain": 3, "packed": 1, "compacted": 1, "empty": 2}
@@ -69,6 +72,14 @@ def own_settings(admin: blocking.AdminClient) -> dict[ours.ConfigResource, dict[
         resource: {name: entry.value for name, entry in entries.items() if entry.source in sources}
         for resource, entries in admin.describe_configs(list(SETTINGS)).all().items()
     }
+
+
+def features(broker: BrokerProcess) -> dict[str, int]:
+    """Levels of what is finalized, as every client is told; 0: not in force."""
+    with WireClient(broker.port) as client:
+        answer = client.call(m.ApiVersionsRequest(client_software_name="test", client_software_version="1"), 3)
+    found = {one.name: one.max_version_level for one in answer.finalized_features}
+    return {name: found.get(name, 0) for name in HIGHEST}
 
 
 def digest(broker: BrokerProcess) -> dict[str, str]:
@@ -131,6 +142,9 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict
                 {one: [ours.AlterConfigOp(*item) for item in wanted.items()] for one, wanted in SETTINGS.items()}
             )
             assert own_settings(settings) == SETTINGS
+        run_tool(
+            "kafka-features", ["--bootstrap-server", broker.bootstrap, "downgrade", "--feature", "streams.version=0"]
+        )
         consumer = Consumer(
             {
                 "bootstrap.servers": broker.bootstrap,
@@ -149,6 +163,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict
             "committed": committed(broker),
             "ids": topic_ids(broker, *TOPICS),
             "cluster": read_properties_of(broker.data_dir),
+            "features": features(broker),
         }
         broker.stop()
         yield broker.data_dir, facts
@@ -202,6 +217,7 @@ def test_a_kafka_directory_is_taken_over(
     told = " ".join(shown.stdout.split())
     assert "packed: min.insync.replicas=2 is not taken over: this broker is alone" in told
     assert "group readers/of a: its setting consumer.assignment.interval.ms=2000 has no effect here" in told
+    assert re.search(r"the feature metadata.version at level \d+ is not taken over: this broker does not have it", told)
     assert "-delete was waiting to be removed by Apache Kafka; it is put aside" in told
     assert contents(copy) == before, "a dry run changes nothing"
 
@@ -220,6 +236,8 @@ def test_a_kafka_directory_is_taken_over(
     assert topic_ids(pybroker, *TOPICS) == facts["ids"]
     assert digest(pybroker) == facts["digest"]
     assert committed(pybroker) == facts["committed"]
+    assert facts["features"][STREAMS_VERSION] == 0
+    assert features(pybroker) == {name: min(level, HIGHEST[name]) for name, level in facts["features"].items()}
     client = admin(pybroker)
     described = client.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, "compacted")])
     config = next(iter(described.values())).result(PATIENCE_S)

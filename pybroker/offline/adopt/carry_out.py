@@ -19,6 +19,7 @@ from pybroker.files import fsync_directory
 from pybroker.metadata import znodes
 from pybroker.metadata.client_quotas import CLIENT_CONFIGS, IP_CONFIGS
 from pybroker.metadata.embedded import FILE_NAME, EmbeddedStore
+from pybroker.metadata.features import FEATURES, encode_features
 from pybroker.metadata.store import Create, Operation, ensure_path
 from pybroker.native import Uuid
 from pybroker.offline.adopt.metadata_log import DIRECTORY
@@ -103,6 +104,8 @@ async def _fill(store: EmbeddedStore, plan: Plan) -> None:
         operations.append(Create(znodes.group_config_path(group), znodes.encode_config(config)))
     for name, config in plan.client_metrics_configs.items():
         operations.append(Create(znodes.client_metrics_config_path(name), znodes.encode_config(config)))
+    if plan.features:
+        operations.append(Create(FEATURES, encode_features(plan.features)))
     if plan.next_producer_id:
         block = {
             "version": 1,

@@ -35,7 +35,6 @@ LEFT_OUT: Mapping[int, tuple[str, str]] = {
     1: ("UnregisterBrokerRecord", _BROKERS),
     7: ("FenceBrokerRecord", _BROKERS),
     8: ("UnfenceBrokerRecord", _BROKERS),
-    12: ("FeatureLevelRecord", "the levels of a new cluster are in force, see pybroker features"),
     17: ("BrokerRegistrationChangeRecord", _BROKERS),
     20: ("NoOpRecord", "it says nothing"),
     21: ("ZkMigrationStateRecord", "the migration from ZooKeeper has ended"),
@@ -75,6 +74,8 @@ class Metadata(msgspec.Struct):
     client_metrics_configs: dict[str, dict[str, str]] = {}
     """By name of the subscription (KIP-714)."""
     security: Security = msgspec.field(default_factory=Security)
+    features: dict[str, int] = {}
+    """What is finalized, by name (KIP-584); 0: it was taken back."""
     next_producer_id: int = 0
     left_out: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter)
     """Records that are not taken over, by what they are and why."""
@@ -208,6 +209,10 @@ def _producer_ids(metadata: Metadata, record: m.ProducerIdsRecord) -> None:
     metadata.next_producer_id = max(metadata.next_producer_id, record.next_producer_id)
 
 
+def _feature(metadata: Metadata, record: m.FeatureLevelRecord) -> None:
+    metadata.features[record.name] = record.feature_level
+
+
 def _of(metadata: Metadata, topic_id: Uuid) -> Topic:
     topic = metadata.topics.get(topic_id)
     if topic is None:
@@ -225,6 +230,7 @@ TAKEN_OVER: dict[int, tuple[str, Callable[[Metadata, Any], None]]] = {
     4: ("ConfigRecord", _config),
     5: ("PartitionChangeRecord", _partition_change),
     9: ("RemoveTopicRecord", _remove_topic),
+    12: ("FeatureLevelRecord", _feature),
     15: ("ProducerIdsRecord", _producer_ids),
     28: ("ClearElrRecord", _clear_eligible),
     **{kind: (name, _of_security(apply)) for kind, (name, apply) in security_records.KNOWN.items()},

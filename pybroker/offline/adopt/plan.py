@@ -16,6 +16,7 @@ from pybroker.config.client_metrics_defs import CLIENT_METRICS_SETTINGS
 from pybroker.errors import StartError
 from pybroker.metadata import znodes
 from pybroker.metadata.embedded import FILE_NAME
+from pybroker.metadata.features import HIGHEST
 from pybroker.metadata.store import Operation
 from pybroker.native import Uuid
 from pybroker.offline.adopt.batches import Malformed, formats
@@ -61,6 +62,8 @@ class Plan(msgspec.Struct):
     client_metrics_configs: dict[str, dict[str, str]] = {}
     security: list[Operation] = []
     """Makes users, quotas, access control entries and delegation tokens."""
+    features: dict[str, int] = {}
+    """Levels that are in force (KIP-584); the others are at their highest."""
     next_producer_id: int = 0
     notes: list[str] = []
     """What is left out, and why."""
@@ -208,6 +211,7 @@ def _from_metadata(plan: Plan, metadata: Metadata, local: Places) -> None:
         for name, config in metadata.client_metrics_configs.items()
         if (kept := _with_effect(f"client metrics {name}", config, CLIENT_METRICS_SETTINGS, plan.notes))
     }
+    plan.features = features_of(metadata.features, plan.notes)
     plan.next_producer_id = metadata.next_producer_id
     plan.security = operations_of(metadata.security, plan.notes)
     for (what, why), count in sorted(metadata.left_out.items()):
@@ -242,6 +246,25 @@ def _known(topic: str, config: Mapping[str, str], notes: list[str]) -> dict[str,
     if config.get("remote.storage.enable") == "true":
         raise StartError(f"topic {topic!r} has records in tiered storage, which is not part of this broker")
     return _for_one_node(topic, _with_effect(topic, config, TOPIC_SETTINGS, notes), notes)
+
+
+def features_of(finalized: Mapping[str, int], notes: list[str]) -> dict[str, int]:
+    """The levels of features that this broker has, as far as it has them."""
+    kept = {}
+    for name, level in sorted(finalized.items()):
+        highest = HIGHEST.get(name)
+        if highest is None:
+            if level:
+                notes.append(f"the feature {name} at level {level} is not taken over: this broker does not have it")
+            continue
+        kept[name] = min(level, highest)
+        if level > highest:
+            notes.append(
+                f"the feature {name} is at level {level} there and at {highest}, the highest of this broker, here"
+            )
+    for name in sorted(HIGHEST.keys() - finalized.keys()):
+        notes.append(f"the feature {name} was never finalized there; here it is at level {HIGHEST[name]}")
+    return kept
 
 
 def _with_effect(

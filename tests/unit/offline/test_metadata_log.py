@@ -89,6 +89,10 @@ def token(token_id: str) -> bytes:
     return b"\x01\x0a\x00" + text("User:o") + text("User:r") + renewers + times + text(token_id) + b"\0"
 
 
+def feature(name: str, level: int) -> bytes:
+    return b"\x01\x0c\x00" + text(name) + struct.pack(">h", level) + b"\0"
+
+
 def mark(kind: int) -> bytes:
     return bytes([1, kind, 0, 0])
 
@@ -134,6 +138,10 @@ def test_the_state_in_the_end(tmp_path: Path) -> None:
         token("first"),
         token("second"),
         b"\x01\x1a\x00" + text("first") + b"\0",
+        feature("group.version", 1),
+        feature("share.version", 2),
+        feature("share.version", 0),
+        feature("metadata.version", 29),
         *[b"\x01\x14\x00whatever it is"] * 2,
         b"\x01\x63\x00whatever it is",
     )
@@ -144,6 +152,7 @@ def test_the_state_in_the_end(tmp_path: Path) -> None:
     assert found.broker_configs == {"": {"log.retention.ms": "7"}}
     assert found.group_configs == {"readers": {"consumer.session.timeout.ms": "50000"}}
     assert found.client_metrics_configs == {"all": {"interval.ms": "60000"}}
+    assert found.features == {"group.version": 1, "share.version": 0, "metadata.version": 29}
     assert found.next_producer_id == 3000
     security = found.security
     assert security.credentials == {("ann", 2): ScramCredential(b"salt", b"stored", b"server", 8192)}
