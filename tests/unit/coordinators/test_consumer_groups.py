@@ -11,7 +11,7 @@ import pytest
 
 from pybroker.coordinators.consumer.group import ConsumerGroup
 from pybroker.coordinators.consumer.model import GOES_AWAY, JOINS, LEAVES, Heartbeat, HeartbeatResult
-from pybroker.coordinators.group.commits import CommitItem, CommitRequest
+from pybroker.coordinators.group.commits import CommitGrant, CommitItem, CommitRequest
 from pybroker.coordinators.group.group import GroupState, JoinResult
 from pybroker.coordinators.group.ports import OFFSETS_TOPIC
 from pybroker.coordinators.group.requests import LeavingMember, SyncRequest
@@ -84,6 +84,42 @@ async def test_members_share_and_hand_over() -> None:
     assert (await beat(world, "b", LEAVES)).epoch == LEAVES
     again = await beat(world, "a", 3)
     assert (again.epoch, indexes(again)) == (4, [0, 1, 2, 3])
+
+
+async def test_commits_are_left_to_data_threads_while_nothing_happens_to_the_group() -> None:
+    world = await new_world()
+    await beat(world, "a")
+    topic_id = world.topics.ids["orders"]
+
+    def grant(epoch: int, version_9: bool = True) -> CommitGrant | None:
+        items = (CommitItem(None, topic_id, 0, 5, -1, ""),)
+        return world.groups.grant_commits(CommitRequest(G, "a", None, epoch, items, knows_member_epochs=version_9))
+
+    given = grant(2)
+    assert given is not None
+    right: Any = FakeAnswer(G)
+    given.stands(right)
+    assert world.groups.consumer_answers_to_repeat(G).session_left_ms("a", 45_000) == 0, "commits keep nobody alive"
+    assert grant(1) is None
+    assert grant(2, version_9=False) is None
+    world.log.hold = True
+    joined = world.groups.consumer_heartbeat(G, joining("b"), everything)
+    assert right.taken_back, "before anybody is told of it"
+    await world.settle()
+    assert grant(2) is None, "a change is being written"
+    world.log.release()
+    await world.settle()
+    assert (await answered(joined)).epoch == 3
+    again = grant(2)
+    assert again is not None
+    assert again.before is None
+    # One that has moved on commits late for what it has: the coordinator looks at each.
+    told = await beat(world, "a", 2)
+    await beat(world, "a", 2, owned=told.assigned)
+    index = min(indexes(told))
+    assert await commit(world, "a", 2, index) == [ErrorCode.NONE]
+    items = (CommitItem(None, topic_id, index, 5, -1, ""),)
+    assert world.groups.grant_commits(CommitRequest(G, "a", None, 2, items, knows_member_epochs=True)) is None
 
 
 async def test_members_come_sooner_while_the_group_finds_its_way() -> None:
