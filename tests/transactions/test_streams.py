@@ -23,22 +23,42 @@ PARTITIONS = 5
 GIVE_UP_S = 900.0
 """The test's data comes in 90 s; a failure only waits so long."""
 
+OF_CLIENTS = {
+    "classic": {"session.timeout.ms": "10000", "num.standby.replicas": "1"},
+    "streams": {"group.protocol": "streams"},
+}
+"""Settings of the instances for each protocol of their group."""
+OF_BROKER = {
+    "classic": {},
+    "streams": {
+        "group.streams.min.session.timeout.ms": "10000",
+        "group.streams.session.timeout.ms": "10000",
+        "group.streams.num.standby.replicas": "1",
+    },
+}
+"""With the new protocol the broker says the same (KIP-1071)."""
 
-def settings(folder: Path, bootstrap: str) -> Path:
+
+def settings(folder: Path, bootstrap: str, protocol: str) -> Path:
     """The file that each of the test's programs reads."""
     folder.mkdir()
     path = folder / "streams.properties"
-    path.write_text(
-        f"bootstrap.servers={bootstrap}\nprocessing.guarantee=exactly_once_v2\nstate.dir={folder}\n"
-        "session.timeout.ms=10000\nnum.standby.replicas=1\n"
-    )
+    own = {
+        "bootstrap.servers": bootstrap,
+        "processing.guarantee": "exactly_once_v2",
+        "state.dir": str(folder),
+        **OF_CLIENTS[protocol],
+    }
+    path.write_text("".join(f"{name}={value}\n" for name, value in own.items()))
     return path
 
 
 @contextmanager
-def program(folder: Path, bootstrap: str, command: str) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+def program(
+    folder: Path, bootstrap: str, protocol: str, command: str
+) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
     """One of the test's programs, and the file with what it says."""
-    arguments = [str(settings(folder, bootstrap)), command]
+    arguments = [str(settings(folder, bootstrap, protocol)), command]
     line = java_command(f"{jars(STREAMS)}/*", "org.apache.kafka.streams.tests.StreamsSmokeTest", arguments)
     line.insert(1, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
     output = folder / "output.txt"
@@ -64,16 +84,17 @@ def processed(output: Path) -> int:
 @pytest.mark.slow
 @pytest.mark.timeout(3 * GIVE_UP_S)
 @pytest.mark.checklist("E7", "E10", "E11")
+@pytest.mark.parametrize("protocol", ["classic", "streams"])
 def test_the_smoke_test_of_streams_outlives_the_broker_and_an_instance(
-    start_broker: StartBroker, tmp_path: Path
+    start_broker: StartBroker, tmp_path: Path, protocol: str
 ) -> None:
-    broker = start_broker()
+    broker = start_broker(OF_BROKER[protocol])
     for topic in TOPICS:
         create_topic(broker.bootstrap, PARTITIONS, topic)
     with ExitStack() as stack:
-        driver, said = stack.enter_context(program(tmp_path / "driver", broker.bootstrap, "run"))
-        first, of_first = stack.enter_context(program(tmp_path / "first", broker.bootstrap, "process"))
-        second, of_second = stack.enter_context(program(tmp_path / "second", broker.bootstrap, "process"))
+        driver, said = stack.enter_context(program(tmp_path / "driver", broker.bootstrap, protocol, "run"))
+        first, of_first = stack.enter_context(program(tmp_path / "first", broker.bootstrap, protocol, "process"))
+        second, of_second = stack.enter_context(program(tmp_path / "second", broker.bootstrap, protocol, "process"))
 
         def second_goes_on() -> None:
             before = processed(of_second)
@@ -85,7 +106,7 @@ def test_the_smoke_test_of_streams_outlives_the_broker_and_an_instance(
         second_goes_on()
         first.kill()
         second_goes_on()
-        third = stack.enter_context(program(tmp_path / "third", broker.bootstrap, "process"))
+        third = stack.enter_context(program(tmp_path / "third", broker.bootstrap, protocol, "process"))
         broker.restart(crash=True)
         wait_for(lambda: driver.poll() is not None, (second, of_second), third)
     assert said.read_text().splitlines()[-1:] == ["SUCCESS"], said.read_text()[-3000:]
