@@ -128,16 +128,12 @@ class Membership:
         except KafkaError:
             return False
         who, parts = Producer(question.producer_id, question.producer_epoch), self._parts(question)
-
-        def told(codes: list[ErrorCode]) -> None:
-            _answer(question, codes)
-
         if question.adds:
             self._coordinator.add_then(
                 question.transactional_id,
                 who,
                 parts,
-                lambda code: told([code] * len(parts)),
+                lambda code: _answer(question, [code] * len(parts)),
                 VERSION_2,
                 patience_s=SETTLES_S,
             )
@@ -146,7 +142,7 @@ class Membership:
             codes = self._held(question.transactional_id, who, parts)
         except KafkaError as error:
             codes = [ErrorCode(error.code)] * len(parts)
-        told(codes)
+        _answer(question, codes)
         return True
 
     def _parts(self, question: TransactionQuestion) -> list[Part]:
