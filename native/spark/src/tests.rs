@@ -17,15 +17,42 @@ use arrow_schema::{DataType, Field, Fields};
 use proptest::prelude::*;
 use pybroker_model::{Batches as WireBatches, Codec, Records, decompressed_records};
 
-use pybroker_client::test_broker::Broker;
+use pybroker_client::test_broker::{Broker, TOPIC};
 
 use crate::decode::{Column, Decoder, Place, schema_of};
 use crate::encode::{Batches, Rows, record_bytes};
 use crate::settings::Settings;
+use crate::sink::{SinkPlan, Target, Transaction};
 
 /// Settings of a client of `broker`, and more.
 fn settings(broker: &Broker, more: &[(&str, &str)]) -> Settings {
     Settings::new(&broker.given(more)).expect("settings")
+}
+
+/// What a sink writes to a topic of two partitions, as part of a transaction or not.
+fn plan(broker: &Broker, transaction: Option<Transaction>) -> SinkPlan {
+    SinkPlan {
+        targets: vec![Target {
+            id: broker.topic_id(),
+            name: TOPIC.into(),
+            partitions: 2,
+            batch_bytes_max: usize::MAX,
+        }],
+        topic_column: false,
+        staging: None,
+        transaction,
+    }
+}
+
+/// Rows of (partition, value), as Spark gives them.
+fn rows_of(rows: &[(i32, &str)]) -> StructArray {
+    let partitions: Int32Array = rows.iter().map(|(partition, _)| Some(*partition)).collect();
+    let values: StringArray = rows.iter().map(|(_, value)| Some(*value)).collect();
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("partition", Arc::new(partitions)),
+        ("value", Arc::new(values)),
+    ];
+    StructArray::try_from(columns).expect("columns of one length")
 }
 
 type Row = (

@@ -3,15 +3,14 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-use arrow_array::{ArrayRef, Int32Array, StringArray, StructArray};
 use pybroker_model::BatchHeader;
 use pybroker_protocol::{ApiKey, ErrorCode};
 
 use super::read;
 use crate::error::Result;
-use crate::sink::{Sink, SinkPlan, Target};
+use crate::sink::Sink;
 use pybroker_client::test_broker::{
-    Broker, NO_LEADER, NODES, Reply, Request, TOPIC, produced, producer_id,
+    Broker, NO_LEADER, NODES, Reply, Request, produced, producer_id,
 };
 
 /// Each row is a batch of its own.
@@ -69,30 +68,14 @@ fn start(
 }
 
 fn open(broker: &Broker, settings: &[(&str, &str)]) -> Result<Sink> {
-    let plan = SinkPlan {
-        targets: vec![Target {
-            id: broker.topic_id(),
-            name: TOPIC.into(),
-            partitions: 2,
-            batch_bytes_max: usize::MAX,
-        }],
-        topic_column: false,
-        staging: None,
-        transaction: None,
-    };
     let settings: Vec<_> = settings.iter().copied().chain([ONE_ROW]).collect();
+    let plan = super::plan(broker, None);
     Sink::open(&super::settings(broker, &settings), plan, 1)
 }
 
 /// Writes rows of (partition, value); gives the records written by partition.
 fn write(sink: &mut Sink, rows: &[(i32, &str)]) -> Result<Vec<(i32, u64)>> {
-    let partitions: Int32Array = rows.iter().map(|(partition, _)| Some(*partition)).collect();
-    let values: StringArray = rows.iter().map(|(_, value)| Some(*value)).collect();
-    let columns: Vec<(&str, ArrayRef)> = vec![
-        ("partition", Arc::new(partitions)),
-        ("value", Arc::new(values)),
-    ];
-    sink.write(&StructArray::try_from(columns).expect("columns of one length"))?;
+    sink.write(&super::rows_of(rows))?;
     let written = sink.finish()?.into_iter();
     let written = written.map(|(.., partition, written)| (partition, written.records));
     Ok(written.collect())

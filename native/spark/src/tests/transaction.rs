@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, Mutex};
 
-use arrow_array::{ArrayRef, Int32Array, StringArray, StructArray};
 use pybroker_client::test_broker::{Broker, NODES, Reply, Request, TOPIC, produced_in};
 use pybroker_model::BatchHeader;
 use pybroker_protocol::hot::produce_request::ProduceRequest;
@@ -10,7 +9,7 @@ use pybroker_protocol::primitives::{DecodeError, Reader, Writer};
 use pybroker_protocol::{ApiKey, ErrorCode};
 
 use crate::error::Result;
-use crate::sink::{Sink, SinkPlan, Target, Transaction};
+use crate::sink::{Sink, Transaction};
 
 const ID: &str = "query-7";
 /// As InitProducerId gave it to the driver.
@@ -116,30 +115,15 @@ fn adding(partition: i32, code: ErrorCode) -> Reply {
 
 /// Writes rows of (partition, value), each a batch of its own, and waits for all answers.
 fn write(broker: &Broker, rows: &[(i32, &str)]) -> Result<()> {
-    let plan = SinkPlan {
-        targets: vec![Target {
-            id: broker.topic_id(),
-            name: TOPIC.into(),
-            partitions: 2,
-            batch_bytes_max: usize::MAX,
-        }],
-        topic_column: false,
-        staging: None,
-        transaction: Some(Transaction {
-            id: ID.into(),
-            producer_id: PRODUCER.0,
-            producer_epoch: PRODUCER.1,
-        }),
+    let transaction = Transaction {
+        id: ID.into(),
+        producer_id: PRODUCER.0,
+        producer_epoch: PRODUCER.1,
     };
+    let plan = super::plan(broker, Some(transaction));
     let settings = super::settings(broker, &[("batch.size", "1"), ("acks", "1")]);
     let mut sink = Sink::open(&settings, plan, 1)?;
-    let partitions: Int32Array = rows.iter().map(|(partition, _)| Some(*partition)).collect();
-    let values: StringArray = rows.iter().map(|(_, value)| Some(*value)).collect();
-    let columns: Vec<(&str, ArrayRef)> = vec![
-        ("partition", Arc::new(partitions)),
-        ("value", Arc::new(values)),
-    ];
-    sink.write(&StructArray::try_from(columns).expect("columns of one length"))?;
+    sink.write(&super::rows_of(rows))?;
     sink.finish().map(drop)
 }
 
