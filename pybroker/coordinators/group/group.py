@@ -136,7 +136,6 @@ class Group:
 
     group_id: str
     state: GroupState = GroupState.EMPTY
-    previous_state: GroupState = GroupState.EMPTY
     state_timestamp_ms: int = -1
     """Wall time of the last transition; −1 when not known (offset expiry then goes by the commit time)."""
     generation: int = 0
@@ -155,6 +154,8 @@ class Group:
     """Members whose JoinGroup is parked."""
     protocol_counts: dict[str, int] = field(default_factory=dict)
     """Protocol → how many members support it."""
+    in_initial_delay: bool = False
+    """The first round of the group is kept open, whoever has joined."""
     new_member_added: bool = False
     """Somebody joined during the initial delay, which is then prolonged once more."""
     subscribed_topics: frozenset[str] | None = None
@@ -175,7 +176,7 @@ class Group:
         if self.state not in LEGAL_MOVES[state]:
             raise ValueError(f"group {self.group_id}: {self.state} → {state}")
         self.answers.take_back()
-        self.previous_state, self.state = self.state, state
+        self.state = state
         self.state_timestamp_ms = now_ms
 
     def is_in(self, *states: GroupState) -> bool:

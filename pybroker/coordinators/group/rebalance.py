@@ -36,6 +36,10 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 PENDING_JOINS_MAX = 10_000
 """Ids handed out and not used yet, for one group: a client that only asks for ids cannot fill the memory."""
 
+ID_RETURN_MS_MAX = 1_000
+"""The first round of a group stays open so long, after its delay, for those who were given an id and come back with it:
+clients that start together. Without them it would end, and all would wait for a heartbeat of each who is in it."""
+
 JOIN_RETRY_MS_MIN = 1_000
 """A round that nobody joined is looked at again no sooner than this, whatever timeout the members asked for."""
 
@@ -134,7 +138,7 @@ class Rounds:
             request.protocols,
             is_new=True,
         )
-        if group.state is GroupState.PREPARING_REBALANCE and group.previous_state is GroupState.EMPTY:
+        if group.state is GroupState.PREPARING_REBALANCE and group.in_initial_delay:
             group.new_member_added = True
         group.add(member)
         group.park_join(member, reply)
@@ -232,16 +236,21 @@ class Rounds:
                 group.new_member_added = False
                 again_ms = min(self._settings.initial_rebalance_delay_ms, remaining_ms)
                 self._await_first(group, again_ms, max(remaining_ms - delay_ms, 0))
+            elif group.pending_joins:
+                group.in_initial_delay = False
+                again_ms = min(ID_RETURN_MS_MAX, group.rebalance_timeout_ms)
+                self._timers.schedule(("join", group.group_id), again_ms, lambda: self._complete_join(group))
             else:
                 self._complete_join(group)
 
+        group.in_initial_delay = True
         self._timers.schedule(("join", group.group_id), delay_ms, over)
 
     def _complete_if_all_joined(self, group: Group) -> None:
-        """Ends the join round early, except the first one of a group, which waits for its delay."""
+        """Ends the join round early, but for the delay of a group's first one."""
         if (
             group.state is GroupState.PREPARING_REBALANCE
-            and group.previous_state is not GroupState.EMPTY
+            and not group.in_initial_delay
             and group.all_joined
         ):
             self._complete_join(group)
@@ -264,7 +273,7 @@ class Rounds:
                 lambda: self._complete_join(group),
             )
             return
-        group.new_member_added = False
+        group.new_member_added = group.in_initial_delay = False
         group.next_generation(self._clock.wall_ms())
         self._store.formed(group)
         if group.is_in(GroupState.EMPTY):
@@ -465,6 +474,7 @@ class Rounds:
     def freeze(self, group: Group) -> None:
         """The group is about to become one of another protocol: whoever waits joins again, and no time runs."""
         group.answers.take_back()
+        group.in_initial_delay = False
         for member in group.members.values():
             group.answer_join(member, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
             member.answer_sync(SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))

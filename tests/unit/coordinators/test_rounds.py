@@ -85,6 +85,30 @@ async def test_the_initial_delay_ends_with_the_rebalance_timeout() -> None:
     assert first.done()
 
 
+async def test_the_first_round_awaits_who_comes_back_with_an_id() -> None:
+    """Clients that start together: the first one's round would end without the others, who then would wait for its
+    next heartbeat."""
+    world = World()
+    given = [await world.ask_join(G) for _ in range(3)]
+    first = await world.ask_join(G, given[0].member_id)
+    await world.pass_time(300)
+    second = await world.ask_join(G, given[1].member_id)
+    await world.pass_time(300)
+    assert not first.done()
+    third = await world.ask_join(G, given[2].member_id)
+    assert [(await answered(one)).generation for one in (first, second, third)] == [1, 1, 1]
+
+
+async def test_the_first_round_awaits_an_id_for_a_second() -> None:
+    world = World()
+    await world.ask_join(G)
+    _, first = await world.enter(G)
+    await world.pass_time(900)
+    assert not first.done()
+    await world.pass_time(2_000)
+    assert (await answered(first)).generation == 1
+
+
 async def test_a_second_member_starts_a_round() -> None:
     world = World()
     (leader,) = await world.stable(G)
