@@ -50,6 +50,19 @@ def _fetch(fetch_bytes: int, connections: int, megabytes: int) -> Callable[[Brok
     return measure
 
 
+def _spread(broker: BrokerProcess) -> Figures:
+    """How long acknowledgements of records of 1 KiB take: spread over 1,000 partitions, and over 16 (`narrow`)."""
+    wide, narrow = (
+        with_topic("e2e", rate=1000, size=1024, partitions=partitions, duration="10s")(broker)
+        for partitions in (1000, 16)
+    )
+    figures: Figures = {name: wide[name] for name in ("ack_p50_ms", "ack_p99_ms", CPU_REQUEST)}
+    return figures | {
+        "narrow_ack_p99_ms": narrow["ack_p99_ms"],
+        "p99_ratio": wide["ack_p99_ms"] / narrow["ack_p99_ms"],
+    }
+
+
 def _metadata(broker: BrokerProcess) -> Figures:
     topics = {"topic": fresh("metadata"), "topics": 1000}
     load.run(broker, "topics", partitions=1, **topics)
@@ -144,32 +157,42 @@ def _busy_python(broker: BrokerProcess) -> Figures:
         load.run(broker, "delete", **others)
 
 
+SMALL_FRAME = 270
+"""Bytes of a Produce of one record of 100 B."""
 OS, DURABLE, KAFKA, KAFKA_FLUSH = "pybroker os", "pybroker", "kafka", "kafka flush"
 
 CASES = (
     Case("start; idle", (Bar("start_ms", DURABLE, KAFKA, 0.1), Bar("resident_mib", DURABLE, KAFKA, 1 / 8)),
          live=_start, peers=(KAFKA, DURABLE), figures=("idle_cpu_percent",)),
     Case("1 × 100 B a request, 4 connections",
-         (Bar(CPU_REQUEST, OS, KAFKA, 1 / 3), Bar(RATE, OS, KAFKA, 2, True), Bar(RATE, DURABLE, KAFKA, 1, True)),
-         with_topic("produce", batch=1, size=100, megabytes=6), peers=(KAFKA, OS, DURABLE, KAFKA_FLUSH)),
+         (Bar(CPU_REQUEST, OS, KAFKA, 1 / 3), Bar(CPU_REQUEST, OS, "", 6), Bar(CPU_REQUEST, DURABLE, OS, 2),
+          Bar(RATE, OS, KAFKA, 2, True), Bar(RATE, DURABLE, KAFKA, 4, True)),
+         with_topic("produce", batch=1, size=100, megabytes=6),
+         limit=lambda folder: load.journal_limit(4, 5, folder, SMALL_FRAME), peers=(KAFKA, OS, DURABLE, KAFKA_FLUSH)),
     Case("200 idle + 50 active connections, 1 × 100 B",
-         (Bar(CPU_REQUEST, OS, KAFKA, 1 / 3), Bar(RATE, OS, KAFKA, 2, True), Bar(RATE, DURABLE, KAFKA, 1, True)),
-         with_topic("many", connections=50, idle=200, duration="5s"), figures=("p50_ms", "p99_ms")),
-    Case("16 KB batches, 4 connections", (Bar(CPU_GB, OS, KAFKA, 0.5), Bar(RATE, DURABLE, KAFKA, 1, True)),
+         (Bar(CPU_REQUEST, OS, KAFKA, 1 / 3), Bar(CPU_REQUEST, DURABLE, OS, 1.5), Bar(RATE, OS, KAFKA, 2, True),
+          Bar(RATE, DURABLE, KAFKA, 2.5, True)),
+         with_topic("many", connections=50, idle=200, duration="5s"),
+         limit=lambda folder: load.journal_limit(50, 1, folder, SMALL_FRAME), figures=("p50_ms", "p99_ms")),
+    Case("16 KB batches, 4 connections", (Bar(CPU_GB, OS, KAFKA, 0.5), Bar(RATE, DURABLE, KAFKA, 1.5, True)),
          with_topic("produce", batch=16, size=1024, megabytes=1000), peers=(KAFKA, OS, DURABLE, KAFKA_FLUSH)),
-    Case("66 KB batches, 4 connections", (Bar(CPU_GB, OS, KAFKA, 0.5), Bar(RATE, DURABLE, KAFKA, 1, True)),
+    Case("66 KB batches, 4 connections", (Bar(CPU_GB, OS, KAFKA, 0.5), Bar(RATE, DURABLE, KAFKA, 1.5, True)),
          with_topic("produce", batch=64, size=1024, megabytes=1500), peers=(KAFKA, OS, DURABLE, KAFKA_FLUSH)),
     Case("0.93 MB batches, 4 connections", (Bar(CPU_GB, OS, "limit", 1.25), Bar(RATE, DURABLE, KAFKA_FLUSH, 1.2, True)),
          with_topic("produce", batch=900, size=1024, megabytes=2000),
          limit=lambda folder: load.limit("produce", 4, 2000, folder), peers=(KAFKA, OS, DURABLE, KAFKA_FLUSH)),
     Case("fetch 1 MiB a partition, 4 connections", (Bar(CPU_GB, OS, "limit", 1.3),), _fetch(1 << 20, 4, 6000),
          limit=lambda folder: load.limit("fetch", 4, 6000, folder), figures=("mb_per_s",)),
-    Case("fetch 64 KiB a partition, 4 connections", (Bar(CPU_GB, OS, "limit", 1.3), Bar(CPU_GB, OS, KAFKA, 0.5)),
+    Case("fetch 64 KiB a partition, 4 connections",
+         (Bar(CPU_GB, OS, "limit", 1.3), Bar(CPU_GB, OS, KAFKA, 0.5), Bar(CPU_REQUEST, OS, "", 25)),
          _fetch(1 << 16, 4, 3000),
          limit=lambda folder: load.limit("fetch", 4, 3000, folder, frame=66_600), figures=("mb_per_s",)),
     Case("end to end, 5,000/s, 16 partitions",
-         (Bar("p99_ms", OS, KAFKA, 0.5), Bar("p50_ms", OS, KAFKA, 1), Bar("p99_ms", DURABLE, KAFKA, 1)),
+         (Bar("p99_ms", OS, KAFKA, 0.5), Bar("p50_ms", OS, KAFKA, 1), Bar("p99_ms", DURABLE, KAFKA, 0.5)),
          with_topic("e2e", rate=5000, duration="10s"), peers=(KAFKA, OS, DURABLE, KAFKA_FLUSH)),
+    Case("records of 1 KiB, 1,000/s to 1,000 partitions",
+         (Bar("ack_p99_ms", DURABLE, "", 5), Bar("p99_ratio", DURABLE, "", 2)), _spread,
+         figures=("ack_p50_ms", "narrow_ack_p99_ms")),
     Case("Metadata of 1,000 topics", (Bar(CPU_REQUEST, OS, KAFKA, 0.2),), _metadata, figures=("p50_ms",)),
     Case("10 topics × 1,000 partitions",
          (Bar("create_writable_ms", DURABLE, KAFKA, 0.25), Bar("clean_restart_ms", DURABLE, KAFKA, 0.2),

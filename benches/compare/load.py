@@ -84,10 +84,19 @@ def limit(
 
     `pace`: MB/s that come, 0 as many as can; `sync`: bytes after which a file is synced, 0 never.
     """
+    return _limit(operation, connections, megabytes, folder, frame, pace, sync)
+
+
+def journal_limit(connections: int, in_flight: int, folder: Path, frame: int, seconds: int = 5) -> dict[str, Any]:
+    """What the machine allows where one write to the disk is shared by all small frames that wait for it."""
+    return _limit("journal", connections, seconds, folder, frame, in_flight)
+
+
+def _limit(operation: str, connections: int, amount: int, folder: Path, *options: int) -> dict[str, Any]:
     folder.mkdir(parents=True, exist_ok=True)
     done = subprocess.run(
-        [str(target_dir() / "release" / "pybroker-limit"), operation, str(connections), str(megabytes), str(folder),
-         str(frame), str(pace), str(sync)],
+        [str(target_dir() / "release" / "pybroker-limit"), operation,
+         *map(str, (connections, amount, folder, *options))],
         capture_output=True, text=True, timeout=TIMEOUT_S, check=True,
     )  # fmt: skip
     figures: dict[str, Any] = json.loads(done.stdout)

@@ -3,11 +3,14 @@
 //! ```text
 //! pybroker-limit produce CONNECTIONS MEGABYTES DIR [BYTES [PACE [SYNC]]]   receive a frame, CRC-32C, append to a file, short reply; five in flight
 //! pybroker-limit fetch   CONNECTIONS MEGABYTES DIR [BYTES]                 short request, sendfile(2) of a frame from the page cache
+//! pybroker-limit journal CONNECTIONS SECONDS DIR [BYTES [IN_FLIGHT]]       receive small frames, one write to the disk for all that wait, short replies
 //! ```
 //! A frame has BYTES bytes, 1 MiB unless given: small answers cost more a GB, because each has its request and wake-ups.
 //! PACE: MB/s that the clients send, all together; who sends slower than the server can take finds it asleep and its caches cold, which costs
 //! the server more a GB. SYNC: bytes of a file after which it is synced. 0: as fast as it goes, and never.
-//! One line of JSON: GB (10^9 bytes) a second, and CPU seconds a GB of the serving threads alone.
+//! One line of JSON: GB (10^9 bytes) or requests a second, and CPU seconds a GB or µs a request of the serving threads alone.
+
+mod journal;
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -206,7 +209,7 @@ fn main() -> ExitCode {
     ) = (
         arguments
             .get(1)
-            .filter(|o| ["produce", "fetch"].contains(&o.as_str())),
+            .filter(|o| ["produce", "fetch", "journal"].contains(&o.as_str())),
         arguments.get(2).map(|a| a.parse()),
         arguments.get(3).map(|a| a.parse()),
         arguments.get(4),
@@ -216,19 +219,16 @@ fn main() -> ExitCode {
     )
     else {
         eprintln!(
-            "usage: pybroker-limit produce|fetch CONNECTIONS MEGABYTES DIR [BYTES [PACE [SYNC]]]"
+            "usage: pybroker-limit produce|fetch|journal CONNECTIONS MEGABYTES|SECONDS DIR [BYTES [PACE|IN_FLIGHT [SYNC]]]"
         );
         return ExitCode::from(2);
     };
-    match measure(
-        operation,
-        connections,
-        megabytes,
-        Path::new(dir),
-        bytes,
-        pace,
-        sync,
-    ) {
+    let dir = Path::new(dir);
+    let outcome = match operation.as_str() {
+        "journal" => journal::measure(connections, pace.max(1), bytes, megabytes as u64, dir),
+        _ => measure(operation, connections, megabytes, dir, bytes, pace, sync),
+    };
+    match outcome {
         Ok(line) => {
             println!("{line}");
             ExitCode::SUCCESS
