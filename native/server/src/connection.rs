@@ -173,16 +173,17 @@ impl Connection {
         {
             return Err(CloseReason::Draining);
         }
+        let mut held = self.slots.bytes() + self.outgoing.pending_bytes();
+        if let Some(tls) = &mut self.tls {
+            tls.end_turn(&mut thread.pool, got_bytes, now);
+            held += tls.held_bytes();
+        }
+        // Last: a buffer that has grown to the size of frames lies on top, for the next ones.
         self.incoming
             .end_turn(&mut thread.pool, &self.shared.budget, got_bytes, now);
         self.unsent.append(&mut thread.unsent);
         if self.unsent.is_full() {
             self.note_sent(thread);
-        }
-        let mut held = self.slots.bytes() + self.outgoing.pending_bytes();
-        if let Some(tls) = &mut self.tls {
-            tls.end_turn(&mut thread.pool, got_bytes, now);
-            held += tls.held_bytes();
         }
         self.charge(held);
         thread.flush_group.end_turn(now, thread.clock);

@@ -20,7 +20,7 @@ use tokio::net::TcpStream;
 use crate::budget::MemoryBudget;
 use crate::buffers::{BUFFER_BYTES_MIN, BufferPool};
 use crate::frame::OwnFrame;
-use crate::tls::{TlsProblem, TlsSession};
+use crate::tls::{PLAIN_BYTES_MAX, TlsProblem, TlsSession};
 
 /// Bytes asked of the socket at once, unless one frame needs more: stays within a core's cache.
 const READ_BYTES_MAX: usize = 256 * 1024;
@@ -74,7 +74,7 @@ impl Incoming {
         socket: &mut TcpStream,
         pool: &mut BufferPool,
     ) -> Poll<io::Result<usize>> {
-        let wanted = self.make_room(pool);
+        let wanted = self.make_room(pool, 1);
         let mut limited = (&mut self.buffer).limit(wanted);
         let read = ready!(pin!(socket.read_buf(&mut limited)).poll(context))?;
         Poll::Ready(Ok(read))
@@ -89,13 +89,14 @@ impl Incoming {
         pool: &mut BufferPool,
     ) -> Poll<Result<usize, TlsProblem>> {
         if !tls.is_handshaking() {
-            self.make_room(pool);
+            // So much one read may bring: the buffer never has to grow, and be copied, while records are decrypted.
+            self.make_room(pool, PLAIN_BYTES_MAX);
         }
         tls.poll_read(context, socket, pool, &mut self.buffer)
     }
 
-    /// Makes room for what the next read may bring and says how much that is.
-    fn make_room(&mut self, pool: &mut BufferPool) -> usize {
+    /// Makes room for what the next read may bring, `least` bytes or more, and says how much that is.
+    fn make_room(&mut self, pool: &mut BufferPool, least: usize) -> usize {
         if self.buffer.capacity() < BUFFER_BYTES_MIN {
             let mut larger = pool.take();
             larger.extend_from_slice(&self.buffer[self.start..]);
@@ -108,17 +109,17 @@ impl Incoming {
             _ => 0,
         };
         let spare = self.buffer.capacity() - self.buffer.len();
-        if spare < missing.max(1) {
-            // Bring the incomplete frame to the front, then grow with what has really arrived: at most twice that.
+        if spare < missing.max(least) {
+            // Bring the incomplete frame to the front, then grow with what has really arrived: at most twice that, or
+            // by `least`.
             if self.start > 0 {
                 self.buffer.copy_within(self.start.., 0);
                 self.buffer.truncate(held);
                 self.start = 0;
             }
-            let spare = self.buffer.capacity() - held;
-            if spare < missing.min(held.max(BUFFER_BYTES_MIN)) {
-                self.buffer
-                    .reserve_exact(missing.min(held.max(BUFFER_BYTES_MIN)));
+            let needed = missing.min(held.max(BUFFER_BYTES_MIN)).max(least);
+            if self.buffer.capacity() - held < needed {
+                self.buffer.reserve_exact(needed);
             }
         }
         (self.buffer.capacity() - self.buffer.len()).min(missing.max(READ_BYTES_MAX))
@@ -203,5 +204,38 @@ impl Incoming {
         self.charged = 0;
         self.buffer = Vec::new();
         self.start = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What TLS brings is appended: whatever the buffer holds by then, there is room for it without a growth, which
+    /// would copy frames that are answered, too, and end in a buffer that is too large to be kept.
+    #[test]
+    fn frames_through_tls_never_make_the_buffer_grow_while_they_are_appended() {
+        const FRAME: usize = 930_000;
+        let mut frame = vec![7; LENGTH_BYTES + FRAME];
+        frame[..LENGTH_BYTES].copy_from_slice(&u32::try_from(FRAME).unwrap().to_be_bytes());
+        let stream: Vec<u8> = frame.repeat(12);
+        let mut pool = BufferPool::default();
+        let mut incoming = Incoming::default();
+        let mut found = 0;
+        for read in stream.chunks(PLAIN_BYTES_MAX) {
+            incoming.make_room(&mut pool, PLAIN_BYTES_MAX);
+            let capacity = incoming.buffer.capacity();
+            incoming.buffer.extend_from_slice(read);
+            assert_eq!(incoming.buffer.capacity(), capacity);
+            let buffer = incoming.take_buffer();
+            while let NextFrame::Frame(content) = incoming.next_frame(&buffer, 0, FRAME) {
+                assert_eq!(content.len(), FRAME);
+                found += 1;
+            }
+            incoming.restore_buffer(buffer);
+            assert!(incoming.buffer.capacity() <= 2 * FRAME);
+        }
+        assert_eq!(found, 12);
+        assert!(!incoming.holds_bytes());
     }
 }

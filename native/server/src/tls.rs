@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
-pub(crate) use session::{TlsProblem, TlsSession};
+pub(crate) use session::{PLAIN_BYTES_MAX, TlsProblem, TlsSession};
 pub use settings::{ClientAuth, TlsError, TlsMaterial, TlsServer};
 
 /// The TLS of one listener; it may be replaced while connections go on with what they began with.

@@ -28,6 +28,11 @@ use crate::outgoing::{Outgoing, poll_send};
 
 /// Plain bytes that are sealed at once: three records, which together fit a buffer of the pool.
 const SEALED_BYTES_MAX: usize = 3 * 16 * 1024;
+/// Plain bytes that one read brings at most: what a core's cache holds beside the records that they come from. More at
+/// once is read, decrypted and copied from memory each time.
+pub(crate) const PLAIN_BYTES_MAX: usize = BUFFER_BYTES_MIN;
+/// Read behind what is left of a record or of a handshake message, however much that is.
+const READ_BYTES_MIN: usize = 16 * 1024;
 /// What a record adds to its content at most, with room for a message that changes keys.
 const RECORD_OVERHEAD_BYTES: usize = 64;
 /// The first byte of a client hello's record.
@@ -140,7 +145,10 @@ impl TlsSession {
             self.received = larger;
             self.start = 0;
         }
-        let room = self.received.capacity() - self.received.len();
+        let left = self.received.len() - self.start;
+        let room = (PLAIN_BYTES_MAX.saturating_sub(left))
+            .max(READ_BYTES_MIN)
+            .min(self.received.capacity() - self.received.len());
         let mut limited = (&mut self.received).limit(room);
         let read =
             ready!(pin!(socket.read_buf(&mut limited)).poll(context)).map_err(TlsProblem::Io)?;
@@ -224,18 +232,13 @@ impl TlsSession {
         }
     }
 
-    /// What is left of a record comes to the front if the buffer has no room behind it.
+    /// What is left of a record comes to the front, so that the next read brings as much as this one.
     fn make_room(&mut self) {
         let left = self.received.len() - self.start;
-        if left == 0 {
-            self.received.clear();
-            self.start = 0;
-        } else if self.start > 0 && self.received.len() == self.received.capacity() {
-            self.received.copy_within(self.start.., 0);
-            self.received.truncate(left);
-            self.start = 0;
-        }
-        if self.received.len() == self.received.capacity() {
+        self.received.copy_within(self.start.., 0);
+        self.received.truncate(left);
+        self.start = 0;
+        if self.received.capacity() - left < READ_BYTES_MIN {
             self.received.reserve(BUFFER_BYTES_MIN);
         }
     }
