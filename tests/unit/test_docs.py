@@ -1,6 +1,4 @@
-"""The pages for users name only what is there (settings of the table, files and tests of the repository) and can be
-read in a terminal.
-"""
+"""The pages for users name only what is there: settings of the table, files and tests of the repository."""
 
 from __future__ import annotations
 
@@ -14,18 +12,6 @@ from pybroker.config import BROKER_SETTINGS, TOPIC_SETTINGS
 ROOT = Path(__file__).parents[2]
 NAMED = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "native/README.md")
 PAGES = [ROOT / name for name in NAMED] + sorted(ROOT.glob("docs/*.md"))
-
-
-COLUMNS = 120
-BUILT = {".venv", "target"}
-EVERY_PAGE = [page for page in sorted(ROOT.rglob("*.md")) if page.relative_to(ROOT).parts[0] not in BUILT]
-
-
-@pytest.mark.parametrize("page", EVERY_PAGE, ids=lambda page: str(page.relative_to(ROOT)))
-def test_lines_fit_a_terminal(page: Path) -> None:
-    """Rows of tables cannot be broken."""
-    lines = enumerate(page.read_text().splitlines(), 1)
-    assert [(number, line) for number, line in lines if len(line) > COLUMNS and not line.startswith("|")] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
