@@ -82,7 +82,7 @@ def _member(group: ConsumerGroup, member: Member, topics: Topics) -> ConsumerGro
         subscribed_topic_names=list(said.topics),
         # Empty, not null, if there is none: as Kafka says it.
         subscribed_topic_regex=said.regex or "",
-        assignment=_assignment(member.assigned, topics),
+        assignment=_assignment([*member.assigned, *member.revoking], topics),
         target_assignment=_assignment(group.target_of(member.member_id), topics),
         member_type=MEMBER_CLASSIC if member.is_classic else MEMBER_CONSUMER,
     )

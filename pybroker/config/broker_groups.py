@@ -3,7 +3,7 @@
 # ruff: noqa: E501  (one row of a table, one sentence a setting)
 from __future__ import annotations
 
-from pybroker.config.values import ConfigKey, ConfigType, at_least, items_of, one_of_any_case
+from pybroker.config.values import ConfigKey, ConfigType, Scope, at_least, items_of, one_of_any_case
 
 INT, SHORT, LONG, LIST, STRING = ConfigType.INT, ConfigType.SHORT, ConfigType.LONG, ConfigType.LIST, ConfigType.STRING
 
@@ -88,6 +88,28 @@ CONSUMER_GROUPS = (
         200,
         "How often members of a consumer group are told to heartbeat while it rebalances, in ms; no more than 500 a second of one group, and never less often than otherwise.",
         at_least(1),
+    ),
+    ConfigKey(
+        "group.consumer.assignment.interval.ms",
+        INT,
+        1000,
+        "Shortest time between two assignments of a consumer group, in ms: what changes meanwhile is assigned together.",
+        at_least(0),
+        Scope.CLUSTER_WIDE,
+    ),
+    ConfigKey(
+        "group.consumer.min.assignment.interval.ms",
+        INT,
+        0,
+        "Shortest such time that a consumer group may set, in ms.",
+        at_least(0),
+    ),
+    ConfigKey(
+        "group.consumer.max.assignment.interval.ms",
+        INT,
+        15000,
+        "Longest such time that a consumer group may set, in ms.",
+        at_least(0),
     ),
     ConfigKey("group.consumer.max.size", INT, 2147483647, "Most members of one consumer group.", at_least(1)),
     ConfigKey(

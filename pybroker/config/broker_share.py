@@ -50,6 +50,28 @@ SHARE_GROUPS = (
         "Longest heartbeat interval of a share group, in ms.",
         at_least(1),
     ),
+    ConfigKey(
+        "group.share.assignment.interval.ms",
+        INT,
+        1000,
+        "Shortest time between two assignments of a share group, in ms: what changes meanwhile is assigned together.",
+        at_least(0),
+        Scope.CLUSTER_WIDE,
+    ),
+    ConfigKey(
+        "group.share.min.assignment.interval.ms",
+        INT,
+        0,
+        "Shortest such time that a share group may set, in ms.",
+        at_least(0),
+    ),
+    ConfigKey(
+        "group.share.max.assignment.interval.ms",
+        INT,
+        15000,
+        "Longest such time that a share group may set, in ms.",
+        at_least(0),
+    ),
     ConfigKey("group.share.max.size", INT, 200, "Most members of one share group.", between(1, 1000)),
     ConfigKey(
         "group.share.max.share.sessions",

@@ -23,8 +23,7 @@ LONG_MAX = 9223372036854775807
 
 _THREADS = "requests run on the data threads (num.network.threads) and one control thread"
 _CLEANER = "the cleaner's memory is log.cleaner.dedupe.buffer.size alone"
-_AT_ONCE = "what members ask for while records are being written is assigned together, and at once"
-_STREAMS = "tasks are assigned where heartbeats are answered"
+_WHERE_ANSWERED = "members are assigned where heartbeats are answered"
 _TIERED = "there is no tiered storage"
 _TRANSACTIONS = "the first records of a transaction in a partition are always verified"
 _KERBEROS = "SASL's mechanism GSSAPI is not served"
@@ -51,12 +50,10 @@ WITHOUT_EFFECT = (
     _key("log.cleaner.io.buffer.size", INT, 524288, _CLEANER, at_least(0)),
     _key("log.cleaner.io.buffer.load.factor", DOUBLE, 0.9, _CLEANER),
     _key("group.coordinator.cached.buffer.max.bytes", INT, 1048588, "nothing is kept for reuse", at_least(524288)),
-    _key("group.consumer.assignment.interval.ms", INT, 1000, _AT_ONCE, at_least(0)),
-    _key("group.consumer.assignor.offload.enable", BOOLEAN, True, _AT_ONCE, internal=True),
-    _key("group.share.assignment.interval.ms", INT, 1000, _AT_ONCE, at_least(0)),
-    _key("group.share.assignor.offload.enable", BOOLEAN, True, _AT_ONCE, internal=True),
+    _key("group.consumer.assignor.offload.enable", BOOLEAN, True, _WHERE_ANSWERED, internal=True),
+    _key("group.share.assignor.offload.enable", BOOLEAN, True, _WHERE_ANSWERED, internal=True),
     _key("share.coordinator.cached.buffer.max.bytes", INT, 1048588, "nothing is kept for reuse", at_least(524288)),
-    _key("group.streams.assignor.offload.enable", BOOLEAN, True, _STREAMS, internal=True),
+    _key("group.streams.assignor.offload.enable", BOOLEAN, True, _WHERE_ANSWERED, internal=True),
     _key("transaction.partition.verification.enable", BOOLEAN, True, _TRANSACTIONS),
     _key("follower.fetch.last.tiered.offset.enable", BOOLEAN, False, _TIERED),
     _key("log.local.retention.bytes", LONG, -2, _TIERED, at_least(-2)),

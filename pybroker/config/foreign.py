@@ -95,11 +95,10 @@ controller.quorum.fetch.snapshot.max.bytes controller.quorum.fetch.timeout.ms co
 controller.quorum.retry.backoff.ms controller.socket.timeout.ms
 delete.records.purgatory.purge.interval.requests early.start.listeners eligible.leader.replicas.enable
 fetch.purgatory.purge.interval.requests
-group.consumer.max.assignment.interval.ms group.consumer.min.assignment.interval.ms
 group.coordinator.append.linger.ms group.coordinator.background.threads group.coordinator.new.enable
 group.coordinator.threads group.share.assignors group.share.dlq.manager.class.name
 group.share.enable group.share.initialize.retry.interval.ms
-group.share.max.assignment.interval.ms group.share.min.assignment.interval.ms group.share.persister.class.name
+group.share.persister.class.name
 group.streams.topology.description.plugin.class
 initial.broker.registration.timeout.ms internal.metadata.delete.delay.millis internal.metadata.log.segment.bytes
 internal.metadata.max.batch.size.in.bytes kafka.metrics.polling.interval.secs kafka.metrics.reporters

@@ -21,6 +21,7 @@ from pybroker.config.values import (
 )
 
 SESSION_TIMEOUT, HEARTBEAT_INTERVAL = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
+ASSIGNMENT_INTERVAL, SHARE_ASSIGNMENT_INTERVAL = "consumer.assignment.interval.ms", "share.assignment.interval.ms"
 SHARE_SESSION_TIMEOUT, SHARE_HEARTBEAT_INTERVAL = "share.session.timeout.ms", "share.heartbeat.interval.ms"
 SHARE_LOCK_DURATION = "share.record.lock.duration.ms"
 SHARE_DELIVERY_COUNT, SHARE_RECORD_LOCKS = "share.delivery.count.limit", "share.partition.max.record.locks"
@@ -49,8 +50,10 @@ class OfBroker(NamedTuple):
 _WITH_BOTH_BOUNDS = (
     ("consumer", "heartbeat.interval.ms"),
     ("consumer", "session.timeout.ms"),
+    ("consumer", "assignment.interval.ms"),
     ("share", "heartbeat.interval.ms"),
     ("share", "session.timeout.ms"),
+    ("share", "assignment.interval.ms"),
     ("share", "record.lock.duration.ms"),
     ("share", "delivery.count.limit"),
     ("share", "partition.max.record.locks"),
@@ -74,6 +77,13 @@ OF_BROKER: Mapping[str, OfBroker] = {
     STREAMS_RACK_TAGS: OfBroker("group.streams.rack.aware.assignment.tags"),
     **{name: OfBroker(f"group.{name}") for name in ASSIGNOR_OFFLOADS},
 }
+
+BEAT_BELOW_SESSION = (
+    (HEARTBEAT_INTERVAL, SESSION_TIMEOUT),
+    (SHARE_HEARTBEAT_INTERVAL, SHARE_SESSION_TIMEOUT),
+    (STREAMS_HEARTBEAT_INTERVAL, STREAMS_SESSION_TIMEOUT),
+)
+"""The first one of each pair is below the second one."""
 
 _NUMBERS = (ConfigType.INT, ConfigType.LONG)
 
@@ -189,11 +199,7 @@ def check_group_configs(own: Mapping[str, str], config: Mapping[str, Any]) -> No
             between = [f"{bound}={config[bound]}" for bound in (broker.low, broker.high) if bound is not None]
             told = f"between {' and '.join(between)}" if len(between) > 1 else f"within {between[0]}"
             raise ConfigError(f"{name}={value}: not {told}")
-    for beat, session in (
-        (HEARTBEAT_INTERVAL, SESSION_TIMEOUT),
-        (SHARE_HEARTBEAT_INTERVAL, SHARE_SESSION_TIMEOUT),
-        (STREAMS_HEARTBEAT_INTERVAL, STREAMS_SESSION_TIMEOUT),
-    ):
+    for beat, session in BEAT_BELOW_SESSION:
         if values[beat] >= values[session]:
             raise ConfigError(f"{beat}={values[beat]}: not below {session}={values[session]}")
 
@@ -204,13 +210,11 @@ def _bounds(broker: OfBroker, config: Mapping[str, Any]) -> tuple[int, float]:
 
 
 def in_force(name: str, own: Mapping[str, str], config: Mapping[str, Any]) -> int:
-    """What holds for a group with these settings of its own. The bounds of the broker may have changed since they were
-    set: none goes beyond."""
+    """What holds for a group with these settings of its own. None goes beyond the bounds of the broker, which may have
+    changed since it was set, as may what the broker has while it runs."""
     broker = OF_BROKER[name]
-    if name not in own:
-        return int(config[broker.default])
     low, high = _bounds(broker, config)
-    return int(max(low, min(high, int(own[name]))))
+    return int(max(low, min(high, int(own.get(name, config[broker.default])))))
 
 
 def words_in_force(name: str, own: Mapping[str, str], config: Mapping[str, Any]) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from pybroker.config.broker_defs import BROKER_SETTINGS
 from pybroker.config.broker_login import MECHANISM, broker_login
 from pybroker.config.broker_without_effect import WITHOUT_EFFECT
 from pybroker.config.definition import nearest_name
+from pybroker.config.group_defs import BEAT_BELOW_SESSION, OF_BROKER
 from pybroker.config.listener_settings import PREFIX, check_listener_setting, listener_setting
 from pybroker.config.listeners import parse_listeners, protocol_map
 from pybroker.config.properties import PropertiesError, read_properties
@@ -242,22 +243,19 @@ def _check_together(config: BrokerConfig, given: Mapping[str, Setting]) -> None:
         raise fail("log.dirs", "a directory is missing between two commas")
     if len(set(directories)) != len(directories):
         raise fail("log.dirs", "a directory is named twice")
+    _check_groups(config, fail)
+    check_resolved(resolve_topic_configs({}, config))
+
+
+def _check_groups(config: BrokerConfig, fail: Callable[[str, object], ConfigError]) -> None:
     if config.get_int("group.min.session.timeout.ms") > config.get_int("group.max.session.timeout.ms"):
         raise fail("group.min.session.timeout.ms", "above group.max.session.timeout.ms")
-    for name, low, high in (
-        (
-            "group.consumer.session.timeout.ms",
-            "group.consumer.min.session.timeout.ms",
-            "group.consumer.max.session.timeout.ms",
-        ),
-        (
-            "group.consumer.heartbeat.interval.ms",
-            "group.consumer.min.heartbeat.interval.ms",
-            "group.consumer.max.heartbeat.interval.ms",
-        ),
-    ):
-        if not config.get_int(low) <= config.get_int(name) <= config.get_int(high):
-            raise fail(name, f"not between {low} and {high}")
-    if config.get_int("group.consumer.heartbeat.interval.ms") >= config.get_int("group.consumer.session.timeout.ms"):
-        raise fail("group.consumer.heartbeat.interval.ms", "not below group.consumer.session.timeout.ms")
-    check_resolved(resolve_topic_configs({}, config))
+    for name, low, high in (broker for broker in OF_BROKER.values() if broker.low or broker.high):
+        if low is not None and config.get_int(name) < config.get_int(low):
+            raise fail(name, f"below {low}")
+        if high is not None and config.get_int(name) > config.get_int(high):
+            raise fail(name, f"above {high}")
+    for beat, session in BEAT_BELOW_SESSION:
+        name, below = OF_BROKER[beat].default, OF_BROKER[session].default
+        if config.get_int(name) >= config.get_int(below):
+            raise fail(name, f"not below {below}")

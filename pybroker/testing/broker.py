@@ -35,8 +35,10 @@ STOP_SECONDS_MAX = 120.0
 LOG_TAIL_BYTES = 16384
 
 TEST_SETTINGS: Mapping[str, str] = {
-    # A lone consumer of a test should not wait three seconds for others.
+    # A lone consumer of a test should not wait three seconds for others, nor the next ones one second.
     "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.assignment.interval.ms": "0",
+    "group.share.assignment.interval.ms": "0",
 }
 
 

@@ -14,9 +14,6 @@ from tests.support.brokers import BrokerProcess, KafkaProcess, PybrokerProcess
 from tests.wire.client import WireClient
 
 SETTINGS = {
-    "group.initial.rebalance.delay.ms": "0",
-    "group.consumer.assignment.interval.ms": "0",
-    "group.share.assignment.interval.ms": "0",
     # Assigned when it is asked for, as pybroker does: when else is a matter of the moment.
     "group.consumer.assignor.offload.enable": "false",
     "group.share.assignor.offload.enable": "false",

@@ -23,6 +23,7 @@ from tests.groups.requests import (
     leave,
     owned,
     sync,
+    with_group_settings,
 )
 
 LEAVES, GOES_AWAY = -1, -2
@@ -171,6 +172,50 @@ def two_share(side: Side, name: str) -> None:
     described(side, name)
 
 
+def assigned_in_intervals(side: Side, name: str) -> None:
+    """What happens while it is too early for another assignment."""
+    topic, more = side.topic(name, 4), side.topic(f"{name}-more", 1)
+    side.ask(with_group_settings(name, consumer_assignment_interval_ms="15000"), 1)
+    both = [name, f"{name}-more"]
+    first = side.ask(consumer_join(name, "one", *both), 1).member_epoch
+    second = side.ask(consumer_join(name, "two", name), 1).member_epoch
+    described(side, name)
+    side.ask(consumer_beat(name, "one", first), 1)
+    side.ask(consumer_beat(name, "two", second), 1)
+    side.ask(commit(name, name, {0: 1}, second, "two"), 9)
+    everything = owned(topic, 0, 1, 2, 3) + owned(more, 0)
+    side.ask(consumer_beat(name, "one", first, subscribed_topic_names=[name], topic_partitions=everything), 1)
+    side.ask(consumer_beat(name, "one", first, topic_partitions=everything), 1)
+    described(side, name)
+    side.ask(consumer_beat(name, "one", first, topic_partitions=owned(topic, 0, 1, 2, 3)), 1)
+    described(side, name)
+    side.ask(consumer_beat(name, "one", first, subscribed_topic_names=[]), 1)
+    side.ask(consumer_beat(name, "one", first, topic_partitions=[]), 1)
+    described(side, name)
+    side.ask(consumer_beat(name, "two", LEAVES), 1)
+    described(side, name)
+    side.ask(join(name, topic=name), 9)
+    member = side.know(side.quietly(join(name, topic=name), 9).member_id, "member")
+    classic = side.ask(join(name, member, name), 9).generation_id
+    side.ask(beat(name, member, classic), 4)
+    side.ask(sync(name, member, classic), 5)
+    side.ask(beat(name, member, classic), 4)
+    described(side, name)
+    side.ask(leave(name, member), 5)
+    side.ask(consumer_beat(name, "one", LEAVES), 1)
+    described(side, name)
+
+
+def one_after_another(side: Side, name: str) -> None:
+    """Who comes to an empty group waits for no interval."""
+    side.topic(name, 2)
+    side.ask(with_group_settings(name, consumer_assignment_interval_ms="15000"), 1)
+    for member in ("one", "two"):
+        side.ask(consumer_join(name, member, name), 1)
+        side.ask(consumer_beat(name, member, LEAVES), 1)
+        described(side, name)
+
+
 def static_members(side: Side, name: str) -> None:
     topic = side.topic(name, 2)
     side.ask(consumer_join(name, "one", name, instance_id="static"), 1)
@@ -262,7 +307,18 @@ def upgrade(side: Side, name: str) -> None:
 
 @pytest.mark.parametrize(
     "story",
-    [one_alone, commits, forms, two_share, static_members, regular_expressions, of_another_kind, upgrade],
+    [
+        one_alone,
+        commits,
+        forms,
+        two_share,
+        assigned_in_intervals,
+        one_after_another,
+        static_members,
+        regular_expressions,
+        of_another_kind,
+        upgrade,
+    ],
 )
 def test_what_kafka_answers(compare: Callable[[Story], None], story: Story) -> None:
     compare(story)

@@ -14,7 +14,7 @@ from pybroker.protocol import messages as m
 from tests.against_kafka.conftest import Story
 from tests.against_kafka.sides import Side
 from tests.groups.kit import WAIT_S
-from tests.groups.requests import commit, consumer_join, fetch, join
+from tests.groups.requests import commit, consumer_join, fetch, join, with_group_settings
 
 LEAVES = -1
 ACCEPT, RELEASE, REJECT, RENEW, GAP = 1, 2, 3, 4, 0
@@ -85,16 +85,7 @@ def write(side: Side, topic: str, count: int, batches: int = 1) -> None:
 
 def from_the_start(side: Side, group: str) -> None:
     """The group reads what was there before it."""
-    resource = m.IncrementalAlterConfigsRequest_AlterConfigsResource(
-        resource_type=32,
-        resource_name=group,
-        configs=[
-            m.IncrementalAlterConfigsRequest_AlterableConfig(
-                name="share.auto.offset.reset", config_operation=0, value="earliest"
-            )
-        ],
-    )
-    side.ask(m.IncrementalAlterConfigsRequest(resources=[resource]), 1)
+    side.ask(with_group_settings(group, share_auto_offset_reset="earliest"), 1)
 
 
 def member_of(side: Side, group: str, member: str, topic: str) -> int:
@@ -166,6 +157,27 @@ def members(side: Side, name: str) -> None:
     side.ask(m.ShareGroupDescribeRequest(group_ids=[name, f"{name}-x", ""]), 1)
     side.ask(m.DeleteGroupsRequest(groups_names=[name]), 2)
     side.ask(m.ShareGroupDescribeRequest(group_ids=[name]), 1)
+
+
+def assigned_in_intervals(side: Side, name: str) -> None:
+    """What happens while it is too early for another assignment."""
+    side.topic(name, 2)
+    side.topic(f"{name}-more", 1)
+    epoch = member_of(side, name, "one", name)
+    side.ask(with_group_settings(name, share_assignment_interval_ms="15000"), 1)
+    side.ask(beat(name, "one", epoch), 1)
+    second = side.ask(beat(name, "two", 0, [name]), 1).member_epoch
+    side.ask(m.ShareGroupDescribeRequest(group_ids=[name]), 1, but=EPOCHS)
+    side.ask(beat(name, "one", epoch), 1)
+    side.ask(beat(name, "two", second), 1)
+    side.ask(beat(name, "one", epoch, [f"{name}-more"]), 1)
+    side.ask(beat(name, "one", epoch), 1)
+    side.ask(m.ShareGroupDescribeRequest(group_ids=[name]), 1, but=EPOCHS)
+    side.ask(beat(name, "one", LEAVES), 1)
+    side.ask(beat(name, "two", second), 1)
+    side.ask(m.ShareGroupDescribeRequest(group_ids=[name]), 1, but=EPOCHS)
+    side.ask(beat(name, "two", LEAVES), 1)
+    side.ask(m.ShareGroupDescribeRequest(group_ids=[name]), 1, but=EPOCHS)
 
 
 def forms(side: Side, name: str) -> None:
@@ -303,6 +315,9 @@ def of_another_kind(side: Side, name: str) -> None:
     side.ask(m.DeleteGroupsRequest(groups_names=[name]), 2)
 
 
-@pytest.mark.parametrize("story", [members, forms, deliveries, wrong_acknowledgements, offsets, of_another_kind])
+@pytest.mark.parametrize(
+    "story",
+    [members, assigned_in_intervals, forms, deliveries, wrong_acknowledgements, offsets, of_another_kind],
+)
 def test_what_kafka_answers(compare: Callable[[Story], None], story: Story) -> None:
     compare(story)

@@ -121,6 +121,10 @@ def test_they_are_kept_shown_and_taken_back(broker: BrokerProcess) -> None:
                 ("rack.aware.assignment.tags", ""),
             )
         },
+        **{
+            f"{kind}.assignment.interval.ms": ("0", OF_FILE, [(name, "0", OF_FILE), (name, "1000", BY_DEFAULT)])
+            for kind, name in ((kind, f"group.{kind}.assignment.interval.ms") for kind in ("consumer", "share"))
+        },
         "streams.assignor.name": (None, BY_DEFAULT, []),
         "share.auto.offset.reset": ("latest", BY_DEFAULT, []),
         "share.isolation.level": ("read_uncommitted", BY_DEFAULT, []),
@@ -159,6 +163,12 @@ def test_where_assignors_run_can_be_set_as_in_kafka(broker: BrokerProcess, kind:
         ({INTERVAL: "99"}, ErrorCode.INVALID_CONFIG, "group.consumer.min.heartbeat.interval.ms=100"),
         ({INTERVAL: "20001"}, ErrorCode.INVALID_CONFIG, "group.consumer.max.heartbeat.interval.ms=20000"),
         ({INTERVAL: "soon"}, ErrorCode.INVALID_CONFIG, "expected a whole number"),
+        (
+            {"consumer.assignment.interval.ms": "15001"},
+            ErrorCode.INVALID_CONFIG,
+            "group.consumer.max.assignment.interval.ms=15000",
+        ),
+        ({"share.assignment.interval.ms": "-1"}, ErrorCode.INVALID_CONFIG, "share.assignment.interval.ms=-1"),
         ({SESSION: "9000", INTERVAL: "9000"}, ErrorCode.INVALID_CONFIG, "not below consumer.session.timeout.ms=9000"),
         ({SESSION: "5000"}, ErrorCode.INVALID_CONFIG, "not below consumer.session.timeout.ms=5000"),
         ({"consumer.session.timeout": "9000"}, ErrorCode.INVALID_CONFIG, f"did you mean {SESSION}?"),

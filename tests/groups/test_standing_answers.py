@@ -196,14 +196,14 @@ def test_the_members_of_a_consumer_group_are_heard_by_data_threads(world: World)
         assert len(alive.owned) == 2
 
 
-def with_settings(client: WireClient, group: str, settings: dict[str, str]) -> None:
-    """Sets what a group sets itself."""
+def with_settings(client: WireClient, whose: str, settings: dict[str, str], resource_type: int = 32) -> None:
+    """Sets what a group sets itself, or another resource."""
     changes = [
         m.IncrementalAlterConfigsRequest_AlterableConfig(name=name, config_operation=0, value=value)
         for name, value in settings.items()
     ]
     resource = m.IncrementalAlterConfigsRequest_AlterConfigsResource(
-        resource_type=32, resource_name=group, configs=changes
+        resource_type=resource_type, resource_name=whose, configs=changes
     )
     answer = client.call(m.IncrementalAlterConfigsRequest(resources=[resource]), 1)
     assert answer.responses[0].error_code == 0, answer

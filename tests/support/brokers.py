@@ -26,6 +26,8 @@ POLL_S = 0.005
 SETTINGS: Mapping[str, str] = {
     "auto.create.topics.enable": "false",
     "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.assignment.interval.ms": "0",
+    "group.share.assignment.interval.ms": "0",
     "offsets.topic.replication.factor": "1",
     "offsets.topic.num.partitions": "4",
 }

@@ -26,6 +26,13 @@ def note_topics(group: ConsumerGroup, view: TopicView) -> bool:
     return before != group.topics_hash
 
 
+def meant_by(group: ConsumerGroup, view: TopicView, member_id: str) -> set[Uuid]:
+    """The topics that a member subscribes to."""
+    said = group.members[member_id].subscription
+    found = (view.topic_id(name) for name in group.names_of(said.topics, said.regex))
+    return {topic_id for topic_id in found if topic_id is not None}
+
+
 def resolve_again(group: ConsumerGroup, view: TopicView, may_read: MayRead, now_ms: int) -> None:
     """Looks anew what the expressions of the members match."""
     for regex in list(group.regexes):
@@ -52,6 +59,7 @@ def assign(group: ConsumerGroup, view: TopicView, assignors: Sequence[str], now_
     name = group.preferred_assignor(assignors[0])
     group.target = ASSIGNORS[name if name in assignors else assignors[0]](members, topics)
     group.target_epoch = group.epoch
-    group.target_timestamp_ms = now_ms
+    # The first member of an empty group waits for no interval.
+    group.target_timestamp_ms = now_ms if group.members else 0
 
 

@@ -27,6 +27,7 @@ from pybroker.coordinators.consumer.model import (
 from pybroker.coordinators.consumer.records import Stored
 from pybroker.coordinators.consumer.settings import ConsumerSettings
 from pybroker.coordinators.consumer.topics import MayRead, TopicView, resolve
+from pybroker.coordinators.shards.assignment_interval import AssignmentInterval
 from pybroker.coordinators.shards.standing import StandingAnswers
 from pybroker.coordinators.shards.timers import TimerWheel
 from pybroker.coordinators.shards.turns import Finish as Finishing
@@ -67,6 +68,7 @@ class ConsumerGroups:
         self._view = view
         self._settings = settings
         self._answers: dict[str, StandingAnswers] = {}
+        self._interval = AssignmentInterval(clock, timers, settings.assignment_interval_ms, self._assign_now)
         self.turns = GroupTurns(KIND, write, self._assign, self._changed, self._moves)
 
     def __contains__(self, group_id: str) -> bool:
@@ -128,7 +130,7 @@ class ConsumerGroups:
                 log.info("group %s: member %s joins at epoch %d", group_id, beat.member_id, draft.epoch)
 
             def finish(draft: ConsumerGroup) -> Outcome:
-                moved = membership.progress(draft, beat.member_id, beat.owned)
+                moved = self.progress(draft, beat.member_id, beat.owned)
                 told = beat.is_full or before is None or moved.assigned.keys() != before.assigned.keys()
                 return self._result(draft, moved, told=told)
 
@@ -192,10 +194,11 @@ class ConsumerGroups:
         waits for, and nobody learns of either but by heartbeats."""
         usual = self._settings.heartbeat_interval_ms(group.group_id)
         age_ms = self._clock.wall_ms() - group.target_timestamp_ms
-        if member.is_settled(group.target_epoch) and not 0 <= age_ms < usual:
+        if member.is_settled(group.epoch) and not 0 <= age_ms < usual:
             return usual
         most = 1000 * len(group.members) // BEATS_A_SECOND_MAX
-        return min(usual, max(most, self._settings.rebalance_heartbeat_interval_ms))
+        left_ms = self._interval.left_ms(group) if group.epoch > group.target_epoch else 0
+        return min(usual, max(most, left_ms, self._settings.rebalance_heartbeat_interval_ms))
 
     def _leave(self, group_id: str, beat: Heartbeat, reply: Callable[[HeartbeatResult], None]) -> None:
         def change(draft: ConsumerGroup) -> Finish:
@@ -211,6 +214,13 @@ class ConsumerGroups:
         )
 
     # --- epochs and targets -------------------------------------------------------------------------------------------
+
+    def progress(self, draft: ConsumerGroup, member_id: str, owned: frozenset[Partition] | None) -> Member:
+        """One step of a member towards the target. While that is of before, what the member does not subscribe to any
+        more is given back all the same."""
+        old = draft.epoch > draft.target_epoch
+        meant = assignment.meant_by(draft, self._view, member_id) if old else None
+        return membership.progress(draft, member_id, owned, meant)
 
     def look_again(self, draft: ConsumerGroup, epoch: int, may_read: MayRead) -> None:
         """Raises the epoch if it is still `epoch` and the topics of the members are not those of the last look."""
@@ -229,8 +239,20 @@ class ConsumerGroups:
         return any(now_ms - resolved.timestamp_ms >= interval_ms for resolved in group.regexes.values())
 
     def _assign(self, draft: ConsumerGroup) -> None:
+        if not self._interval.is_over(draft):
+            return
         assignment.assign(draft, self._view, self._settings.assignors, self._clock.wall_ms())
         self._assigned()
+
+    def _assign_now(self, group_id: str) -> None:
+        """The group has waited for its next target."""
+
+        def change(draft: ConsumerGroup) -> Finish:
+            if draft.epoch > draft.target_epoch:
+                self.note_topics(draft)
+            return lambda _: None
+
+        self.turns.submit_until_stored(group_id, change, partial(self._interval.again, group_id))
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
@@ -358,6 +380,7 @@ class ConsumerGroups:
         """No member is removed any more because of time, nor answered as before."""
         self._moves(group.group_id)
         self._answers.pop(group.group_id, None)
+        self._interval.forget(group.group_id)
         for member_id in group.members:
             self._timers.cancel(_session(group.group_id, member_id))
             self._timers.cancel(_revocation(group.group_id, member_id))

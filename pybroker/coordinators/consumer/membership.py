@@ -21,6 +21,7 @@ from pybroker.coordinators.consumer.model import (
 from pybroker.coordinators.consumer.reconciliation import reconcile
 from pybroker.coordinators.shards.turns import start_epochs
 from pybroker.errors import KafkaError
+from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 
@@ -161,13 +162,17 @@ def _means(member: Member) -> tuple[object, ...]:
     return member.subscription.topics, member.subscription.regex, member.subscription.assignor
 
 
-def progress(group: ConsumerGroup, member_id: str, owned: frozenset[Partition] | None) -> Member:
-    """One step of a member towards the target; the member then."""
+def progress(
+    group: ConsumerGroup, member_id: str, owned: frozenset[Partition] | None, meant: Container[Uuid] | None = None
+) -> Member:
+    """One step of a member towards the target; the member then. `meant`: of no other topics, whatever the target says;
+    None: that is of now."""
     member = group.members[member_id]
+    target = group.target_of(member_id)
     moved = reconcile(
         member,
         group.target_epoch,
-        group.target_of(member_id),
+        target if meant is None else frozenset(one for one in target if one[0] in meant),
         lambda partition: group.may_give(partition, member_id),
         owned,
     )

@@ -1,7 +1,8 @@
 """One step of one member towards the target: gives back first, gets afterwards. A pure function (KIP-848).
 
-    STABLE      ──target is newer──► something to give back ──► UNREVOKED   in its old epoch, without what it gives back
-                                     else ──────────────────► target epoch, with what nobody else has
+    STABLE      ──target is newer,
+                  or gives less───► something to give back ──► UNREVOKED   in its old epoch, without what it gives back
+                                    else ───────────────────► target epoch, with what nobody else has
     UNREVOKED   ──says that it gave everything back──────────► as from STABLE
     UNRELEASED  ──each heartbeat─────────────────────────────► as from STABLE: others may have given back meanwhile
 """
@@ -26,7 +27,7 @@ def reconcile(
     may_give: whether nobody else may be reading a partition. owned: what the member says it reads; None: it does not
     say.
     """
-    if member.state is MemberState.STABLE and member.epoch == target_epoch:
+    if member.state is MemberState.STABLE and member.epoch == target_epoch and member.assigned.keys() <= target:
         return member
     if member.state is MemberState.UNREVOKED:
         if owned is None or not owned.isdisjoint(member.revoking):

@@ -60,7 +60,7 @@ class ClassicMembers:
             epoch = draft.epoch
             owned = enter(draft, replace(request, member_id=member_id), self._topics, self._settings.max_size)
             self._consumers.look_again(draft, epoch, lambda name: True)
-            return lambda done: membership.progress(done, member_id, owned)
+            return lambda done: self._consumers.progress(done, member_id, owned)
 
         def answered(outcome: Outcome) -> None:
             if isinstance(outcome, KafkaError):
@@ -99,7 +99,7 @@ class ClassicMembers:
         protocol = side.protocols[0][0]
         if request.protocol_type not in (None, CONSUMER_PROTOCOL_TYPE) or request.protocol_name not in (None, protocol):
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        if group.epoch > member.epoch and member.state is not MemberState.UNREVOKED:
+        if group.target_epoch > member.epoch and member.state is not MemberState.UNREVOKED:
             self._rejoins(group, member)
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
         self._timers.cancel(_sync(group.group_id, member.member_id))
@@ -113,7 +113,8 @@ class ClassicMembers:
         """Prolongs a session, and tells the member to join again if that takes it further. KafkaError: no member."""
         member = self._member(group, member_id, instance_id, generation)
         self._consumers.keep_alive(group.group_id, member)
-        behind = member.epoch < group.epoch or member.state is MemberState.UNREVOKED
+        # A target that is not there yet (`AssignmentInterval`) takes nobody further.
+        behind = member.epoch < group.target_epoch or member.state is MemberState.UNREVOKED
         if behind or (member.state is MemberState.UNRELEASED and not group.waits_in_vain(member)):
             self._rejoins(group, member)
             return ErrorCode.REBALANCE_IN_PROGRESS

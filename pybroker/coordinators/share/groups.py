@@ -16,6 +16,7 @@ from typing import Protocol
 
 from pybroker.clock import Clock
 from pybroker.coordinators.consumer.topics import TopicView, hash_of
+from pybroker.coordinators.shards.assignment_interval import AssignmentInterval
 from pybroker.coordinators.shards.timers import TimerWheel
 from pybroker.coordinators.shards.turns import Finish as Finishing
 from pybroker.coordinators.shards.turns import GroupTurns, Kind, Outcome, Records, Write
@@ -71,6 +72,9 @@ class ShareGroups:
 
     def __init__(self, ground: ShareGround, write: Write) -> None:
         self._ground = ground
+        self._interval = AssignmentInterval(
+            ground.clock, ground.timers, ground.settings.assignment_interval_ms, self._assign_now
+        )
         self.turns = GroupTurns(KIND, write, self._assign, self._changed)
         self.rebalances = 0
         self._working: dict[str, asyncio.Task[None]] = {}
@@ -118,7 +122,7 @@ class ShareGroups:
                 log.info("share group %s: member %s joins at epoch %d", group_id, beat.member_id, draft.epoch)
 
             def finish(draft: ShareGroup) -> Outcome:
-                moved = membership.progress(draft, beat.member_id)
+                moved = membership.progress(draft, beat.member_id, self._topics(draft))
                 told = beat.topics is not None or before is None or moved.assigned != before.assigned
                 return self._result(group_id, moved, told=told)
 
@@ -184,8 +188,18 @@ class ShareGroups:
         draft.begin(draft.missing(topics))
 
     def _assign(self, draft: ShareGroup) -> None:
-        membership.assign(draft, self._topics(draft), self._ground.clock.wall_ms())
-        self.rebalances += 1
+        if self._interval.is_over(draft):
+            membership.assign(draft, self._topics(draft), self._ground.clock.wall_ms())
+            self.rebalances += 1
+
+    def _assign_now(self, group_id: str) -> None:
+        """The group has waited for its next target."""
+
+        def change(draft: ShareGroup) -> Finish:
+            self._look(draft, raised=draft.epoch > draft.target_epoch)
+            return lambda _: None
+
+        self.turns.submit_until_stored(group_id, change, partial(self._interval.again, group_id))
 
     # --- states of partitions -----------------------------------------------------------------------------------------
 
@@ -332,6 +346,7 @@ class ShareGroups:
         for member_id in group.members:
             self._ground.timers.cancel(_session(group.group_id, member_id))
         self._ground.timers.cancel(("share states", group.group_id))
+        self._interval.forget(group.group_id)
         task = self._working.pop(group.group_id, None)
         if task is not None:
             task.cancel()

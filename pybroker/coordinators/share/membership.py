@@ -109,11 +109,16 @@ def assign(group: ShareGroup, topics: Mapping[Uuid, tuple[str, int]], now_ms: in
     }
     group.target = simple(wishes, group.target)
     group.target_epoch = group.epoch
-    group.target_timestamp_ms = now_ms
+    # The first member of an empty group waits for no interval.
+    group.target_timestamp_ms = now_ms if group.members else 0
 
 
-def progress(group: ShareGroup, member_id: str) -> ShareMember:
-    """The member has what the target gives it."""
-    moved = group.members[member_id].moved_to(group.target_epoch, group.target.get(member_id, frozenset()))
+def progress(group: ShareGroup, member_id: str, topics: Mapping[Uuid, tuple[str, int]]) -> ShareMember:
+    """The member has what the target gives it; while that is of before, nothing that it does not subscribe to any more.
+    topics: as for `assign`."""
+    member, target = group.members[member_id], group.target.get(member_id, frozenset())
+    if group.epoch > group.target_epoch:
+        target = frozenset(one for one in target if one[0] in topics and topics[one[0]][0] in member.topics)
+    moved = member.moved_to(group.target_epoch, target)
     group.members[member_id] = moved
     return moved

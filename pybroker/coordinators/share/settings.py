@@ -8,6 +8,7 @@ from typing import Any
 from pybroker.config.group_defs import (
     COPY_DEAD_LETTERS,
     DEAD_LETTER_QUEUE,
+    SHARE_ASSIGNMENT_INTERVAL,
     SHARE_DELIVERY_COUNT,
     SHARE_HEARTBEAT_INTERVAL,
     SHARE_ISOLATION_LEVEL,
@@ -35,6 +36,10 @@ class ShareSettings:
     def heartbeat_interval_ms(self, group_id: str) -> int:
         """share.heartbeat.interval.ms of the group, else group.share.heartbeat.interval.ms"""
         return in_force(SHARE_HEARTBEAT_INTERVAL, self._own(group_id), self._config)
+
+    def assignment_interval_ms(self, group_id: str) -> int:
+        """share.assignment.interval.ms of the group, else group.share.assignment.interval.ms"""
+        return in_force(SHARE_ASSIGNMENT_INTERVAL, self._own(group_id), self._config)
 
     def lock_duration_ms(self, group_id: str) -> int:
         """share.record.lock.duration.ms of the group, else group.share.record.lock.duration.ms"""

@@ -13,6 +13,7 @@ from functools import partial
 
 from pybroker.clock import Clock
 from pybroker.coordinators.consumer.topics import TopicView, hash_of
+from pybroker.coordinators.shards.assignment_interval import AssignmentInterval
 from pybroker.coordinators.shards.timers import TimerWheel
 from pybroker.coordinators.shards.turns import Finish as Finishing
 from pybroker.coordinators.shards.turns import GroupTurns, Kind, Outcome, Records, Write
@@ -82,6 +83,9 @@ class StreamsGroups:
         self._made = made
         self._waiting: set[str] = set()
         """Groups whose first members wait for further ones."""
+        self._interval = AssignmentInterval(
+            ground.clock, ground.timers, ground.settings.assignment_interval_ms, self._assign_now
+        )
         self.turns = GroupTurns(KIND, write, self._assign, self._changed)
 
     def __contains__(self, group_id: str) -> bool:
@@ -271,17 +275,22 @@ class StreamsGroups:
         return changed
 
     def _assign(self, draft: StreamsGroup) -> None:
-        """A new target, unless it is too early for one: then the next heartbeat, or the end of the first wait, asks
-        again."""
-        group_id, now_ms = draft.group_id, self._ground.clock.wall_ms()
-        if draft.members:
-            if group_id in self._waiting:
-                return
-            since_ms = now_ms - draft.target_timestamp_ms
-            if draft.target_timestamp_ms and 0 <= since_ms < self._ground.settings.assignment_interval_ms(group_id):
-                return
-        membership.assign(draft, self._ground.settings.standbys(group_id), now_ms)
+        """A new target, unless it is too early for one: then the end of the wait asks again."""
+        group_id = draft.group_id
+        if draft.members and (group_id in self._waiting or not self._interval.is_over(draft)):
+            return
+        membership.assign(draft, self._ground.settings.standbys(group_id), self._ground.clock.wall_ms())
         self._ground.assigned()
+
+    def _assign_now(self, group_id: str) -> None:
+        """The group has waited for its next target."""
+
+        def change(draft: StreamsGroup) -> Finish:
+            if self._look(draft):
+                draft.epoch += 1
+            return lambda _: None
+
+        self.turns.submit_until_stored(group_id, change, partial(self._interval.again, group_id))
 
     def _wait_for_others(self, group_id: str) -> None:
         delay_ms = self._ground.settings.initial_delay_ms(group_id)
@@ -291,15 +300,7 @@ class StreamsGroups:
 
     def _waited(self, group_id: str) -> None:
         self._waiting.discard(group_id)
-        if self.get(group_id) is not None:
-
-            def change(draft: StreamsGroup) -> Finish:
-                if self._look(draft):
-                    draft.epoch += 1
-                return lambda _: None
-
-            # Who heartbeats next finds the target, or asks for it again.
-            self.turns.submit(group_id, change, lambda _: None)
+        self._assign_now(group_id)
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
@@ -425,6 +426,7 @@ class StreamsGroups:
     def _stop_waiting(self, group_id: str) -> None:
         self._waiting.discard(group_id)
         self._ground.timers.cancel(_first(group_id))
+        self._interval.forget(group_id)
 
     def give_up_all(self, error: ErrorCode) -> None:
         """The shard moves away or the broker stops."""

@@ -171,6 +171,22 @@ MISTAKES = [
         "max.connections.per.ip.overrides=h ({file} line 2): expected address:count, found 'h'",
     ),
     (
+        "group.consumer.assignment.interval.ms=15001",
+        "group.consumer.assignment.interval.ms=15001 ({file} line 2): above group.consumer.max.assignment.interval.ms",
+    ),
+    (
+        "group.share.session.timeout.ms=44999",
+        "group.share.session.timeout.ms=44999 ({file} line 2): below group.share.min.session.timeout.ms",
+    ),
+    (
+        "group.streams.num.standby.replicas=3",
+        "group.streams.num.standby.replicas=3 ({file} line 2): above group.streams.max.standby.replicas",
+    ),
+    (
+        "group.streams.heartbeat.interval.ms=46000\ngroup.streams.max.heartbeat.interval.ms=46000",
+        "group.streams.heartbeat.interval.ms=46000 ({file} line 2): not below group.streams.session.timeout.ms",
+    ),
+    (
         "group.min.session.timeout.ms=1800001",
         "group.min.session.timeout.ms=1800001 ({file} line 2): above group.max.session.timeout.ms",
     ),

@@ -9,6 +9,7 @@ import pytest
 
 from pybroker.config import BROKER_SETTINGS, BROKER_SYNONYM, SYNONYMS, TOPIC_SETTINGS
 from pybroker.config.broker_without_effect import WITHOUT_EFFECT
+from pybroker.config.group_defs import OF_BROKER
 
 ROOT = Path(__file__).parents[3]
 TABLES = {
@@ -30,6 +31,9 @@ BY_NATURE = {
 # Settings whose names are put together from a prefix where they are read.
 PREFIXED = {"offsets.topic.num.partitions", "offsets.topic.replication.factor"}
 
+# Those that belong to a group's own setting (`in_force`).
+OF_GROUPS = {name for broker in OF_BROKER.values() for name in broker if name is not None}
+
 # Those that say themselves that they change nothing.
 WITHOUT = {key.name for key in WITHOUT_EFFECT}
 
@@ -45,7 +49,7 @@ def code() -> str:
 DEFAULTS_OF_TOPICS = {member for name in BROKER_SYNONYM.values() for member in SYNONYMS.get(name, (name,))}
 
 
-READ = set(BROKER_SETTINGS) - DEFAULTS_OF_TOPICS - set(BY_NATURE) - PREFIXED - WITHOUT
+READ = set(BROKER_SETTINGS) - DEFAULTS_OF_TOPICS - set(BY_NATURE) - PREFIXED - OF_GROUPS - WITHOUT
 
 
 @pytest.mark.parametrize("name", sorted(READ))

@@ -32,6 +32,12 @@ CONFIG: Mapping[str, Any] = {
     "group.consumer.session.timeout.ms": 45_000,
     "group.consumer.heartbeat.interval.ms": 5_000,
     "group.consumer.rebalance.heartbeat.interval.ms": 200,
+    "group.consumer.assignment.interval.ms": 0,
+    **{
+        f"group.consumer.{bound}.{name}": value
+        for bound, value in (("min", 0), ("max", 60_000))
+        for name in ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms")
+    },
     "group.consumer.max.size": 100,
     "group.consumer.assignors": ("uniform", "range"),
     "group.consumer.migration.policy": "bidirectional",

@@ -71,6 +71,8 @@ class Machine(RuleBasedStateMachine):
         self.clients: dict[str, Client] = {}
         self.log: dict[bytes, bytes | None] = {}
         self.assignor: str | None = None
+        self.early = False
+        """The assignment interval is not over."""
 
     # --- what the coordinator does ------------------------------------------------------------------------------------
 
@@ -78,7 +80,7 @@ class Machine(RuleBasedStateMachine):
         before = self.group
         after = ConsumerGroup("g") if before is None else before.fork()
         change(after)  # type: ignore[operator]
-        if after.epoch > after.target_epoch:
+        if after.epoch > after.target_epoch and not (self.early and after.members):
             assignment.assign(after, self.view, ["uniform", "range"], 0)
         return after
 
@@ -128,8 +130,11 @@ class Machine(RuleBasedStateMachine):
             else:
                 raise
             return
-        member = membership.progress(after, member_id, heartbeat.owned)
+        meant = assignment.meant_by(after, self.view, member_id) if after.epoch > after.target_epoch else None
+        member = membership.progress(after, member_id, heartbeat.owned, meant)
         self.commit(after)
+        if member.state is not MemberState.UNREVOKED:
+            assert {topic for topic, _ in member.assigned} <= assignment.meant_by(after, self.view, member_id)
         if not answered:
             # It does not know what was heard: it says everything again.
             client.full = True
@@ -205,6 +210,13 @@ class Machine(RuleBasedStateMachine):
         else:
             self.view.topics[name] = Uuid.random(), partitions
 
+    @rule(early=st.booleans())
+    def put_targets_off(self, early: bool) -> None:
+        """From now on, or no longer."""
+        self.early = early
+        if not early and self.group is not None:
+            self.commit(self.turn(lambda draft: None))
+
     @rule(name=st.sampled_from(["uniform", "range", None]))
     def prefer(self, name: str | None) -> None:
         self.assignor = name
@@ -229,6 +241,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule()
     def settle(self) -> None:
+        self.put_targets_off(False)
         for client in self.clients.values():
             client.full = True
         for _ in range(8):

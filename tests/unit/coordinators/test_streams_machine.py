@@ -84,6 +84,8 @@ class Machine(RuleBasedStateMachine):
         self.group: StreamsGroup | None = None
         self.clients: dict[str, Client] = {}
         self.log: dict[bytes, bytes | None] = {}
+        self.early = False
+        """The assignment interval is not over."""
 
     # --- what the coordinator does ------------------------------------------------------------------------------------
 
@@ -103,7 +105,7 @@ class Machine(RuleBasedStateMachine):
         change(after)
         if after.topology is not None:
             self.look(after)
-        if after.epoch > after.target_epoch:
+        if after.epoch > after.target_epoch and not (self.early and after.members):
             membership.assign(after, self.world.standbys, 1)
         return after
 
@@ -222,6 +224,19 @@ class Machine(RuleBasedStateMachine):
     def change_standbys(self, standbys: int) -> None:
         self.world.standbys = standbys
 
+    @rule(early=st.booleans())
+    def put_targets_off(self, early: bool) -> None:
+        """From now on, or no longer."""
+        self.early = early
+        if early or self.group is None:
+            return
+
+        def change(draft: StreamsGroup) -> None:
+            if self.look(draft):
+                draft.epoch += 1
+
+        self.commit(self.turn(change))
+
     @precondition(lambda self: self.group is not None)
     @rule()
     def load(self) -> None:
@@ -248,6 +263,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule()
     def settle(self) -> None:
+        self.put_targets_off(False)
         for client in self.clients.values():
             client.full = True
         for _ in range(8):
