@@ -52,28 +52,33 @@ impl Commit {
     {
         let decided = self.try_get();
         if decided.is_none() {
-            Arc::new(Telling {
-                waits: Mutex::new(Some((self, told))),
-                woken: AtomicUsize::new(0),
-            })
-            .look();
+            Telling::begin(self, told);
         }
         decided
     }
 }
 
 /// A commit that is its own waker: whoever raises the high watermark wakes it, and it looks.
-struct Telling<T> {
+struct Telling<C, T> {
     /// `None` once it is decided. Held by who looks, of whom there is one.
-    waits: Mutex<Option<(Commit, T)>>,
+    waits: Mutex<Option<(C, T)>>,
     /// How often it was woken since the last look began; more than none: somebody looks.
     woken: AtomicUsize,
 }
 
-impl<T> Telling<T>
+impl<C, T> Telling<C, T>
 where
+    C: Future<Output = Result<(), PartitionError>> + Unpin + Send + 'static,
     T: FnOnce(Result<(), PartitionError>) + Send + 'static,
 {
+    fn begin(commit: C, told: T) {
+        let telling = Telling {
+            waits: Mutex::new(Some((commit, told))),
+            woken: AtomicUsize::new(0),
+        };
+        Arc::new(telling).look();
+    }
+
     fn look(self: &Arc<Self>) {
         if self.woken.fetch_add(1, Ordering::AcqRel) > 0 {
             // Perhaps this very thread, from within: it looks once more.
@@ -103,8 +108,9 @@ where
     }
 }
 
-impl<T> Wake for Telling<T>
+impl<C, T> Wake for Telling<C, T>
 where
+    C: Future<Output = Result<(), PartitionError>> + Unpin + Send + 'static,
     T: FnOnce(Result<(), PartitionError>) + Send + 'static,
 {
     fn wake(self: Arc<Self>) {
@@ -128,6 +134,8 @@ impl Future for Commit {
         {
             return Poll::Pending;
         }
+        #[cfg(test)]
+        tests::between_the_looks();
         this.registration = this
             .progress
             .high_watermark
@@ -147,3 +155,6 @@ impl Future for Commit {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
