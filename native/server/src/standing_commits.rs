@@ -445,3 +445,6 @@ impl Rights {
             .find(|one| one.api_version == api_version && body.starts_with(&one.head))
     }
 }
+
+#[cfg(test)]
+mod tests;

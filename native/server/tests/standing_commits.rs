@@ -299,3 +299,33 @@ fn a_leader_that_steps_down_has_not_committed() {
     assert_eq!(answered, answer(16), "NOT_COORDINATOR");
     assert_eq!((taken(&shard), shard.in_flight()), (vec![], vec![]));
 }
+
+#[test]
+fn who_takes_a_right_back_finds_all_of_it_in_the_log_and_no_more_comes() {
+    let server = hosting();
+    let (shard, mut client) = (shard(EPOCH), server.connect());
+    let map = server.disk.replicas.snapshot();
+    let partition = map.partition(topic_id(9), 0).expect("hosted");
+    // Nothing waits for the disk.
+    let end = || partition.high_watermark();
+    for round in 0..300 {
+        let right = stands(&server, &mut client, &shard);
+        let began = end();
+        std::thread::scope(|scope| {
+            let commits = scope.spawn(|| {
+                while client.call(ApiKey::OffsetCommit, VERSION, &plain(1)) != b"no" {}
+            });
+            wait_until("the first of them", || end() > began);
+            if round % 2 == 0 {
+                right.take_back();
+            } else {
+                shard.take_all_back();
+            }
+            let found = end();
+            let request = server.control.next();
+            assert_eq!(end(), found, "round {round}");
+            request.reply.send(Bytes::from_static(b"no"));
+            commits.join().expect("it ends");
+        });
+    }
+}
