@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
+from pybroker.client_routes import client_routes
 from pybroker.clock import Clock, SystemClock
 from pybroker.cluster.events import ShutDownBroker, ShutDownOutcome
 from pybroker.cluster_resource import ClusterResource
@@ -15,7 +16,7 @@ from pybroker.composition import Ground, Parts, build
 from pybroker.config import BrokerConfig, ConfigSource, Listener
 from pybroker.config.protocol_version import PROTOCOL_VERSION
 from pybroker.config.values import InvalidValue
-from pybroker.dispatch import STOPPING, Dispatcher, Handler, Tables, routes
+from pybroker.dispatch import STOPPING, Dispatcher, Tables
 from pybroker.errors import FatalError, KafkaError, StartError
 from pybroker.metadata import znodes
 from pybroker.metadata.load import LocalIds, LoweredError, broker_configs
@@ -25,6 +26,7 @@ from pybroker.native import ListenerConfig, ListenerError, LocalPartition, LogDi
 from pybroker.observability.reporters import Reporters
 from pybroker.replicas.dynamic_configs import with_stored
 from pybroker.replicas.store_guard import StoreGuard
+from pybroker.requests.context import Handler
 from pybroker.security.keystores import Keystores
 from pybroker.security.oauth.listeners import OAuthListeners
 from pybroker.security.stored import obey_stored
@@ -123,7 +125,7 @@ class Broker:
         parts.replicas.found_on_disk(_found(scan))
         services = parts.services
         self._open_listeners(native, services.sasl.oauth)
-        tables = Tables(routes(services), _broker_routes(parts) if config.in_cluster else {})
+        tables = Tables(client_routes(services), _broker_routes(parts) if config.in_cluster else {})
         self._dispatcher = Dispatcher(
             native,
             appends=parts.appends,

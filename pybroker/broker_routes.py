@@ -32,13 +32,11 @@ from pybroker.interbroker.control import received, response_to_wire
 from pybroker.metadata.control_messages import refusal
 from pybroker.protocol.api_keys import ApiKey
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.requests.context import RequestContext
+from pybroker.requests.context import Handler, RequestContext
 from pybroker.security.broker_gate import BrokerGate
 from pybroker.services import Services
 
 log = logging.getLogger(__name__)
-
-Handler = Callable[[RequestContext, Any], Any]
 
 CONTROLLERS = (
     k04_leader_and_isr.API_KEY,

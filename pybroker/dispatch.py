@@ -15,91 +15,11 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, NamedTuple
 
-from pybroker.api import (
-    k03_metadata,
-    k08_offset_commit,
-    k09_offset_fetch,
-    k10_find_coordinator,
-    k11_join_group,
-    k12_heartbeat,
-    k13_leave_group,
-    k14_sync_group,
-    k15_describe_groups,
-    k16_list_groups,
-    k17_sasl_handshake,
-    k19_create_topics,
-    k20_delete_topics,
-    k21_delete_records,
-    k22_init_producer_id,
-    k24_add_partitions_to_txn,
-    k25_add_offsets_to_txn,
-    k26_end_txn,
-    k27_write_txn_markers,
-    k28_txn_offset_commit,
-    k29_describe_acls,
-    k30_create_acls,
-    k31_delete_acls,
-    k32_describe_configs,
-    k33_alter_configs,
-    k34_alter_replica_log_dirs,
-    k35_describe_log_dirs,
-    k36_sasl_authenticate,
-    k37_create_partitions,
-    k38_create_delegation_token,
-    k39_renew_delegation_token,
-    k40_expire_delegation_token,
-    k41_describe_delegation_token,
-    k42_delete_groups,
-    k43_elect_leaders,
-    k44_incremental_alter_configs,
-    k45_alter_partition_reassignments,
-    k46_list_partition_reassignments,
-    k47_offset_delete,
-    k48_describe_client_quotas,
-    k49_alter_client_quotas,
-    k50_describe_user_scram_credentials,
-    k51_alter_user_scram_credentials,
-    k57_update_features,
-    k60_describe_cluster,
-    k61_describe_producers,
-    k64_unregister_broker,
-    k65_describe_transactions,
-    k66_list_transactions,
-    k68_consumer_group_heartbeat,
-    k69_consumer_group_describe,
-    k71_get_telemetry_subscriptions,
-    k72_push_telemetry,
-    k74_list_config_resources,
-    k75_describe_topic_partitions,
-    k76_share_group_heartbeat,
-    k77_share_group_describe,
-    k78_share_fetch,
-    k79_share_acknowledge,
-    k88_streams_group_heartbeat,
-    k89_streams_group_describe,
-    k90_describe_share_group_offsets,
-    k91_alter_share_group_offsets,
-    k92_delete_share_group_offsets,
-    k93_streams_group_topology_description_update,
-    k32143_undelete_topics,
-    k32144_truncate_topics,
-    k32145_describe_topic_history,
-    k32146_describe_deletions,
-    k32147_describe_cluster_state,
-    k32148_delete_offsets,
-    k32150_ingest_begin,
-    k32152_ingest_commit,
-    k32153_ingest_abort,
-    k32154_list_ingests,
-)
-from pybroker.api.share_records import ShareAdmin, ShareSources
-from pybroker.api.topic_ids import ImageNames
 from pybroker.coordinators.shards.appends import NativeAppends
 from pybroker.coordinators.shards.end_of_turn import EndOfTurn
 from pybroker.coordinators.share_partition.manager import SharePartitions
 from pybroker.coordinators.transaction.membership import Membership
 from pybroker.errors import FatalError, KafkaError
-from pybroker.ingest.access import IngestAccess
 from pybroker.native import (
     ConnectionGone,
     IsrProposal,
@@ -111,13 +31,17 @@ from pybroker.native import (
 )
 from pybroker.replicas.failed import FailedReplicas
 from pybroker.replicas.isr import IsrKeeper
-from pybroker.requests.context import Authenticated, LastResponse, RequestContext, Standing, StandingCommits
+from pybroker.requests.context import (
+    Authenticated,
+    Handler,
+    LastResponse,
+    RequestContext,
+    Standing,
+    StandingCommits,
+)
 from pybroker.requests.failures import failure_response
 from pybroker.requests.inline_task import InlineTask
 from pybroker.requests.later import Later
-from pybroker.services import Services
-
-__all__ = ["Dispatcher", "Handler", "RequestContext", "Tables", "routes"]
 
 log = logging.getLogger(__name__)
 
@@ -136,202 +60,11 @@ gives up.
 """
 
 
-Handler = Callable[[RequestContext, Any], Any]
-"""Gives the response message, a coroutine that does, or a `Later` that is given it. Raising KafkaError answers its code
-in every slot of the response.
-"""
-
-
 class Tables(NamedTuple):
     """API key → handler, for each of the two kinds of listeners."""
 
     clients: dict[int, Handler]
     brokers: dict[int, Handler]
-
-
-def routes(services: Services) -> dict[int, Handler]:
-    """THE table of clients' requests. Each line binds one file of `pybroker/api` to the service it needs."""
-    groups, authorizer = services.groups, services.authorizer
-    # Names of topics as the controller's decisions see them, and as what is done on this broker does.
-    names, living = ImageNames(services.view), services.group_topics
-    ingests = services.ingests
-    ingest_access = IngestAccess(services.cache, authorizer, services.topics.unknown)
-    return {
-        k03_metadata.API_KEY: partial(k03_metadata.handle, services.cluster, services.topics, authorizer),
-        k08_offset_commit.API_KEY: partial(k08_offset_commit.handle, groups, services.group_topics, authorizer),
-        k09_offset_fetch.API_KEY: partial(k09_offset_fetch.handle, groups, services.group_topics, authorizer),
-        k10_find_coordinator.API_KEY: partial(
-            k10_find_coordinator.handle,
-            k10_find_coordinator.Coordinators(groups, services.transactions.coordinator, services.shares.states),
-            authorizer,
-        ),
-        k11_join_group.API_KEY: partial(k11_join_group.handle, groups, authorizer),
-        k12_heartbeat.API_KEY: partial(k12_heartbeat.handle, groups, authorizer),
-        k13_leave_group.API_KEY: partial(k13_leave_group.handle, groups, authorizer),
-        k14_sync_group.API_KEY: partial(k14_sync_group.handle, groups, authorizer),
-        k15_describe_groups.API_KEY: partial(k15_describe_groups.handle, groups, authorizer),
-        k16_list_groups.API_KEY: partial(
-            k16_list_groups.handle,
-            k16_list_groups.Sources(groups, services.shares.coordination, services.streams),
-            authorizer,
-        ),
-        k19_create_topics.API_KEY: partial(k19_create_topics.handle, services.topics, services.config, authorizer),
-        k20_delete_topics.API_KEY: partial(k20_delete_topics.handle, services.topics, services.cluster, authorizer),
-        k21_delete_records.API_KEY: partial(k21_delete_records.handle, services.records, living, authorizer),
-        k22_init_producer_id.API_KEY: partial(
-            k22_init_producer_id.handle, services.producer_ids, services.transactions.coordinator, authorizer
-        ),
-        k32_describe_configs.API_KEY: partial(k32_describe_configs.handle, services.configs, names, authorizer),
-        k33_alter_configs.API_KEY: partial(k33_alter_configs.handle, services.configs, names, authorizer),
-        k34_alter_replica_log_dirs.API_KEY: partial(
-            k34_alter_replica_log_dirs.handle, services.log_dirs, living, authorizer
-        ),
-        k35_describe_log_dirs.API_KEY: partial(k35_describe_log_dirs.handle, services.log_dirs, living, authorizer),
-        k37_create_partitions.API_KEY: partial(
-            k37_create_partitions.handle, services.topics, services.view, authorizer
-        ),
-        k42_delete_groups.API_KEY: partial(k42_delete_groups.handle, groups, services.shares.coordination, authorizer),
-        k43_elect_leaders.API_KEY: partial(k43_elect_leaders.handle, services.elections, names, authorizer),
-        k44_incremental_alter_configs.API_KEY: partial(
-            k44_incremental_alter_configs.handle, services.configs, names, authorizer
-        ),
-        k45_alter_partition_reassignments.API_KEY: partial(
-            k45_alter_partition_reassignments.handle, services.reassignments, names, authorizer
-        ),
-        k46_list_partition_reassignments.API_KEY: partial(
-            k46_list_partition_reassignments.handle, services.reassignments, names, authorizer
-        ),
-        k47_offset_delete.API_KEY: partial(k47_offset_delete.handle, groups, authorizer),
-        **_of_transactions(services),
-        **_of_shares(services),
-        **_of_streams(services),
-        k68_consumer_group_heartbeat.API_KEY: partial(
-            k68_consumer_group_heartbeat.handle, groups, services.features, authorizer
-        ),
-        k69_consumer_group_describe.API_KEY: partial(
-            k69_consumer_group_describe.handle,
-            k69_consumer_group_describe.Sources(groups, services.group_topics, services.features),
-            authorizer,
-        ),
-        k57_update_features.API_KEY: partial(k57_update_features.handle, services.features, authorizer),
-        k60_describe_cluster.API_KEY: partial(k60_describe_cluster.handle, services.cluster, authorizer),
-        k64_unregister_broker.API_KEY: partial(k64_unregister_broker.handle, services.brokers, authorizer),
-        k71_get_telemetry_subscriptions.API_KEY: partial(k71_get_telemetry_subscriptions.handle, services.telemetry),
-        k72_push_telemetry.API_KEY: partial(k72_push_telemetry.handle, services.telemetry),
-        k74_list_config_resources.API_KEY: partial(
-            k74_list_config_resources.handle, services.cluster, services.view, authorizer
-        ),
-        k75_describe_topic_partitions.API_KEY: partial(
-            k75_describe_topic_partitions.handle, services.cluster, services.config, authorizer
-        ),
-        k17_sasl_handshake.API_KEY: partial(k17_sasl_handshake.handle, services.sasl),
-        k29_describe_acls.API_KEY: partial(k29_describe_acls.handle, services.acls, authorizer),
-        k30_create_acls.API_KEY: partial(k30_create_acls.handle, services.acls, authorizer),
-        k31_delete_acls.API_KEY: partial(k31_delete_acls.handle, services.acls, authorizer),
-        k36_sasl_authenticate.API_KEY: partial(k36_sasl_authenticate.handle, services.sasl),
-        k38_create_delegation_token.API_KEY: partial(k38_create_delegation_token.handle, services.tokens, authorizer),
-        k39_renew_delegation_token.API_KEY: partial(k39_renew_delegation_token.handle, services.tokens),
-        k40_expire_delegation_token.API_KEY: partial(k40_expire_delegation_token.handle, services.tokens),
-        k41_describe_delegation_token.API_KEY: partial(
-            k41_describe_delegation_token.handle, services.tokens, authorizer
-        ),
-        k48_describe_client_quotas.API_KEY: partial(k48_describe_client_quotas.handle, services.quotas, authorizer),
-        k49_alter_client_quotas.API_KEY: partial(k49_alter_client_quotas.handle, services.quotas, authorizer),
-        k50_describe_user_scram_credentials.API_KEY: partial(
-            k50_describe_user_scram_credentials.handle, services.users, authorizer
-        ),
-        k51_alter_user_scram_credentials.API_KEY: partial(
-            k51_alter_user_scram_credentials.handle, services.users, authorizer
-        ),
-        k32150_ingest_begin.API_KEY: partial(
-            k32150_ingest_begin.handle, ingests, ingest_access, services.config["socket.request.max.bytes"]
-        ),
-        k32152_ingest_commit.API_KEY: partial(k32152_ingest_commit.handle, ingests, ingest_access),
-        k32153_ingest_abort.API_KEY: partial(k32153_ingest_abort.handle, ingests, ingest_access),
-        k32154_list_ingests.API_KEY: partial(k32154_list_ingests.handle, ingests, ingest_access),
-        k32143_undelete_topics.API_KEY: partial(k32143_undelete_topics.handle, services.lineage, services.authorizer),
-        k32144_truncate_topics.API_KEY: partial(k32144_truncate_topics.handle, services.lineage, services.authorizer),
-        k32145_describe_topic_history.API_KEY: partial(
-            k32145_describe_topic_history.handle, services.history, services.authorizer
-        ),
-        k32146_describe_deletions.API_KEY: partial(
-            k32146_describe_deletions.handle, services.history, services.authorizer
-        ),
-        k32147_describe_cluster_state.API_KEY: partial(
-            k32147_describe_cluster_state.handle, services.cluster_state, authorizer
-        ),
-        k32148_delete_offsets.API_KEY: partial(k32148_delete_offsets.handle, groups, living, authorizer),
-    }
-
-
-def _of_transactions(services: Services) -> dict[int, Handler]:
-    transactions, topics, authorizer = services.transactions, services.group_topics, services.authorizer
-    coordinator = transactions.coordinator
-    return {
-        k24_add_partitions_to_txn.API_KEY: partial(k24_add_partitions_to_txn.handle, coordinator, topics, authorizer),
-        k25_add_offsets_to_txn.API_KEY: partial(
-            k25_add_offsets_to_txn.handle, coordinator, transactions.commits, authorizer
-        ),
-        k26_end_txn.API_KEY: partial(k26_end_txn.handle, coordinator, authorizer),
-        k27_write_txn_markers.API_KEY: partial(
-            k27_write_txn_markers.handle, transactions.markers, topics, authorizer
-        ),
-        k28_txn_offset_commit.API_KEY: partial(
-            k28_txn_offset_commit.handle, transactions.commits, topics, authorizer
-        ),
-        k61_describe_producers.API_KEY: partial(
-            k61_describe_producers.handle, services.native.partitions, topics, authorizer
-        ),
-        k65_describe_transactions.API_KEY: partial(k65_describe_transactions.handle, coordinator, authorizer),
-        k66_list_transactions.API_KEY: partial(
-            k66_list_transactions.handle, coordinator, transactions.clock, authorizer
-        ),
-    }
-
-
-def _of_shares(services: Services) -> dict[int, Handler]:
-    shares, topics, features = services.shares, services.group_topics, services.features
-    authorizer, admin = services.authorizer, ShareAdmin(shares.coordination, topics, features)
-    sources = ShareSources(shares.partitions, shares.settings, features)
-    coordination = shares.coordination
-    return {
-        k76_share_group_heartbeat.API_KEY: partial(
-            k76_share_group_heartbeat.handle, coordination, features, authorizer
-        ),
-        k77_share_group_describe.API_KEY: partial(
-            k77_share_group_describe.handle, admin, authorizer
-        ),
-        k78_share_fetch.API_KEY: partial(k78_share_fetch.handle, sources, authorizer),
-        k79_share_acknowledge.API_KEY: partial(k79_share_acknowledge.handle, sources, authorizer),
-        k90_describe_share_group_offsets.API_KEY: partial(
-            k90_describe_share_group_offsets.handle,
-            k90_describe_share_group_offsets.Sources(coordination, topics, features, services.ends),
-            authorizer,
-        ),
-        k91_alter_share_group_offsets.API_KEY: partial(
-            k91_alter_share_group_offsets.handle, admin, authorizer
-        ),
-        k92_delete_share_group_offsets.API_KEY: partial(
-            k92_delete_share_group_offsets.handle, admin, authorizer
-        ),
-    }
-
-
-def _of_streams(services: Services) -> dict[int, Handler]:
-    streams, features, authorizer = services.streams, services.features, services.authorizer
-    return {
-        k88_streams_group_heartbeat.API_KEY: partial(
-            k88_streams_group_heartbeat.handle,
-            k88_streams_group_heartbeat.Sources(streams, services.streams_topics, features),
-            authorizer,
-        ),
-        k89_streams_group_describe.API_KEY: partial(
-            k89_streams_group_describe.handle, k89_streams_group_describe.Sources(streams, features), authorizer
-        ),
-        k93_streams_group_topology_description_update.API_KEY: partial(
-            k93_streams_group_topology_description_update.handle, streams, features, authorizer
-        ),
-    }
 
 
 class Dispatcher:

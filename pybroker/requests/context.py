@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 
@@ -78,3 +79,9 @@ class LastResponse(msgspec.Struct, frozen=True):
     """In place of a response: it is sent, then the connection is closed."""
 
     response: object
+
+
+Handler = Callable[[RequestContext, Any], Any]
+"""Gives the response message, a coroutine that does, or a `Later` that is given it. Raising KafkaError answers its code
+in every slot of the response.
+"""

@@ -14,7 +14,7 @@ LAYERS: list[set[str]] = [
     {"cli", "testing"},
     {"process", "offline", "console"},
     {"app"},
-    {"broker_routes", "composition", "diagnosis", "dispatch", "observability", "otlp", "startup"},
+    {"broker_routes", "client_routes", "composition", "diagnosis", "dispatch", "observability", "otlp", "startup"},
     {"services"},
     {"api"},
     {"admin", "coordinators", "ingest", "telemetry"},

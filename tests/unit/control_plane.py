@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, cast
 
 from pybroker.app import Broker
+from pybroker.client_routes import client_routes
 from pybroker.clock import FakeClock
 from pybroker.composition import Parts
 from pybroker.config import load_config
 from pybroker.controller.controller import Controller
 from pybroker.controller.election import Alone
-from pybroker.dispatch import routes
 from pybroker.metadata.embedded import EmbeddedStore
 from pybroker.metadata.store import MetadataStore
 from pybroker.native import NativeBroker
@@ -121,7 +121,7 @@ class ControlPlane:
         """What a client would be answered."""
         assert self.broker is not None
         assert self.broker.services is not None
-        handler = routes(self.broker.services)[api_key]
+        handler = client_routes(self.broker.services)[api_key]
         context = RequestContext(api_key, version, "test", "User:ANONYMOUS", "PLAINTEXT", "127.0.0.1", 1)
         outcome = handler(context, message)
         return await outcome if asyncio.iscoroutine(outcome) else outcome

@@ -13,7 +13,7 @@ from pybroker.coordinators.shards.appends import NativeAppends
 from pybroker.coordinators.shards.end_of_turn import EndOfTurn
 from pybroker.coordinators.share_partition.manager import SharePartitions
 from pybroker.coordinators.transaction.membership import Membership
-from pybroker.dispatch import Dispatcher, Handler, Tables
+from pybroker.dispatch import Dispatcher, Tables
 from pybroker.errors import FatalError, KafkaError
 from pybroker.native import NativeBroker, NativePartitions, ShardCommits, Uuid, encode
 from pybroker.protocol import interbroker
@@ -30,7 +30,7 @@ from pybroker.protocol.messages import (
     HeartbeatResponse,
 )
 from pybroker.replicas.isr import IsrKeeper
-from pybroker.requests.context import Standing, StandingCommits
+from pybroker.requests.context import Handler, Standing, StandingCommits
 from pybroker.requests.failures import failure_response
 from pybroker.requests.later import Later
 from tests.support.fake_native import FakeNative, FakeRequest, use_fake_requests

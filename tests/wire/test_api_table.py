@@ -1,4 +1,5 @@
-"""A key is advertised exactly if somebody answers it."""
+"""A key is advertised exactly if somebody answers it, and whoever does can be imported: brokers do so at the first
+request."""
 
 from __future__ import annotations
 
@@ -6,8 +7,11 @@ import importlib
 from types import SimpleNamespace
 from typing import Any
 
-from pybroker import native
-from pybroker.dispatch import routes
+import pytest
+
+from pybroker import api, native
+from pybroker.client_routes import Routes, client_routes, routes
+from pybroker.requests.context import RequestContext
 
 METADATA = 3  # native, but Rust hands over what it does not know
 
@@ -22,13 +26,34 @@ class _Anything(SimpleNamespace):
         return _Anything()
 
 
+ROUTES: Routes = routes(_Anything())  # type: ignore[arg-type]  # answers to every name
+
+
 def test_python_answers_exactly_the_served_keys_of_its_plane() -> None:
     served = {row.key for row in native.api_table() if row.served and row.plane == "python"}
-    assert set(routes(_Anything())) - {METADATA} == served  # type: ignore[arg-type]  # answers to every name
+    assert set(ROUTES) - {METADATA} == served
 
 
-def test_each_file_of_the_api_is_named_after_its_key() -> None:
-    for key in routes(_Anything()):  # type: ignore[arg-type]  # answers to every name
-        name = next(row.name for row in native.api_table() if row.key == key)
-        snake = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
-        assert key == importlib.import_module(f"pybroker.api.k{key:02}{snake}").API_KEY
+@pytest.mark.parametrize("key", ROUTES)
+def test_each_key_is_answered_by_the_file_named_after_it(key: int) -> None:
+    name = next(row.name for row in native.api_table() if row.key == key)
+    snake = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
+    file = importlib.import_module(f"pybroker.api.k{key:02}{snake}")
+    handler: Any = ROUTES[key]()
+    assert (key, file.handle) == (file.API_KEY, handler.func)
+
+
+def test_a_handler_is_bound_at_the_first_request_and_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+    table = client_routes(_Anything())  # type: ignore[arg-type]  # answers to every name
+    first = table[METADATA]
+    monkeypatch.setattr("pybroker.api.k03_metadata.handle", lambda *arguments: asked.append(arguments[-1]))
+    context = RequestContext(METADATA, 12, None, "User:ANONYMOUS", "PLAINTEXT", "127.0.0.1", 1)
+    first(context, "one")
+    assert table[METADATA] is not first
+    table[METADATA](context, "two")
+    assert asked == ["one", "two"]
+
+
+def test_the_files_of_the_api_are_known_by_their_names_only() -> None:
+    assert not hasattr(api, "k999_nothing")

@@ -1,0 +1,103 @@
+"""What an idle broker without options has not imported: what it is not asked for takes neither memory nor time."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.brokers import PybrokerProcess
+
+RARE = (
+    # Libraries of options and of other commands.
+    "click",
+    "cryptography",
+    "joserfc",
+    "kazoo",
+    "opentelemetry",
+    "prometheus_client",
+    "requests",
+    "rich",
+    # The interpreter's, which are large or slow to import.
+    "argparse",
+    "ctypes",
+    "email",
+    "http",
+    "multiprocessing",
+    "shutil",
+    "tempfile",
+    "unittest",
+    # Ours.
+    "pybroker.broker_routes",
+    "pybroker.cli",
+    "pybroker.client",
+    "pybroker.diagnosis.report",
+    "pybroker.interbroker",
+    "pybroker.metadata.zookeeper",
+    "pybroker.observability.broker_metrics",
+    "pybroker.offline",
+    "pybroker.otlp",
+    "pybroker.testing",
+)
+
+LIMIT_S = 120
+
+CONTROL = {"k04_leader_and_isr", "k05_stop_replica", "k06_update_metadata"}
+"""What the controller says to the brokers, in one process as well."""
+
+
+TELLS_AT_ITS_END = """
+import sys
+from pybroker.__main__ import main
+try:
+    main()
+finally:
+    print("imported:", *sys.modules)
+"""
+
+
+class _TellsImports(PybrokerProcess):
+    def command(self) -> list[str]:
+        python, _, _, *arguments = super().command()
+        return [python, "-c", TELLS_AT_ITS_END, *arguments]
+
+
+@pytest.fixture(scope="module")
+def imported(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+    """The modules of a broker that has started, answered one Metadata, and stopped."""
+    broker = _TellsImports(tmp_path_factory.mktemp("idle"))
+    broker.start()
+    broker.stop()
+    line = next(line for line in broker.console.read_text().splitlines() if line.startswith("imported:"))
+    return set(line.split()[1:])
+
+
+def test_what_is_rare_waits_for_its_first_use(imported: set[str]) -> None:
+    assert "pybroker.app" in imported
+    assert {name for name in imported if name in RARE or name.startswith(tuple(f"{rare}." for rare in RARE))} == set()
+
+
+def test_handlers_wait_for_the_first_request_of_their_kind(imported: set[str]) -> None:
+    handlers = {path.stem for path in (Path(__file__).parents[2] / "pybroker" / "api").glob("k*.py")}
+    assert len(handlers) > 50
+    assert {name for name in handlers if f"pybroker.api.{name}" in imported} == CONTROL
+
+
+IMPORTS_ALL = """
+import importlib, pkgutil, pybroker
+names = [name for _, name, _ in pkgutil.walk_packages(pybroker.__path__, "pybroker.")]
+for name in names:
+    if not name.endswith("__main__"):
+        importlib.import_module(name)
+print(len(names))
+"""
+
+
+def test_whatever_waits_can_be_imported() -> None:
+    """A module that cannot be imported fails here, not at the first request that needs it."""
+    command = [sys.executable, "-c", IMPORTS_ALL]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout.split()[-1]) > 500
