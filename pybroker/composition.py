@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
 
 from pybroker.admin.acls import AclAdmin
 from pybroker.admin.brokers import BrokerAdmin
@@ -174,8 +175,7 @@ class Followers(NamedTuple):
     returned_offsets: ReturnedOffsets
 
 
-@dataclass(slots=True)
-class Parts:
+class Parts(msgspec.Struct):
     """A broker that has not started."""
 
     services: Services

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from pybroker.native import NativeBroker
 
@@ -42,8 +43,7 @@ if TYPE_CHECKING:
     from pybroker.telemetry.instances import Telemetry
 
 
-@dataclass(slots=True)
-class Services:
+class Services(msgspec.Struct):
     """One broker's services."""
 
     broker_id: int

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, TypeVar
+
+import msgspec
 
 from pybroker.cluster.events import Event
 from pybroker.cluster.port import Answer, Asked
@@ -24,8 +25,7 @@ EVENTS_QUEUED_MAX = 10_000
 R = TypeVar("R")
 
 
-@dataclass(slots=True, eq=False)
-class Submission:
+class Submission(msgspec.Struct, eq=False):
     """An event on its way to its answer."""
 
     event: Event[Any]

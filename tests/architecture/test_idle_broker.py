@@ -23,6 +23,7 @@ RARE = (
     # The interpreter's, which are large or slow to import.
     "argparse",
     "ctypes",
+    "dataclasses",
     "email",
     "http",
     "multiprocessing",

@@ -8,7 +8,8 @@ are shared out alike.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pybroker.coordinators.consumer.model import Partition
 from pybroker.native import Uuid
@@ -16,8 +17,7 @@ from pybroker.native import Uuid
 Target = dict[str, frozenset[Partition]]
 
 
-@dataclass(frozen=True, slots=True)
-class Subscriber:
+class Subscriber(msgspec.Struct, frozen=True):
     """A member as an assignor sees it."""
 
     member_id: str

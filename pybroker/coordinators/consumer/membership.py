@@ -6,7 +6,8 @@ Each raises KafkaError before it changes anything.
 from __future__ import annotations
 
 from collections.abc import Callable, Container
-from dataclasses import replace
+
+import msgspec
 
 from pybroker.coordinators.consumer.group import ConsumerGroup
 from pybroker.coordinators.consumer.model import (
@@ -89,7 +90,7 @@ def enter(
     start_epochs(group)
     before, member = _find(group, beat)
     said = member.subscription
-    changed = replace(
+    changed = msgspec.structs.replace(
         said,
         client_id=beat.client_id,
         client_host=beat.client_host,
@@ -107,7 +108,7 @@ def enter(
     regex, resolved = changed.regex, None
     if regex is not None:
         resolved = group.regexes.get(regex) or resolve(regex)
-    take_in(group, before, replace(member, subscription=changed))
+    take_in(group, before, msgspec.structs.replace(member, subscription=changed))
     # An expression is forgotten with the last member that uses it, as is the one whose place this one takes.
     if resolved is not None and regex is not None and regex not in group.regexes:
         group.resolve(regex, resolved)
@@ -144,7 +145,7 @@ def inherited(known: Member, member_id: str) -> Member:
     """A static member's successor: it has what the one before had, and goes on from the start of the epochs."""
     if known.member_id == member_id:
         return known
-    return replace(known, member_id=member_id, epoch=JOINS, previous_epoch=-1)
+    return msgspec.structs.replace(known, member_id=member_id, epoch=JOINS, previous_epoch=-1)
 
 
 def take_in(group: ConsumerGroup, before: Member | None, now: Member) -> None:
@@ -189,7 +190,7 @@ def leave(group: ConsumerGroup, beat: Heartbeat) -> None:
     else:
         member = group.instance(beat.instance_id, beat.member_id)
     if beat.epoch == GOES_AWAY:
-        group.put(replace(member, epoch=GOES_AWAY))
+        group.put(msgspec.structs.replace(member, epoch=GOES_AWAY))
     else:
         remove(group, member.member_id)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
 
 import msgspec
@@ -39,8 +38,7 @@ class MemberState(IntEnum):
     """It waits for partitions that others have not given back."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClassicSide:
+class ClassicSide(msgspec.Struct, frozen=True):
     """What a member has that speaks the classic protocol (JoinGroup, SyncGroup) in a consumer group."""
 
     session_timeout_ms: int
@@ -48,8 +46,7 @@ class ClassicSide:
     """(name, metadata) in its order of preference."""
 
 
-@dataclass(frozen=True, slots=True)
-class Subscription:
+class Subscription(msgspec.Struct, frozen=True):
     """What a member says of itself; stored as ConsumerGroupMemberMetadata."""
 
     client_id: str
@@ -65,8 +62,7 @@ class Subscription:
     """None: it heartbeats as KIP-848 says."""
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(msgspec.Struct, frozen=True):
     """One member."""
 
     member_id: str
@@ -75,9 +71,9 @@ class Member:
     """The target epoch that it has reached, or is on its way to; GOES_AWAY of a static member that is away."""
     previous_epoch: int = -1
     state: MemberState = MemberState.STABLE
-    assigned: Mapping[Partition, int] = field(default_factory=dict)
+    assigned: Mapping[Partition, int] = {}
     """What it may read → the member epoch at which it got it."""
-    revoking: Mapping[Partition, int] = field(default_factory=dict)
+    revoking: Mapping[Partition, int] = {}
     """What it was told to give back, and may still read."""
 
     @property
@@ -93,15 +89,14 @@ class Member:
     def moved_to(self, epoch: int) -> Member:
         """The same at another epoch; the one before is remembered, as the answer that tells the new one may be lost.
         """
-        return self if epoch == self.epoch else replace(self, epoch=epoch, previous_epoch=self.epoch)
+        return self if epoch == self.epoch else msgspec.structs.replace(self, epoch=epoch, previous_epoch=self.epoch)
 
     def is_settled(self, target_epoch: int) -> bool:
         """It has everything that the target gives it and nothing else."""
         return self.state is MemberState.STABLE and self.epoch == target_epoch
 
 
-@dataclass(frozen=True, slots=True)
-class Resolved:
+class Resolved(msgspec.Struct, frozen=True):
     """What a regular expression matched when it was looked at last; stored as ConsumerGroupRegularExpression."""
 
     topics: tuple[str, ...]

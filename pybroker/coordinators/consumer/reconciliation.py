@@ -10,7 +10,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+
+import msgspec
 
 from pybroker.coordinators.consumer.model import Member, MemberState, Partition
 
@@ -33,15 +34,15 @@ def reconcile(
         if owned is None or not owned.isdisjoint(member.revoking):
             return member
         # It has obeyed: what it says in its old epoch from now on comes from before.
-        member = replace(member.moved_to(min(member.epoch + 1, target_epoch)), revoking={})
+        member = msgspec.structs.replace(member.moved_to(min(member.epoch + 1, target_epoch)), revoking={})
     kept = {partition: since for partition, since in member.assigned.items() if partition in target}
     leaving = {partition: since for partition, since in member.assigned.items() if partition not in target}
     if leaving and (owned is None or not owned.isdisjoint(leaving)):
-        return replace(member, state=MemberState.UNREVOKED, assigned=kept, revoking=leaving)
+        return msgspec.structs.replace(member, state=MemberState.UNREVOKED, assigned=kept, revoking=leaving)
     missing = target - kept.keys()
     free = [partition for partition in missing if may_give(partition)]
     kept.update(dict.fromkeys(free, target_epoch))
     state = MemberState.STABLE if len(free) == len(missing) else MemberState.UNRELEASED
     if member.epoch == target_epoch and state is member.state and not free and not leaving:
         return member
-    return replace(member.moved_to(target_epoch), state=state, assigned=kept, revoking={})
+    return msgspec.structs.replace(member.moved_to(target_epoch), state=state, assigned=kept, revoking={})

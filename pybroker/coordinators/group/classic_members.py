@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+
+import msgspec
 
 from pybroker.coordinators.consumer import membership
 from pybroker.coordinators.consumer.group import ConsumerGroup
@@ -58,7 +59,8 @@ class ClassicMembers:
 
         def change(draft: ConsumerGroup) -> Finish:
             epoch = draft.epoch
-            owned = enter(draft, replace(request, member_id=member_id), self._topics, self._settings.max_size)
+            asked = msgspec.structs.replace(request, member_id=member_id)
+            owned = enter(draft, asked, self._topics, self._settings.max_size)
             self._consumers.look_again(draft, epoch, lambda name: True)
             return lambda done: self._consumers.progress(done, member_id, owned)
 
@@ -187,7 +189,7 @@ def enter(draft: ConsumerGroup, request: JoinRequest, topics: Topics, size_max: 
         ClassicSide(request.session_timeout_ms, request.protocols),
     )
     before = _known(draft, request)
-    now = Member(request.member_id, subscription) if before is None else replace(
+    now = Member(request.member_id, subscription) if before is None else msgspec.structs.replace(
         membership.inherited(before, request.member_id), subscription=subscription
     )
     membership.take_in(draft, before, now)

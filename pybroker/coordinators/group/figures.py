@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(slots=True)
-class GroupFigures:
+class GroupFigures(msgspec.Struct):
     """Counts that only grow. Written on the loop's thread, by whoever does the thing that is counted."""
 
     offset_commits: int = 0

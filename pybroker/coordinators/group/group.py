@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+import msgspec
 
 from pybroker.coordinators.group.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_by_all
 from pybroker.coordinators.shards.standing import StandingAnswers
@@ -46,8 +47,7 @@ Protocols = tuple[tuple[str, bytes], ...]
 """(name, metadata) in the member's order of preference."""
 
 
-@dataclass(frozen=True, slots=True)
-class JoinResult:
+class JoinResult(msgspec.Struct, frozen=True):
     """What a JoinGroup is answered with, free of versions."""
 
     error: ErrorCode
@@ -61,8 +61,7 @@ class JoinResult:
     """(member id, instance id, metadata); for the leader only."""
 
 
-@dataclass(frozen=True, slots=True)
-class SyncResult:
+class SyncResult(msgspec.Struct, frozen=True):
     """What a SyncGroup is answered with."""
 
     error: ErrorCode
@@ -80,8 +79,7 @@ JoinReply = Callable[[JoinResult], None]
 SyncReply = Callable[[SyncResult], None]
 
 
-@dataclass(slots=True)
-class Member:
+class Member(msgspec.Struct):
     """One member. `reply_join` and `reply_sync` are set while a request of its is parked."""
 
     member_id: str
@@ -130,8 +128,7 @@ class Member:
         return True
 
 
-@dataclass(slots=True, eq=False)
-class Group:
+class Group(msgspec.Struct, eq=False):
     """One group's state. Methods change it and check that the change is legal; they decide nothing about time."""
 
     group_id: str
@@ -143,16 +140,16 @@ class Group:
     """None while nobody has joined: a group that only commits offsets."""
     protocol_name: str | None = None
     leader_id: str | None = None
-    members: dict[str, Member] = field(default_factory=dict)
-    static_members: dict[str, str] = field(default_factory=dict)
+    members: dict[str, Member] = {}
+    static_members: dict[str, str] = {}
     """group.instance.id → member id."""
-    pending_joins: set[str] = field(default_factory=set)
+    pending_joins: set[str] = set()
     """Ids handed out (KIP-394) whose owners have not joined with them yet."""
-    pending_syncs: set[str] = field(default_factory=set)
+    pending_syncs: set[str] = set()
     """Members of this generation whose SyncGroup has not come yet."""
     awaiting_join: int = 0
     """Members whose JoinGroup is parked."""
-    protocol_counts: dict[str, int] = field(default_factory=dict)
+    protocol_counts: dict[str, int] = {}
     """Protocol → how many members support it."""
     in_initial_delay: bool = False
     """The first round of the group is kept open, whoever has joined."""
@@ -160,13 +157,13 @@ class Group:
     """Somebody joined during the initial delay, which is then prolonged once more."""
     subscribed_topics: frozenset[str] | None = None
     """Topics of all members; None when not known."""
-    formed_topics: dict[str, Uuid] = field(default_factory=dict)
+    formed_topics: dict[str, Uuid] = {}
     """Topic ids at the time the generation was formed: a commit by name for another incarnation is refused."""
     formed_at: int = 0
     """The coordinator's count of topic removals at that time."""
-    life: object = field(default_factory=object)
+    life: object = msgspec.field(default_factory=object)
     """The same while the group lives, also when it changes its protocol."""
-    answers: StandingAnswers = field(default_factory=StandingAnswers)
+    answers: StandingAnswers = msgspec.field(default_factory=StandingAnswers)
     """To heartbeats of members while it is stable."""
 
     # --- state --------------------------------------------------------------------------------------------------------

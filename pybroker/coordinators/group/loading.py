@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+
+import msgspec
 
 from pybroker.coordinators.consumer.records import Stored
 from pybroker.coordinators.group.records import (
@@ -28,17 +29,16 @@ Pending = dict[OffsetKey, tuple[int, OffsetValue]]
 """Key → (offset of its record, value)."""
 
 
-@dataclass(slots=True)
-class Loaded:
+class Loaded(msgspec.Struct):
     """The last value of every key. Implements the shards' Replay."""
 
-    offsets: Pending = field(default_factory=dict)
-    pending: dict[int, Pending] = field(default_factory=dict)
+    offsets: Pending = {}
+    pending: dict[int, Pending] = {}
     """Producer → what it has committed in a transaction that has not ended."""
-    groups: dict[str, GroupValue] = field(default_factory=dict)
-    consumers: dict[str, Stored] = field(default_factory=dict)
-    shares: dict[str, StoredShare] = field(default_factory=dict)
-    streams: dict[str, StoredStreams] = field(default_factory=dict)
+    groups: dict[str, GroupValue] = {}
+    consumers: dict[str, Stored] = {}
+    shares: dict[str, StoredShare] = {}
+    streams: dict[str, StoredStreams] = {}
     records: int = 0
     damaged: int = 0
     """Records that could not be read; passed over."""

@@ -8,7 +8,6 @@ completed. What data threads have committed since (`shards.standing`) is taken o
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
 
 import msgspec
@@ -44,12 +43,11 @@ class CommittedOffset(msgspec.Struct, frozen=True, gc=False):
         )
 
 
-@dataclass(slots=True)
-class TopicOffsets:
+class TopicOffsets(msgspec.Struct):
     """Offsets of one group in one topic incarnation."""
 
     name: str
-    partitions: dict[int, CommittedOffset] = field(default_factory=dict)
+    partitions: dict[int, CommittedOffset] = {}
 
 
 class MembersCommits(Protocol):

@@ -11,8 +11,6 @@ topics existed when a generation formed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import msgspec
 
 from pybroker.coordinators.consumer import records as consumer
@@ -39,8 +37,7 @@ class OffsetKey(msgspec.Struct, frozen=True, gc=False):
     partition: int
 
 
-@dataclass(frozen=True, slots=True)
-class GroupKey:
+class GroupKey(msgspec.Struct, frozen=True):
     """Which group."""
 
     group: str
@@ -58,8 +55,7 @@ class OffsetValue(msgspec.Struct, frozen=True, gc=False):
     """None in values that Kafka wrote before version 4."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemberValue:
+class MemberValue(msgspec.Struct, frozen=True):
     """One member of a stored generation."""
 
     member_id: str
@@ -72,8 +68,7 @@ class MemberValue:
     assignment: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class GroupValue:
+class GroupValue(msgspec.Struct, frozen=True):
     """A generation as stored."""
 
     protocol_type: str
@@ -83,11 +78,10 @@ class GroupValue:
     current_state_timestamp_ms: int
     """−1 when not known."""
     members: tuple[MemberValue, ...]
-    formed_topics: dict[str, Uuid] = field(default_factory=dict)
+    formed_topics: dict[str, Uuid] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class NewerKey:
+class NewerKey(msgspec.Struct, frozen=True):
     """Something of a group whose members are in epochs."""
 
     group: str
@@ -96,22 +90,16 @@ class NewerKey:
     """A member, or an expression; empty where the key has none."""
 
 
-class ConsumerKey(NewerKey):
+class ConsumerKey(NewerKey, frozen=True):
     """Of a consumer group."""
 
-    __slots__ = ()
 
-
-class ShareKey(NewerKey):
+class ShareKey(NewerKey, frozen=True):
     """Of a share group."""
 
-    __slots__ = ()
 
-
-class StreamsKey(NewerKey):
+class StreamsKey(NewerKey, frozen=True):
     """Of a streams group."""
-
-    __slots__ = ()
 
 
 _NEWER: tuple[tuple[RecordTypes, type[NewerKey]], ...] = (

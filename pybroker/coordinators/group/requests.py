@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from pybroker.coordinators.group.group import Protocols
 
@@ -10,8 +10,7 @@ NO_REASON = "no reason given"
 """What the log says where a client names none (KIP-800)."""
 
 
-@dataclass(frozen=True, slots=True)
-class JoinRequest:
+class JoinRequest(msgspec.Struct, frozen=True):
     """A JoinGroup, free of versions."""
 
     member_id: str
@@ -27,8 +26,7 @@ class JoinRequest:
     reason: str = NO_REASON
 
 
-@dataclass(frozen=True, slots=True)
-class SyncRequest:
+class SyncRequest(msgspec.Struct, frozen=True):
     """A SyncGroup, free of versions."""
 
     member_id: str
@@ -39,8 +37,7 @@ class SyncRequest:
     assignments: tuple[tuple[str, bytes], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class LeavingMember:
+class LeavingMember(msgspec.Struct, frozen=True):
     """Who leaves: by member id, or (an administrator) by instance id alone."""
 
     member_id: str

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from pybroker.coordinators.group.offsets import CommittedOffset
 from pybroker.coordinators.group.records import OffsetKey, OffsetValue
@@ -20,8 +21,7 @@ Counting = tuple[Uuid, OffsetKey, CommittedOffset]
 """An offset that counts from now on."""
 
 
-@dataclass(slots=True, eq=False)
-class PendingCommit:
+class PendingCommit(msgspec.Struct, eq=False):
     """One commit in a transaction."""
 
     producer_id: int
@@ -30,7 +30,7 @@ class PendingCommit:
     """None: what it was for is gone."""
     at: int = -1
     """Where its first record lies; −1 while it is being written."""
-    markers: list[tuple[int, bool]] = field(default_factory=list)
+    markers: list[tuple[int, bool]] = []
     """(where it lies, whether it commits) of markers that were heard of while this was being written."""
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+import msgspec
 
 from pybroker.clock import Clock
 from pybroker.coordinators.shards.end_of_turn import EndOfTurn
@@ -131,8 +132,7 @@ class Brokers(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Ports:
+class Ports(msgspec.Struct, frozen=True):
     """What every coordinator of this broker stands on."""
 
     broker_id: int

@@ -8,8 +8,9 @@ that failed may lie in the log all the same: the next turn then writes whatever 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
+
+import msgspec
 
 from pybroker.coordinators.shards.ports import Record
 from pybroker.errors import KafkaError
@@ -54,8 +55,7 @@ def start_epochs(group: Turned) -> None:
         group.epoch = group.target_epoch = FIRST_EPOCH
 
 
-@dataclass(frozen=True, slots=True)
-class Kind(Generic[G]):
+class Kind(msgspec.Struct, Generic[G], frozen=True):
     """How groups of a kind are made, copied and stored."""
 
     make: Callable[[str], G]
@@ -65,14 +65,13 @@ class Kind(Generic[G]):
     tombstones: Callable[[G], Records]
 
 
-@dataclass(slots=True, eq=False)
-class _Turns(Generic[G]):
-    waiting: list[tuple[Change[G], Reply]] = field(default_factory=list)
+class _Turns(msgspec.Struct, Generic[G], eq=False):
+    waiting: list[tuple[Change[G], Reply]] = []
     writing: list[Reply] | None = None
     """Whoever waits for the present write; None: there is none."""
-    doubtful: Records = field(default_factory=dict)
+    doubtful: Records = {}
     """What failed writes may have left in the log."""
-    also: Records = field(default_factory=dict)
+    also: Records = {}
     """To be written with the next turn."""
 
 

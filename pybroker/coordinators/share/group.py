@@ -11,8 +11,9 @@ is there: `initialized`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
+
+import msgspec
 
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
@@ -32,8 +33,7 @@ class ShareGroupState(StrEnum):
     DEAD = "Dead"
 
 
-@dataclass(frozen=True, slots=True)
-class ShareMember:
+class ShareMember(msgspec.Struct, frozen=True):
     """One member."""
 
     member_id: str
@@ -50,19 +50,17 @@ class ShareMember:
         """The same at another epoch; the one before is remembered, as the answer that tells the new one may be lost."""
         if epoch == self.epoch and assigned == self.assigned:
             return self
-        return replace(self, epoch=epoch, previous_epoch=self.epoch, assigned=assigned)
+        return msgspec.structs.replace(self, epoch=epoch, previous_epoch=self.epoch, assigned=assigned)
 
 
-@dataclass(frozen=True, slots=True)
-class TopicState:
+class TopicState(msgspec.Struct, frozen=True):
     """Partitions of a topic whose state is there, or on its way."""
 
     name: str
     partitions: frozenset[int]
 
 
-@dataclass(slots=True)
-class ShareGroup:
+class ShareGroup(msgspec.Struct):
     """See the module. What is in its dictionaries is immutable: a `fork` is changed and put in place of the original
     when the change is on disk."""
 
@@ -72,12 +70,12 @@ class ShareGroup:
     """Of the topics that members subscribe to, with their partitions; 0: none."""
     target_epoch: int = 0
     target_timestamp_ms: int = 0
-    target: dict[str, frozenset[Partition]] = field(default_factory=dict)
-    members: dict[str, ShareMember] = field(default_factory=dict)
-    initializing: dict[Uuid, TopicState] = field(default_factory=dict)
+    target: dict[str, frozenset[Partition]] = {}
+    members: dict[str, ShareMember] = {}
+    initializing: dict[Uuid, TopicState] = {}
     """States that are being made."""
-    initialized: dict[Uuid, TopicState] = field(default_factory=dict)
-    deleting: dict[Uuid, str] = field(default_factory=dict)
+    initialized: dict[Uuid, TopicState] = {}
+    deleting: dict[Uuid, str] = {}
     """Topics whose states are being deleted, by id."""
     looked_at: int = -1
     """Version of the broker's view of topics that the epoch takes into account; −1: none."""
@@ -89,7 +87,7 @@ class ShareGroup:
 
     def fork(self) -> ShareGroup:
         """A copy to be changed."""
-        return replace(
+        return msgspec.structs.replace(
             self,
             target=dict(self.target),
             members=dict(self.members),
@@ -158,7 +156,7 @@ class ShareGroup:
         if left is not None:
             rest = left.partitions - topic.partitions
             if rest:
-                self.initializing[topic_id] = replace(left, partitions=rest)
+                self.initializing[topic_id] = msgspec.structs.replace(left, partitions=rest)
             else:
                 del self.initializing[topic_id]
         _add(self.initialized, topic_id, topic)
@@ -171,4 +169,6 @@ class ShareGroup:
 
 def _add(states: dict[Uuid, TopicState], topic_id: Uuid, topic: TopicState) -> None:
     known = states.get(topic_id)
-    states[topic_id] = topic if known is None else replace(topic, partitions=topic.partitions | known.partitions)
+    if known is not None:
+        topic = msgspec.structs.replace(topic, partitions=topic.partitions | known.partitions)
+    states[topic_id] = topic

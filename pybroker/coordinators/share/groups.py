@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
+
+import msgspec
 
 from pybroker.clock import Clock
 from pybroker.coordinators.consumer.topics import TopicView, hash_of
@@ -55,8 +56,7 @@ class States(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class ShareGround:
+class ShareGround(msgspec.Struct, frozen=True):
     """What the share groups of all shards stand on."""
 
     clock: Clock

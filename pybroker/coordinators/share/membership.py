@@ -6,7 +6,8 @@ Each raises KafkaError before it changes anything.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+
+import msgspec
 
 from pybroker.coordinators.shards.turns import start_epochs
 from pybroker.coordinators.share.assignor import simple
@@ -18,8 +19,7 @@ from pybroker.protocol.error_codes import ErrorCode
 MEMBER_ID_LENGTH_MAX = 36
 
 
-@dataclass(frozen=True, slots=True)
-class ShareHeartbeat:
+class ShareHeartbeat(msgspec.Struct, frozen=True):
     """A ShareGroupHeartbeat. None: as in the heartbeat before."""
 
     member_id: str
@@ -30,8 +30,7 @@ class ShareHeartbeat:
     topics: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ShareHeartbeatResult:
+class ShareHeartbeatResult(msgspec.Struct, frozen=True):
     """What it is answered with."""
 
     error: ErrorCode = ErrorCode.NONE
@@ -75,7 +74,7 @@ def enter(group: ShareGroup, beat: ShareHeartbeat, size_max: int) -> ShareMember
     elif before is None and len(group.members) >= size_max:
         raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, f"The group has {size_max} members: group.share.max.size.")
     known = before or ShareMember(beat.member_id, beat.client_id, beat.client_host)
-    now = replace(
+    now = msgspec.structs.replace(
         known,
         client_id=beat.client_id,
         client_host=beat.client_host,

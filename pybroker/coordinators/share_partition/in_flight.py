@@ -16,8 +16,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from enum import Enum, IntEnum
+
+import msgspec
 
 from pybroker.coordinators.share_partition.portions import Batch, Portion
 from pybroker.coordinators.share_state.state import TERMINAL, DeliveryState, StateBatch
@@ -48,8 +49,7 @@ class Failure(Enum):
     DELIVERED_TOO_OFTEN = "Offset delivery count exceeded the threshold."
 
 
-@dataclass(slots=True, eq=False)
-class Span:
+class Span(msgspec.Struct, eq=False):
     """Offsets in a row that are the same to the group."""
 
     first: int
@@ -76,11 +76,10 @@ class Span:
         )
 
 
-@dataclass(slots=True, eq=False)
-class Change:
+class Change(msgspec.Struct, eq=False):
     """Spans on their way to another state. To be settled once."""
 
-    spans: list[Span] = field(default_factory=list)
+    spans: list[Span] = []
     renewed: bool = False
     """Locks were made longer, for which nothing is stored."""
 
@@ -90,8 +89,7 @@ class Change:
         return tuple(StateBatch(s.first, s.last, s.coming, s.count) for s in self.spans if s.coming is not None)
 
 
-@dataclass(frozen=True, slots=True)
-class AckBatch:
+class AckBatch(msgspec.Struct, frozen=True):
     """What a member says of offsets in a row: one type for all, or one for each."""
 
     first: int
@@ -368,13 +366,12 @@ class InFlight:
         place = self._at(offset)
         span = self.spans[place]
         if span.first < offset <= span.last and span.coming is None:
-            rest = replace(span, first=offset)
+            rest = msgspec.structs.replace(span, first=offset)
             span.last = offset - 1
             self.spans.insert(place + 1, rest)
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(msgspec.Struct, frozen=True):
     """What reading the log from `offset` on gave."""
 
     offset: int

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from pybroker.coordinators.share_partition.in_flight import AckBatch
 from pybroker.coordinators.share_partition.sessions import TopicPartition
@@ -11,8 +12,7 @@ from pybroker.errors import KafkaError
 from pybroker.native import RecordBytes
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(msgspec.Struct, frozen=True):
     """How much a member wants."""
 
     max_wait_ms: int
@@ -24,8 +24,7 @@ class Limits:
     """Never more than `max_records` (KIP-1206)."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShareRequest:
+class ShareRequest(msgspec.Struct, frozen=True):
     """What both have. `acknowledged`: of each partition that says something."""
 
     group: str
@@ -39,14 +38,13 @@ class ShareRequest:
     """It only makes locks longer (KIP-1222)."""
 
 
-@dataclass(slots=True)
-class Answer:
+class Answer(msgspec.Struct):
     """For one partition."""
 
     error: KafkaError | None = None
     acknowledge_error: KafkaError | None = None
     records: RecordBytes | None = None
-    acquired: list[tuple[int, int, int]] = field(default_factory=list)
+    acquired: list[tuple[int, int, int]] = []
 
 
 Answers = dict[TopicPartition, Answer]

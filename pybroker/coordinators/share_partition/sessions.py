@@ -5,7 +5,8 @@ sessions. A pure table.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+
+import msgspec
 
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
@@ -19,8 +20,7 @@ MemberKey = tuple[str, str]
 """(group, member)"""
 
 
-@dataclass(slots=True, eq=False)
-class ShareSession:
+class ShareSession(msgspec.Struct, eq=False):
     """One member's."""
 
     group: str
@@ -28,7 +28,7 @@ class ShareSession:
     connection_id: int
     epoch: int = 1
     """That its next request names."""
-    partitions: dict[TopicPartition, None] = field(default_factory=dict)
+    partitions: dict[TopicPartition, None] = {}
     turn: int = 0
     """Grows with each request: who comes first changes."""
 

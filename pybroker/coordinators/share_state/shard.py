@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+
+import msgspec
 
 from pybroker.clock import Clock
 from pybroker.coordinators.shards.log import TOO_LARGE, ShardLog
@@ -34,8 +35,7 @@ Done = Callable[[ErrorCode], None]
 """Called once: NONE when the change is on disk, else nothing is known to have changed."""
 
 
-@dataclass(slots=True, eq=False)
-class Entry:
+class Entry(msgspec.Struct, eq=False):
     """One state."""
 
     state: ShareState
@@ -52,11 +52,10 @@ class Entry:
     """A write failed, and may lie in the log all the same."""
 
 
-@dataclass(slots=True)
-class Loaded:
+class Loaded(msgspec.Struct):
     """What is alive in a partition. Implements the shards' Replay."""
 
-    entries: dict[Key, Entry] = field(default_factory=dict)
+    entries: dict[Key, Entry] = {}
     records: int = 0
     damaged: int = 0
 
@@ -153,7 +152,7 @@ class ShareStateShard(Shard[Loaded]):
             done(ErrorCode.NONE, entry.state)
             return
         # What is on its way comes before it.
-        coming = replace(entry.coming, leader_epoch=leader_epoch)
+        coming = msgspec.structs.replace(entry.coming, leader_epoch=leader_epoch)
         self._snapshot(key, coming, lambda error: done(error, None if error else coming))
 
     def write(self, key: Key, write: Write, done: Done) -> None:
@@ -163,7 +162,7 @@ class ShareStateShard(Shard[Loaded]):
         known = entry.coming.state_epoch
         if write.state_epoch < known:
             raise KafkaError(ErrorCode.FENCED_STATE_EPOCH, f"The state is of epoch {known}, not {write.state_epoch}.")
-        after = changed(replace(entry.coming, state_epoch=write.state_epoch), write)
+        after = changed(msgspec.structs.replace(entry.coming, state_epoch=write.state_epoch), write)
         if entry.doubtful or write.state_epoch != known or entry.updates >= self._updates_max():
             self._snapshot(key, after, done)
             return

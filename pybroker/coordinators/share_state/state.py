@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import NamedTuple
+
+import msgspec
 
 from pybroker.native import Uuid
 
@@ -52,8 +53,7 @@ class StateBatch(NamedTuple):
     """How often they were delivered."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShareState:
+class ShareState(msgspec.Struct, frozen=True):
     """As it is stored."""
 
     state_epoch: int
@@ -80,7 +80,7 @@ class Write(NamedTuple):
 def changed(state: ShareState, write: Write) -> ShareState:
     """The state after a write."""
     start = max(state.start_offset, write.start_offset)
-    return replace(
+    return msgspec.structs.replace(
         state,
         leader_epoch=write.leader_epoch,
         start_offset=start,

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from pybroker.coordinators.streams.model import Held, Task, TaskOffsets, Tasks
 from pybroker.coordinators.streams.topology import ConfiguredSubtopology
@@ -20,14 +21,13 @@ log = logging.getLogger(__name__)
 NAME = "sticky"
 
 
-@dataclass(frozen=True, slots=True)
-class Worker:
+class Worker(msgspec.Struct, frozen=True):
     """A member as the assignor sees it."""
 
     member_id: str
     process_id: str
     has: Held
-    offsets: TaskOffsets = field(default_factory=dict)
+    offsets: TaskOffsets = {}
     """How far its copies of tasks' state go, also of tasks that it does not run."""
 
 
@@ -40,11 +40,10 @@ def sticky(
     return _Assignment(workers, subtopologies, standbys).made()
 
 
-@dataclass(slots=True)
-class _Process:
-    members: dict[str, int] = field(default_factory=dict)
+class _Process(msgspec.Struct):
+    members: dict[str, int] = {}
     """Member → how many tasks it has."""
-    tasks: set[Task] = field(default_factory=set)
+    tasks: set[Task] = set()
 
     @property
     def load(self) -> float:

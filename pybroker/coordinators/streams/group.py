@@ -10,7 +10,8 @@ A task is active at one member at most: who was given it keeps it until it has s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+
+import msgspec
 
 from pybroker.coordinators.streams.model import GroupState, Member, Reported, Task, Tasks
 from pybroker.coordinators.streams.topology import Configured, Topology
@@ -21,32 +22,31 @@ NOBODY: frozenset[str] = frozenset()
 NO_TARGET = Tasks()
 
 
-@dataclass(slots=True)
-class StreamsGroup:
+class StreamsGroup(msgspec.Struct):
     """See the module. What is in its dictionaries is immutable: a `fork` is changed and put in place of the original
     when the change is on disk."""
 
     group_id: str
-    life: object = field(default_factory=object)
+    life: object = msgspec.field(default_factory=object)
     """The same while the group lives, also when it changes its protocol."""
     epoch: int = 0
     topics_hash: int = 0
     """Of the topics that the topology needs and that exist, with their partitions; 0: none."""
     validated_epoch: int = -1
     """Epoch of the topology for which all topics are there; −1: they are not."""
-    assignor_settings: Mapping[str, str] = field(default_factory=dict)
+    assignor_settings: Mapping[str, str] = {}
     """With which the latest target was asked for."""
     target_epoch: int = 0
     target_timestamp_ms: int = 0
     """0: the next target waits for nothing."""
-    target: dict[str, Tasks] = field(default_factory=dict)
-    members: dict[str, Member] = field(default_factory=dict)
-    instances: dict[str, str] = field(default_factory=dict)
+    target: dict[str, Tasks] = {}
+    members: dict[str, Member] = {}
+    instances: dict[str, str] = {}
     """group.instance.id → member id."""
     topology: Topology | None = None
-    running: dict[Task, str] = field(default_factory=dict)
+    running: dict[Task, str] = {}
     """Task → the member at which it is active, or may still be."""
-    copied: dict[Task, frozenset[str]] = field(default_factory=dict)
+    copied: dict[Task, frozenset[str]] = {}
     """Task → members that have it as standby or warm-up, or may still."""
     successor: Mapping[bytes, bytes | None] | None = None
     """What is stored in place of the group when it becomes a classic one; None: it stays."""
@@ -54,7 +54,7 @@ class StreamsGroup:
     looked_at: int = -1
     """Version of the broker's view of topics that `configured` takes into account; −1: none."""
     configured: Configured | None = None
-    reported: dict[str, Reported] = field(default_factory=dict)
+    reported: dict[str, Reported] = {}
     """Member → what it told of its tasks' changelogs."""
     shutdown_by: str | None = None
     """The member that asked for the end of the whole application."""
@@ -63,7 +63,7 @@ class StreamsGroup:
 
     def fork(self) -> StreamsGroup:
         """A copy to be changed."""
-        return replace(
+        return msgspec.structs.replace(
             self,
             target=dict(self.target),
             members=dict(self.members),
@@ -75,8 +75,8 @@ class StreamsGroup:
 
     def become(self, other: StreamsGroup) -> None:
         """Takes over everything of a copy."""
-        for each in fields(self):
-            setattr(self, each.name, getattr(other, each.name))
+        for name in self.__struct_fields__:
+            setattr(self, name, getattr(other, name))
 
     @property
     def state(self) -> GroupState:

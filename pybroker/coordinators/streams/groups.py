@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
+
+import msgspec
 
 from pybroker.clock import Clock
 from pybroker.coordinators.consumer.topics import TopicView, hash_of
@@ -62,8 +63,7 @@ _CODES: dict[type[Unfit], StatusCode] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class StreamsGround:
+class StreamsGround(msgspec.Struct, frozen=True):
     """What the streams groups of all shards stand on."""
 
     clock: Clock

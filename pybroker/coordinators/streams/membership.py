@@ -6,8 +6,9 @@ Each raises KafkaError before it changes anything.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import NamedTuple
+
+import msgspec
 
 from pybroker.coordinators.shards.turns import start_epochs
 from pybroker.coordinators.streams import topology as topologies
@@ -74,7 +75,7 @@ def enter(group: StreamsGroup, beat: Heartbeat, size_max: int) -> Entered:
     topology = _topology(group, beat)
     _check_tasks(group, beat.owned)
     said = member.said
-    changed = replace(
+    changed = msgspec.structs.replace(
         said,
         client_id=beat.client_id,
         client_host=beat.client_host,
@@ -96,7 +97,7 @@ def enter(group: StreamsGroup, beat: Heartbeat, size_max: int) -> Entered:
         group.remove(before.member_id)
         group.target[member.member_id] = target
     if changed != said or before is None or before.member_id != member.member_id:
-        group.put(replace(member, said=changed))
+        group.put(msgspec.structs.replace(member, said=changed))
     if beat.offsets is not None or beat.end_offsets is not None:
         known = group.reported.get(member.member_id, Reported())
         group.reported[member.member_id] = Reported(
@@ -146,7 +147,7 @@ def _find(group: StreamsGroup, beat: Heartbeat) -> tuple[Member | None, Member]:
             f" instance id is owned by {holder.member_id} member.",
         )
     # It has what the one before had, and goes on from the start of the epochs.
-    return holder, replace(holder, member_id=beat.member_id, epoch=JOINS, previous_epoch=JOINS)
+    return holder, msgspec.structs.replace(holder, member_id=beat.member_id, epoch=JOINS, previous_epoch=JOINS)
 
 
 def _check_epoch(member: Member, beat: Heartbeat) -> None:
@@ -200,8 +201,8 @@ def leave(group: StreamsGroup, beat: Heartbeat) -> None:
         ask_shutdown(group, beat.member_id)
     if beat.epoch == GOES_AWAY:
         # Who comes back in its place may commit from its first epoch on.
-        held = replace(member.assigned, active=dict.fromkeys(member.assigned.active, 0))
-        group.put(replace(member, epoch=GOES_AWAY, assigned=held, revoking=NOTHING))
+        held = msgspec.structs.replace(member.assigned, active=dict.fromkeys(member.assigned.active, 0))
+        group.put(msgspec.structs.replace(member, epoch=GOES_AWAY, assigned=held, revoking=NOTHING))
     else:
         remove(group, member.member_id)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
+
+import msgspec
 
 from pybroker.coordinators.streams.topology import Topology
 from pybroker.protocol.error_codes import ErrorCode
@@ -56,16 +57,14 @@ class StatusCode(IntEnum):
     MISSING_CLIENT_TAGS = 6
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
+class Status(msgspec.Struct, frozen=True):
     """One of them, in words."""
 
     code: StatusCode
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
-class Tasks:
+class Tasks(msgspec.Struct, frozen=True):
     """Tasks by role: what a target gives, or what a member says it runs. A warm-up task prepares the state of a task
     that moves later; Kafka 4.4 hands none out, and neither does this coordinator."""
 
@@ -86,11 +85,10 @@ class Tasks:
         return self.active <= held.active.keys() and self.standby <= held.standby and self.warmup <= held.warmup
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(msgspec.Struct, frozen=True):
     """Tasks that a member may be running."""
 
-    active: Mapping[Task, int] = field(default_factory=dict)
+    active: Mapping[Task, int] = {}
     """Task → the member epoch at which it got it."""
     standby: frozenset[Task] = NO_TASKS
     warmup: frozenset[Task] = NO_TASKS
@@ -107,8 +105,7 @@ class Held:
 NOTHING = Held()
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
+class Said(msgspec.Struct, frozen=True):
     """What a member says of itself; stored as StreamsGroupMemberMetadata."""
 
     client_id: str
@@ -121,11 +118,10 @@ class Said:
     """Of the instance, which may have a member for each of its threads."""
     endpoint: tuple[str, int] | None = None
     """(host, port) for interactive queries."""
-    tags: Mapping[str, str] = field(default_factory=dict)
+    tags: Mapping[str, str] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(msgspec.Struct, frozen=True):
     """One member."""
 
     member_id: str
@@ -150,23 +146,21 @@ class Member:
 
     def moved_to(self, epoch: int) -> Member:
         """The same at another epoch; the one before is remembered, as the answer that tells the new one may be lost."""
-        return self if epoch == self.epoch else replace(self, epoch=epoch, previous_epoch=self.epoch)
+        return self if epoch == self.epoch else msgspec.structs.replace(self, epoch=epoch, previous_epoch=self.epoch)
 
     def is_settled(self, target_epoch: int) -> bool:
         """It has everything that the target gives it and nothing else."""
         return self.state is MemberState.STABLE and self.epoch == target_epoch
 
 
-@dataclass(frozen=True, slots=True)
-class Reported:
+class Reported(msgspec.Struct, frozen=True):
     """What a member has told of the changelogs of its tasks. Not stored: it is told again."""
 
-    offsets: TaskOffsets = field(default_factory=dict)
-    end_offsets: TaskOffsets = field(default_factory=dict)
+    offsets: TaskOffsets = {}
+    end_offsets: TaskOffsets = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Heartbeat:
+class Heartbeat(msgspec.Struct, frozen=True):
     """A StreamsGroupHeartbeat, free of versions. None: as in the heartbeat before."""
 
     member_id: str
@@ -208,8 +202,7 @@ class Heartbeat:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class EndpointPartitions:
+class EndpointPartitions(msgspec.Struct, frozen=True):
     """What may be asked of one member's endpoint: partitions of source topics, by name."""
 
     endpoint: tuple[str, int]
@@ -217,8 +210,7 @@ class EndpointPartitions:
     standby: Mapping[str, tuple[int, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class MissingTopic:
+class MissingTopic(msgspec.Struct, frozen=True):
     """An internal topic that the topology needs and nobody has made."""
 
     name: str
@@ -228,8 +220,7 @@ class MissingTopic:
     configs: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class HeartbeatResult:
+class HeartbeatResult(msgspec.Struct, frozen=True):
     """What a StreamsGroupHeartbeat is answered with."""
 
     error: ErrorCode = ErrorCode.NONE

@@ -12,8 +12,9 @@ such at once, and a standby that shall be active stays one until it may be.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Protocol
+
+import msgspec
 
 from pybroker.coordinators.streams.model import NOTHING, Held, Member, MemberState, Task, Tasks
 
@@ -67,7 +68,7 @@ def reconcile(member: Member, target_epoch: int, target: Tasks, holders: Holders
         had.warmup - warmup - promoted_warmup - changed_standby,
     )
     if revoking and has_not_released(revoking):
-        return replace(
+        return msgspec.structs.replace(
             member.moved_to(stays_in),
             state=MemberState.UNREVOKED,
             assigned=Held(
@@ -85,5 +86,5 @@ def reconcile(member: Member, target_epoch: int, target: Tasks, holders: Holders
         warmup | new_warmup | (promoted_warmup - active),
     )
     state = MemberState.STABLE if assigned.tasks == target else MemberState.UNRELEASED
-    moved = replace(member.moved_to(target_epoch), state=state, assigned=assigned, revoking=NOTHING)
+    moved = msgspec.structs.replace(member.moved_to(target_epoch), state=state, assigned=assigned, revoking=NOTHING)
     return member if moved == member else moved

@@ -11,7 +11,8 @@ how many tasks each subtopology has, how many partitions its internal topics get
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
@@ -20,8 +21,7 @@ NAMES_TOLD = 3
 """Topics that a status names; of the others it tells how many there are."""
 
 
-@dataclass(frozen=True, slots=True)
-class InternalTopic:
+class InternalTopic(msgspec.Struct, frozen=True):
     """A repartition or changelog topic."""
 
     name: str
@@ -32,8 +32,7 @@ class InternalTopic:
     configs: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class CopartitionGroup:
+class CopartitionGroup(msgspec.Struct, frozen=True):
     """Topics that must have as many partitions as each other, by their place in the subtopology's lists."""
 
     sources: tuple[int, ...] = ()
@@ -41,8 +40,7 @@ class CopartitionGroup:
     repartition_sources: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Subtopology:
+class Subtopology(msgspec.Struct, frozen=True):
     """A part of the topology whose tasks run apart from those of other parts."""
 
     subtopology_id: str
@@ -69,8 +67,7 @@ class Subtopology:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class Topology:
+class Topology(msgspec.Struct, frozen=True):
     """All of an application."""
 
     epoch: int
@@ -90,8 +87,7 @@ class Topology:
         return next((part for part in self.subtopologies if topic in part.inputs), None)
 
 
-@dataclass(frozen=True, slots=True)
-class ConfiguredTopic:
+class ConfiguredTopic(msgspec.Struct, frozen=True):
     """An internal topic whose number of partitions is known."""
 
     name: str
@@ -100,8 +96,7 @@ class ConfiguredTopic:
     configs: tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ConfiguredSubtopology:
+class ConfiguredSubtopology(msgspec.Struct, frozen=True):
     """A subtopology whose tasks can be counted."""
 
     tasks: int
@@ -132,11 +127,10 @@ class MissingInternal(Unfit):
     """Internal topics have to be made."""
 
 
-@dataclass(frozen=True, slots=True)
-class Configured:
+class Configured(msgspec.Struct, frozen=True):
     """A topology with the topics that exist."""
 
-    subtopologies: Mapping[str, ConfiguredSubtopology] = field(default_factory=dict)
+    subtopologies: Mapping[str, ConfiguredSubtopology] = {}
     """By id, in order; none where source topics are missing or wrongly partitioned."""
     missing: tuple[ConfiguredTopic, ...] = ()
     """Internal topics that have to be made."""

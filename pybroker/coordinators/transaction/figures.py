@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+
+import msgspec
 
 
-@dataclass(slots=True)
-class TransactionFigures:
+class TransactionFigures(msgspec.Struct):
     """Written on the loop's thread, by whoever does the thing that is counted. All but the first two only grow."""
 
-    without_leader: Counter[str] = field(default_factory=Counter)
+    without_leader: Counter[str] = msgspec.field(default_factory=Counter)
     """Transactional id → partitions that nobody leads, whose markers wait for that."""
     completing: int = 0
     """Transactions whose markers are written and whose end could not be stored so far."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+
+import msgspec
 
 from pybroker.coordinators.transaction.records import decode_key, decode_value
 from pybroker.coordinators.transaction.transaction import Transaction
@@ -12,11 +13,10 @@ from pybroker.native import CodecError, StoredRecord
 log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class Loaded:
+class Loaded(msgspec.Struct):
     """The last value of every transactional id. Implements the shards' Replay."""
 
-    transactions: dict[str, Transaction] = field(default_factory=dict)
+    transactions: dict[str, Transaction] = {}
     records: int = 0
     damaged: int = 0
     """Records that could not be read; passed over."""

@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from pybroker.coordinators.shards.log import TOO_LARGE, ShardLog
@@ -31,8 +31,7 @@ Stored = Callable[[ErrorCode], None]
 """Called once: NONE when the change is on disk and counts, else what the client is told, and nothing has changed."""
 
 
-@dataclass(slots=True, eq=False)
-class Entry:
+class Entry(msgspec.Struct, eq=False):
     """One transactional id."""
 
     transactional_id: str
@@ -44,10 +43,10 @@ class Entry:
     """How many changes were given to the log."""
     stored: int = 0
     """The number of the write that `current` is from."""
-    waiting: list[Callable[[], None]] = field(default_factory=list)
+    waiting: list[Callable[[], None]] = []
     """Who is to look again when something has become of `coming`."""
-    key: bytes = field(init=False)
-    """As it is stored."""
+    key: bytes = b""
+    """Under which it is stored: made of the id."""
 
     def __post_init__(self) -> None:
         self.key = encode_key(self.transactional_id)
