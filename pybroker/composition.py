@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -122,7 +122,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class Ground(NamedTuple):
+class Ground(msgspec.Struct, frozen=True):
     """What everything stands on."""
 
     broker_id: int
@@ -138,7 +138,7 @@ class Ground(NamedTuple):
     """With what it logs in to other brokers, as a client's settings."""
 
 
-class Local(NamedTuple):
+class Local(msgspec.Struct, frozen=True):
     """What this broker knows and has, as the controller tells it."""
 
     view: KnownCluster
@@ -150,7 +150,7 @@ class Local(NamedTuple):
     credentials: Credentials
 
 
-class Between(NamedTuple):
+class Between(msgspec.Struct, frozen=True):
     """What there is of other brokers."""
 
     view: KnownCluster
@@ -159,7 +159,7 @@ class Between(NamedTuple):
     """None of a broker that is alone."""
 
 
-class Followers(NamedTuple):
+class Followers(msgspec.Struct, frozen=True):
     """What goes on by itself as topics come and go."""
 
     appends: NativeAppends

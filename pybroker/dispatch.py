@@ -13,7 +13,9 @@ import logging
 import time
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from pybroker.coordinators.shards.appends import NativeAppends
 from pybroker.coordinators.shards.end_of_turn import EndOfTurn
@@ -60,7 +62,7 @@ gives up.
 """
 
 
-class Tables(NamedTuple):
+class Tables(msgspec.Struct, frozen=True):
     """API key → handler, for each of the two kinds of listeners."""
 
     clients: dict[int, Handler]

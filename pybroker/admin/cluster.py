@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+
+import msgspec
 
 from pybroker.metadata.cache import CachedTopic, MetadataCache
 from pybroker.metadata.control_messages import UpdateMetadataPartitionState
@@ -13,7 +14,7 @@ from pybroker.protocol.error_codes import ErrorCode
 OPERATIONS_NOT_ASKED = -(1 << 31)
 
 
-class BrokerAddress(NamedTuple):
+class BrokerAddress(msgspec.Struct, frozen=True):
     """A broker as the asker can reach it."""
 
     broker_id: int

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+
+import msgspec
 
 from pybroker.admin.cluster import ClusterAdmin
 from pybroker.admin.conditions import Conditions
@@ -12,7 +13,7 @@ from pybroker.metadata.session import StoreSession
 from pybroker.replicas.change_figures import ChangeFigures
 
 
-class ClusterState(NamedTuple):
+class ClusterState(msgspec.Struct, frozen=True):
     """As one broker sees it."""
 
     broker_id: int
@@ -23,7 +24,7 @@ class ClusterState(NamedTuple):
     """With the metadata store."""
 
 
-class Figures(NamedTuple):
+class Figures(msgspec.Struct, frozen=True):
     """What has happened on this broker since its start."""
 
     is_controller: Callable[[], bool]

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import NamedTuple
+
+import msgspec
 
 from pybroker.config import (
     BROKER_SETTINGS,
@@ -61,7 +62,7 @@ class OpType(IntEnum):
     SUBTRACT = 3
 
 
-class ConfigOp(NamedTuple):
+class ConfigOp(msgspec.Struct, frozen=True):
     """One operation; `op` is as it came, known or not."""
 
     name: str
@@ -69,7 +70,7 @@ class ConfigOp(NamedTuple):
     value: str | None
 
 
-class ResourceOps(NamedTuple):
+class ResourceOps(msgspec.Struct, frozen=True):
     """What one request asks of one resource. `replace` is AlterConfigs: settings that are not named are removed."""
 
     resource_type: int

@@ -11,7 +11,8 @@ import logging
 import math
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
-from typing import NamedTuple
+
+import msgspec
 
 from pybroker.cluster.events import AlterClientQuotas, QuotaChange
 from pybroker.cluster.port import ControllerPort
@@ -41,7 +42,7 @@ FRACTION_MAX = 1e-6
 TYPES = (USER, CLIENT_ID, IP)
 
 
-class Alteration(NamedTuple):
+class Alteration(msgspec.Struct, frozen=True):
     """What a client wants of one entity."""
 
     entity: Sequence[tuple[str, str | None]]
@@ -58,7 +59,7 @@ class Match(IntEnum):
     ANY = 2
 
 
-class Component(NamedTuple):
+class Component(msgspec.Struct, frozen=True):
     """A part of a filter."""
 
     entity_type: str

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from typing import NamedTuple
+
+import msgspec
 
 from pybroker.metadata.cache import CachedTopic, MetadataCache
 from pybroker.native import NativeBroker, NativeError, Uuid
@@ -16,7 +17,7 @@ FLUSH_WAIT_MAX_S = 5.0
 """How long one request waits for flushes; a disk that takes longer is not waited for."""
 
 
-class DeletedRecords(NamedTuple):
+class DeletedRecords(msgspec.Struct, frozen=True):
     """Outcome for one partition; the low watermark is -1 with an error."""
 
     error_code: int

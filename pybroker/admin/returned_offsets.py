@@ -7,7 +7,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from pybroker.cluster.events import OffsetsRestored
 from pybroker.cluster.port import ControllerPort
@@ -30,7 +32,7 @@ GiveBack = Callable[[Uuid, str, Sequence[Mapping[str, Any]]], Mapping[str, Await
 group, its code when they are stored."""
 
 
-class _Debt(NamedTuple):
+class _Debt(msgspec.Struct, frozen=True):
     """What groups are owed by one deletion: a topic may be undeleted while its successor still gets them, and be
     deleted and undeleted again while somebody waits for the others."""
 

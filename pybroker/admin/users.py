@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
+
+import msgspec
 
 from pybroker.cluster.events import AlterUsers, UserChange
 from pybroker.cluster.port import ControllerPort
@@ -29,14 +30,14 @@ USER_BYTES_MAX = 255
 """Longest name of a user: it becomes part of a path and of every line of the log about it."""
 
 
-class Deletion(NamedTuple):
+class Deletion(msgspec.Struct, frozen=True):
     """A credential to remove."""
 
     name: str
     mechanism: int
 
 
-class Upsertion(NamedTuple):
+class Upsertion(msgspec.Struct, frozen=True):
     """A credential to set, as clients send it: they have done the slow part."""
 
     name: str

@@ -11,6 +11,8 @@ from enum import IntEnum
 from itertools import chain
 from typing import Any
 
+import msgspec
+
 from pybroker.config import broker_oauth, broker_tls, broker_token, one_node
 from pybroker.config.broker_cluster import METADATA_STORE, RACK_AWARE, ZOOKEEPER
 from pybroker.config.broker_defs import BROKER_SETTINGS, SYNONYMS
@@ -210,7 +212,7 @@ class BrokerConfig(Mapping[str, Any]):
                 wanted = Listener(name, socket.gethostname() if everywhere else host, port, protocols[name])
             elif wanted.port == 0:
                 # Port 0 in advertised.listeners: the port that the listener got.
-                wanted = wanted._replace(port=port)
+                wanted = msgspec.structs.replace(wanted, port=port)
             advertised.append(wanted)
         return tuple(advertised)
 

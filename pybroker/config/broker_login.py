@@ -5,7 +5,8 @@ them."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+
+import msgspec
 
 from pybroker.config.broker_config import BrokerConfig
 from pybroker.config.broker_oauth import OAUTHBEARER
@@ -18,7 +19,7 @@ from pybroker.config.values import InvalidValue
 MECHANISM = "sasl.mechanism.inter.broker.protocol"
 
 
-class BrokerLogin(NamedTuple):
+class BrokerLogin(msgspec.Struct, frozen=True):
     """As whom, by what."""
 
     protocol: str

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+
+import msgspec
 
 from pybroker.config.stores import CRL, PEM, CrlFile, StoreFile, StoreText, check_type
 from pybroker.config.values import ConfigKey, ConfigType, InvalidValue, Scope, Value, not_empty, one_of
@@ -122,14 +123,14 @@ _TLS = (
 
 RULES = "ssl.principal.mapping.rules"
 
-TLS = tuple(key if key.name == RULES else key._replace(scope=Scope.PER_BROKER) for key in _TLS)
+TLS = tuple(key if key.name == RULES else msgspec.structs.replace(key, scope=Scope.PER_BROKER) for key in _TLS)
 """Changed while the broker runs for one broker, all together or for one listener; but for the rules, which are read at
 the start."""
 
 BY_NAME: Mapping[str, ConfigKey] = {key.name: key for key in TLS}
 
 
-class TlsSettings(NamedTuple):
+class TlsSettings(msgspec.Struct, frozen=True):
     """Of one listener, checked; no file has been read."""
 
     keystore: StoreFile | StoreText

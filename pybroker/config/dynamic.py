@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from pybroker.config.broker_defs import BROKER_SETTINGS
 from pybroker.config.broker_tls import BY_NAME as TLS
 from pybroker.config.listener_settings import listener_setting
@@ -18,4 +20,4 @@ def broker_key(name: str) -> ConfigKey | None:
     if setting is None or setting.mechanism is not None or setting.name not in TLS:
         return None
     key = TLS[setting.name]
-    return None if key.scope is Scope.READ_ONLY else key._replace(name=name)
+    return None if key.scope is Scope.READ_ONLY else msgspec.structs.replace(key, name=name)

@@ -8,13 +8,13 @@ worse surprise.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
 
 from pybroker.config.broker_defs import BROKER_SETTINGS
 from pybroker.config.listener_settings import PREFIX
 
 
-class Refusal(NamedTuple):
+class Refusal(msgspec.Struct, frozen=True):
     """Refused unless the value is one of `harmless` (compared without spaces, ignoring case)."""
 
     remedy: str

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
 
 from pybroker.config.values import InvalidValue
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
-class Listener(NamedTuple):
+class Listener(msgspec.Struct, frozen=True):
     """One address. `host` "" is every interface; `port` 0 is a free port (only where the broker listens)."""
 
     name: str

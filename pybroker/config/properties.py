@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+
+import msgspec
 
 _BLANK = " \t\f"
 _NATURAL_LINE = re.compile(r"\r\n|\r|\n")
@@ -28,7 +29,7 @@ class PropertiesError(ValueError):
         self.line = line
 
 
-class Property(NamedTuple):
+class Property(msgspec.Struct, frozen=True):
     """One key and its value, and the line (from 1) on which it begins."""
 
     key: str

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import Enum, IntEnum
 from math import isfinite
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
+
+import msgspec
 
 Value: TypeAlias = bool | int | float | str | tuple[str, ...] | None
 
@@ -49,7 +51,7 @@ class InvalidValue(ValueError):
 Validator: TypeAlias = Callable[[Value], None]
 
 
-class ConfigKey(NamedTuple):
+class ConfigKey(msgspec.Struct, frozen=True):
     """One row of a settings table."""
 
     name: str

@@ -6,7 +6,8 @@ import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+
+import msgspec
 
 from pybroker.collector import let_be
 from pybroker.errors import FatalError
@@ -40,7 +41,7 @@ ShowsTopicIds = Callable[[Mapping[str, ConfigImage], Callable[[], bool]], bool]
 store shows one already."""
 
 
-class Office(NamedTuple):
+class Office(msgspec.Struct, frozen=True):
     """The right to write, as long as nobody has taken the office since."""
 
     epoch: int

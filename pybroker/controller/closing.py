@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from pybroker.controller.decision import Closed
 from pybroker.controller.outbox import Outbox, SentMessage
@@ -21,7 +23,7 @@ from pybroker.native import Uuid
 OTHERS_WAIT_S = 0.020
 
 
-class ClosedTopics(NamedTuple):
+class ClosedTopics(msgspec.Struct, frozen=True):
     """What was closed for one decision."""
 
     topics: tuple[Uuid, ...]

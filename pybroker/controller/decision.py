@@ -7,7 +7,7 @@ families are imported by `pybroker.controller.families`, and by nobody else for 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import msgspec
 
@@ -77,7 +77,7 @@ class Closed(msgspec.Struct, frozen=True):
 NOTHING_CLOSED = Closed()
 
 
-class Rule(NamedTuple):
+class Rule(msgspec.Struct, frozen=True):
     """How one kind of event is decided."""
 
     decide: Callable[..., Decision]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from pybroker.cluster.events import (
     BY_BROKER,
@@ -59,7 +61,7 @@ LED: frozenset[type[Event[Any]]] = frozenset({CreatePartitions, CreateTopics, Fi
 broker that asked shows them."""
 
 
-class Decided(NamedTuple):
+class Decided(msgspec.Struct, frozen=True):
     """A decision that is durable and on its way to the brokers."""
 
     reply: Any

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import NamedTuple
+
+import msgspec
 
 from pybroker.cluster.channel import Channels
 from pybroker.controller.broadcast import Broadcast, Messages
@@ -25,7 +26,7 @@ from pybroker.native import Uuid
 Answered = Callable[[int, ControlRequest, ControlResponse], None]
 
 
-class SentMessage(NamedTuple):
+class SentMessage(msgspec.Struct, frozen=True):
     """A message on its way."""
 
     broker_id: int

@@ -16,8 +16,6 @@ tool gets its id back from there.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import msgspec
 
 from pybroker.metadata import znodes
@@ -44,7 +42,7 @@ def id_operations(topic: TopicImage, topic_ids: bool) -> list[Operation]:
     return [Create(znodes.topic_id_path(topic.name), record.encode())]
 
 
-class Raise(NamedTuple):
+class Raise(msgspec.Struct, frozen=True):
     """The step to topic ids: writes, and the topics as they are then."""
 
     operations: tuple[Operation, ...]

@@ -17,7 +17,7 @@ was deleted.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -187,7 +187,7 @@ def decide_found(image: ClusterImage, event: FoundReplicas) -> Decision:
     return Decision(tuple(steps.operations), ImageDelta(deletions=tuple(records)), None, seams=tuple(steps.seams))
 
 
-class Buried(NamedTuple):
+class Buried(msgspec.Struct, frozen=True):
     """The end of a topic's life: its record, and the writes; the last unit decides."""
 
     record: DeletionRecord

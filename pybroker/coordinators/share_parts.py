@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+
+import msgspec
 
 from pybroker.coordinators.group.share import ShareCoordination
 from pybroker.coordinators.share.settings import ShareSettings
@@ -12,7 +13,7 @@ from pybroker.coordinators.share_partition.manager import SharePartitions
 from pybroker.coordinators.share_state.coordinator import ShareStateCoordinator
 
 
-class Shares(NamedTuple):
+class Shares(msgspec.Struct, frozen=True):
     """What handlers are bound to."""
 
     coordination: ShareCoordination

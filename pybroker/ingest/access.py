@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+
+import msgspec
 
 from pybroker.errors import KafkaError
 from pybroker.metadata.cache import CachedTopic, MetadataCache
@@ -18,7 +19,7 @@ from pybroker.security.authorizer import Authorizer
 INGEST_ID_BYTES_MAX = 249
 
 
-class IngestAccess(NamedTuple):
+class IngestAccess(msgspec.Struct, frozen=True):
     """The services that the checks need."""
 
     cache: MetadataCache

@@ -7,7 +7,9 @@ import contextlib
 import logging
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
+
+import msgspec
 
 from pybroker.clock import Clock
 from pybroker.cluster.events import CommitIngest, Event, FinishIngest, LoseIngest, ReopenIngest
@@ -48,7 +50,7 @@ AGAIN = frozenset(
 R = TypeVar("R")
 
 
-class CommitOutcome(NamedTuple):
+class CommitOutcome(msgspec.Struct, frozen=True):
     """The answer to a commit."""
 
     record: IngestRecord

@@ -13,8 +13,10 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
+
+import msgspec
 
 from pybroker.clock import Clock
 from pybroker.cluster.events import BeginIngest, DropIngests, Event
@@ -44,7 +46,7 @@ BEGIN_MS = 15_000
 R = TypeVar("R")
 
 
-class IngestView(NamedTuple):
+class IngestView(msgspec.Struct, frozen=True):
     """An ingest as ListIngests shows it."""
 
     record: IngestRecord

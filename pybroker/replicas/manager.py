@@ -13,7 +13,8 @@ import asyncio
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+
+import msgspec
 
 from pybroker.cluster.view import ClusterView
 from pybroker.config import BrokerConfig, resolve_topic_configs
@@ -42,7 +43,7 @@ from pybroker.replicas.strays import Strays
 log = logging.getLogger(__name__)
 
 
-class _Wanted(NamedTuple):
+class _Wanted(msgspec.Struct, frozen=True):
     """A partition to be led."""
 
     topic_id: Uuid
@@ -52,7 +53,7 @@ class _Wanted(NamedTuple):
     order: PartitionOrder
 
 
-class Served(NamedTuple):
+class Served(msgspec.Struct, frozen=True):
     """What has a place here."""
 
     topic_id: Uuid

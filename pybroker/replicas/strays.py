@@ -23,7 +23,8 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+
+import msgspec
 
 from pybroker.metadata import znodes
 from pybroker.metadata.control_messages import LeaderAndIsrRequest, LeaderAndIsrType
@@ -49,7 +50,7 @@ Place = tuple[str, int]
 Stop = Callable[[list[StopOrder]], Awaitable[list[int]]]
 
 
-class Problem(NamedTuple):
+class Problem(msgspec.Struct, frozen=True):
     """Why a partition is not opened: the code that LeaderAndIsr answers, and a sentence for the operator."""
 
     code: int
@@ -67,7 +68,7 @@ def _place(directory: LocalPartition) -> Place:
     return "" if directory.topic_id is None else _by_id(directory.topic_id), directory.partition
 
 
-class _Candidate(NamedTuple):
+class _Candidate(msgspec.Struct, frozen=True):
     """What a decision is needed for."""
 
     place: Place

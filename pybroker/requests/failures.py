@@ -9,7 +9,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from pybroker.native import message_class, message_schema
 
@@ -22,20 +24,20 @@ COUNTERPARTS = {"results_by_topic_v3_and_below": "v3_and_below_topics", "results
 INDEX, INDEXES = "partition_index", ("partitions", "partition_indexes")
 
 
-class _Name(NamedTuple):
+class _Name(msgspec.Struct, frozen=True):
     """Of a class. Brokers among themselves have messages of the same names in other layouts."""
 
     text: str
     between_brokers: bool
 
 
-class _Array(NamedTuple):
+class _Array(msgspec.Struct, frozen=True):
     field: str
     item: _Name
     """Class of its items."""
 
 
-class _Shape(NamedTuple):
+class _Shape(msgspec.Struct, frozen=True):
     scalars: frozenset[str]
     arrays: tuple[_Array, ...]
 
@@ -64,7 +66,7 @@ def _shapes(message: _Name) -> dict[str, _Shape]:
     for struct in schema.structs:
         fields = struct.fields
         arrays = tuple(
-            _Array(field.name, message._replace(text=field.type_name.removeprefix("[]")))
+            _Array(field.name, msgspec.structs.replace(message, text=field.type_name.removeprefix("[]")))
             for field in fields
             if field.type_name.startswith(f"[]{message.text}_")
         )
@@ -74,7 +76,8 @@ def _shapes(message: _Name) -> dict[str, _Shape]:
 
 
 def _shape(name: _Name) -> _Shape:
-    return _shapes(name._replace(text=name.text.partition("_")[0])).get(name.text) or _Shape(frozenset(), ())
+    message = msgspec.structs.replace(name, text=name.text.partition("_")[0])
+    return _shapes(message).get(name.text) or _Shape(frozenset(), ())
 
 
 def _mirror(

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import NamedTuple
+
+import msgspec
 
 from pybroker.clock import Clock
 from pybroker.config import BrokerConfig
@@ -33,7 +34,7 @@ LINES_PER_SECOND_MAX = 20
 PRINCIPAL_TYPE = "User"
 
 
-class Outcome(NamedTuple):
+class Outcome(msgspec.Struct, frozen=True):
     """What a token led to."""
 
     token: bytes
@@ -49,7 +50,7 @@ class Outcome(NamedTuple):
     """Nothing is known yet: the same token is to be given again when this is done."""
 
 
-class _Open(NamedTuple):
+class _Open(msgspec.Struct, frozen=True):
     mechanism: str
     conversation: Conversation
     since_ms: int

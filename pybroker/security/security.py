@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
 
 from pybroker.metadata.image import ClusterImage, ImageDelta
 from pybroker.security.authorizer import Authorizer
@@ -10,7 +10,7 @@ from pybroker.security.change import security_change
 from pybroker.security.credentials import Credentials
 
 
-class Security(NamedTuple):
+class Security(msgspec.Struct, frozen=True):
     """The two that obey."""
 
     authorizer: Authorizer

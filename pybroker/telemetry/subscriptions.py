@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+
+import msgspec
 
 from pybroker.config.client_metrics_defs import (
     ALL_METRICS,
@@ -26,7 +27,7 @@ from pybroker.requests.context import RequestContext
 ALL_CLIENTS: Mapping[str, Pattern] = {}
 
 
-class Subscription(NamedTuple):
+class Subscription(msgspec.Struct, frozen=True):
     """One stored resource."""
 
     metrics: tuple[str, ...]
@@ -45,7 +46,7 @@ class Subscription(NamedTuple):
         return all(pattern.matches(said[selector]) for selector, pattern in self.match.items())
 
 
-class Asked(NamedTuple):
+class Asked(msgspec.Struct, frozen=True):
     """Of one client instance."""
 
     subscription_id: int

@@ -5,7 +5,9 @@ which they are members like others (KIP-848).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from pybroker.coordinators.consumer.model import Partition
 from pybroker.coordinators.consumer.records import by_topic
@@ -18,7 +20,7 @@ NEWEST = 3
 """Of both messages; what is newer has a known version in front."""
 
 
-class Said(NamedTuple):
+class Said(msgspec.Struct, frozen=True):
     """A member's subscription."""
 
     topics: tuple[str, ...]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+
+import msgspec
 
 from pybroker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.coordinators.group.reply import Reply
@@ -20,7 +21,7 @@ from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 
-class ShareOffset(NamedTuple):
+class ShareOffset(msgspec.Struct, frozen=True):
     """Where a group stands in a partition. −1: not known."""
 
     start_offset: int

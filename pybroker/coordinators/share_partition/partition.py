@@ -10,7 +10,9 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from pybroker.clock import Clock
 from pybroker.coordinators.shards.timers import TimerWheel
@@ -39,14 +41,14 @@ class Phase(Enum):
     """Another leader, another state epoch, another incarnation: a new one has to be made."""
 
 
-class Look(NamedTuple):
+class Look(msgspec.Struct, frozen=True):
     """What could be given out now."""
 
     found: Found
     fetched: FetchedBatches
 
 
-class Taken(NamedTuple):
+class Taken(msgspec.Struct, frozen=True):
     """What a member was given."""
 
     records: RecordBytes
@@ -56,7 +58,7 @@ class Taken(NamedTuple):
     size_bytes: int
 
 
-class Surroundings(NamedTuple):
+class Surroundings(msgspec.Struct, frozen=True):
     """What all share partitions of a broker stand on."""
 
     clock: Clock

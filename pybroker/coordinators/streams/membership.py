@@ -6,7 +6,6 @@ Each raises KafkaError before it changes anything.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 import msgspec
 
@@ -60,7 +59,7 @@ def check_form(beat: Heartbeat) -> None:
         topologies.check(beat.topology)
 
 
-class Entered(NamedTuple):
+class Entered(msgspec.Struct, frozen=True):
     """What a heartbeat's member was and whether the assignor may now decide otherwise."""
 
     before: Member | None

@@ -11,7 +11,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
+
+import msgspec
 
 from pybroker.cluster.events import KeepOutcome, OutcomesWritten
 from pybroker.cluster.port import ControllerPort
@@ -66,7 +68,7 @@ class Partitions(Protocol):
         ...
 
 
-class _Owed(NamedTuple):
+class _Owed(msgspec.Struct, frozen=True):
     """What was written to one partition."""
 
     part: Part

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
+
+import msgspec
 
 from pybroker.coordinators.transaction.transaction import Part
 from pybroker.native import Uuid
@@ -12,7 +14,7 @@ from pybroker.protocol.error_codes import ErrorCode
 TRANSACTIONS_TOPIC = "__transaction_state"
 
 
-class Marker(NamedTuple):
+class Marker(msgspec.Struct, frozen=True):
     """What ends a transaction in a partition (KIP-98)."""
 
     producer_id: int

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+
+import msgspec
 
 from pybroker.clock import Clock
 from pybroker.coordinators.transaction.coordinator import TransactionCoordinator
@@ -13,7 +14,7 @@ from pybroker.coordinators.transaction.membership import Membership
 from pybroker.coordinators.transaction.offset_commits import TransactionalCommits
 
 
-class Transactions(NamedTuple):
+class Transactions(msgspec.Struct, frozen=True):
     """What handlers are bound to."""
 
     coordinator: TransactionCoordinator
