@@ -14,8 +14,10 @@ epoch says nothing of itself and is taken: the best that can be done.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -23,6 +25,7 @@ from pybroker.coordinators.consumer.group import ConsumerGroup
 from pybroker.coordinators.consumer.model import Member as ConsumerMember
 from pybroker.coordinators.group.figures import GroupFigures
 from pybroker.coordinators.group.group import Group, GroupState
+from pybroker.coordinators.group.holds import Holds
 from pybroker.coordinators.group.offsets import CommittedOffset
 from pybroker.coordinators.group.records import (
     OffsetKey,
@@ -92,26 +95,22 @@ class Commits:
     """Commits, fetches and deletions, over any shard."""
 
     def __init__(
-        self, topics: Topics, removals: Removals, metadata_bytes_max: Callable[[], int], figures: GroupFigures
+        self,
+        topics: Topics,
+        removals: Removals,
+        *,
+        holds: Holds,
+        metadata_bytes_max: Callable[[], int],
+        figures: GroupFigures,
+        shard_of: Callable[[str], GroupShard],
     ) -> None:
+        """shard_of: raises KafkaError for groups of other brokers, and for those that are being loaded."""
         self._topics = topics
         self._removals = removals
         self._metadata_bytes_max = metadata_bytes_max
+        self._holds = holds
         self._figures = figures
-        self._held: dict[Uuid, int] = {}
-        """Topics that are about to be deleted, and by how many at once."""
-
-    def hold(self, topic_id: Uuid) -> None:
-        """Takes no commit for a topic from now on: what its deletion record keeps is then all there is."""
-        self._held[topic_id] = self._held.get(topic_id, 0) + 1
-
-    def release(self, topic_id: Uuid) -> None:
-        """Takes a `hold` back."""
-        left = self._held.get(topic_id, 0) - 1
-        if left > 0:
-            self._held[topic_id] = left
-        else:
-            self._held.pop(topic_id, None)
+        self._shard_of = shard_of
 
     def commit(self, shard: GroupShard, request: CommitRequest, now_ms: int, finished: Finished) -> None:
         """Appends what is valid; `finished` is called when that is on disk, at once when nothing is valid.
@@ -279,7 +278,7 @@ class Commits:
                 return ErrorCode.REBALANCE_IN_PROGRESS
             if item.leader_epoch >= 0 and not self._topics.owns_epoch(topic_id, item.leader_epoch):
                 return ErrorCode.FENCED_LEADER_EPOCH
-        if topic_id in self._held:
+        if topic_id in self._holds:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if not 0 <= item.partition < self._topics.partition_count(topic_id):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -305,7 +304,43 @@ class Commits:
             return known != topic_id
         return self._removals.since(name, group.formed_at)
 
-    def restore(
+    def give_back(
+        self,
+        topic_id: Uuid,
+        name: str,
+        kept: Sequence[Mapping[str, Any]],
+        promise: Callable[[], asyncio.Future[ErrorCode]],
+    ) -> dict[str, asyncio.Future[ErrorCode]]:
+        """See `GroupCoordinator`. `promise`: a future that is not done."""
+        by_group: dict[str, list[tuple[OffsetKey, OffsetValue]]] = {}
+        for group_id, partition, offset in map(_as_committed, kept):
+            value = OffsetValue(
+                offset.offset,
+                offset.leader_epoch,
+                offset.metadata,
+                offset.commit_timestamp_ms,
+                offset.expire_timestamp_ms,
+                topic_id,
+            )
+            by_group.setdefault(group_id, []).append((OffsetKey(group_id, name, partition), value))
+        stored: dict[str, asyncio.Future[ErrorCode]] = {}
+        for group_id, entries in by_group.items():
+            done = stored[group_id] = promise()
+            try:
+                shard = self._shard_of(group_id)
+            except KafkaError as error:
+                done.set_result(ErrorCode(error.code))
+                continue
+            offsets = shard.offsets
+            offsets.take_back()
+            lost = [one for one in entries if not offsets.is_on_disk(group_id, topic_id, one[0].partition)]
+            if lost:
+                self._restore(shard, group_id, topic_id, lost, partial(_settle, done))
+            else:
+                done.set_result(ErrorCode.NONE)
+        return stored
+
+    def _restore(
         self,
         shard: GroupShard,
         group_id: str,
@@ -435,3 +470,13 @@ def _subscriptions(shard: GroupShard, group_id: str) -> Callable[[str], bool]:
     if not group.uses_consumer_protocol:
         raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
     return group.is_subscribed_to
+
+
+def _as_committed(kept: Mapping[str, Any]) -> tuple[str, int, CommittedOffset]:
+    fields = {name: value for name, value in kept.items() if name not in ("group", "partition")}
+    return kept["group"], kept["partition"], CommittedOffset(**fields)
+
+
+def _settle(done: asyncio.Future[ErrorCode], code: ErrorCode) -> None:
+    if not done.done():
+        done.set_result(code)

@@ -9,47 +9,45 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from functools import partial
-from typing import Any
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from pybroker.coordinators.consumer.group import ConsumerGroup
-from pybroker.coordinators.consumer.model import Heartbeat, HeartbeatResult
-from pybroker.coordinators.consumer.topics import MayRead
-from pybroker.coordinators.group.commits import CommitGrant, CommitRequest, Commits, Finished
 from pybroker.coordinators.group.deadlines import Bounded, Deadlines
-from pybroker.coordinators.group.expiry import expire_group, expire_newer_group
 from pybroker.coordinators.group.figures import GroupFigures
-from pybroker.coordinators.group.group import Group, GroupState, JoinResult, SyncResult
-from pybroker.coordinators.group.offsets import CommittedOffset, TopicOffsets
+from pybroker.coordinators.group.holds import Holds
 from pybroker.coordinators.group.ports import OFFSETS_TOPIC, RemovedTopic, Settings
-from pybroker.coordinators.group.records import OffsetKey, OffsetValue
 from pybroker.coordinators.group.removals import Removals
 from pybroker.coordinators.group.reply import Reply
-from pybroker.coordinators.group.requests import JoinRequest, LeavingMember, SyncRequest
-from pybroker.coordinators.group.shard import GroupShard
-from pybroker.coordinators.group.transactional_offsets import Watch
 from pybroker.coordinators.shards.log import ShardLog
 from pybroker.coordinators.shards.ports import Ports
 from pybroker.coordinators.shards.shard import ShardState
 from pybroker.coordinators.shards.shards import Shards
-from pybroker.coordinators.shards.standing import StandingAnswers
 from pybroker.coordinators.shards.timers import TimerWheel, WheelDriver
-from pybroker.coordinators.share.groups import ShareGround, States
-from pybroker.coordinators.streams.group import StreamsGroup
-from pybroker.coordinators.streams.groups import StreamsGround
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from pybroker.coordinators.consumer.group import ConsumerGroup
+    from pybroker.coordinators.consumer.model import Heartbeat, HeartbeatResult
+    from pybroker.coordinators.consumer.topics import MayRead
+    from pybroker.coordinators.group.commits import CommitGrant, CommitRequest, Finished
+    from pybroker.coordinators.group.ground import Ground
+    from pybroker.coordinators.group.group import Group, JoinResult, SyncResult
+    from pybroker.coordinators.group.offsets import CommittedOffset, TopicOffsets
+    from pybroker.coordinators.group.requests import JoinRequest, LeavingMember, SyncRequest
+    from pybroker.coordinators.group.shard import GroupShard
+    from pybroker.coordinators.group.transactional_offsets import Watch
+    from pybroker.coordinators.shards.standing import StandingAnswers
+    from pybroker.coordinators.share.groups import States
+    from pybroker.coordinators.streams.group import StreamsGroup
 
 log = logging.getLogger(__name__)
 
 IN_FLIGHT_POLL_S = 0.001
 """Between two looks at whether commits of a topic that is being deleted are on disk: they take a flush."""
-
-TopicOffset = tuple[str, int, CommittedOffset]
-"""(group, partition, offset) of one topic."""
 
 GROUP_ID_BYTES_MAX = 0x7FFF
 """The stored key has 16 bits for its length."""
@@ -65,39 +63,37 @@ class GroupCoordinator:
     def __init__(self, ports: Ports, settings: Settings, states: States) -> None:
         """states: where those of share groups are kept."""
         self._ports = ports
+        self._states = states
         self._settings = settings
         self._clock = ports.clock
         self._loop = ports.loop
         self._driver = WheelDriver(ports.clock, ports.loop)
         self._deadlines = Deadlines(ports.loop)
         self._removals = Removals()
-        self._share = ShareGround(ports.clock, ports.loop, self._driver.wheel, ports.topics, settings.share, states)
+        self._holds = Holds()
         self._figures = GroupFigures()
-        self._streams = StreamsGround(
-            ports.clock, self._driver.wheel, ports.topics, settings.streams, self._streams_assigned
-        )
-        self._commits = Commits(ports.topics, self._removals, lambda: settings.offset_metadata_max_bytes, self._figures)
-        self.shards = Shards(
+        self.shards: Shards[GroupShard] = Shards(
             OFFSETS_TOPIC, ports, self._driver.wheel, self._new_shard, lambda: settings.load_buffer_bytes
         )
         self._stopped = False
 
-    def _new_shard(self, shard_log: ShardLog) -> GroupShard:
-        return GroupShard(
-            shard_log,
-            clock=self._clock,
-            topics=self._ports.topics,
+    @cached_property
+    def _ground(self) -> Ground:
+        from pybroker.coordinators.group.ground import Ground
+
+        return Ground(
+            self._ports,
+            self._settings,
+            self._driver.wheel,
+            states=self._states,
             removals=self._removals,
-            settings=self._settings,
-            consumer_settings=self._settings.consumer,
-            share=self._share,
-            streams=self._streams,
-            timers=self._driver.wheel,
+            holds=self._holds,
             figures=self._figures,
+            shard_of=partial(self.shard, empty_allowed=True),
         )
 
-    def _streams_assigned(self) -> None:
-        self._figures.streams_rebalances += 1
+    def _new_shard(self, shard_log: ShardLog) -> GroupShard:
+        return self._ground.shard(shard_log)
 
     def shard(self, group_id: str, *, empty_allowed: bool = False) -> GroupShard:
         """The shard that answers for a group. KafkaError: INVALID_GROUP_ID, NOT_COORDINATOR, COORDINATOR_…"""
@@ -191,10 +187,7 @@ class GroupCoordinator:
     def answers_to_repeat(self, group_id: str) -> StandingAnswers | None:
         """Where answers are kept that may be repeated to members of a classic group whose heartbeat was just answered
         with NONE; None: the group is on its way to somewhere else. KafkaError: it is not answered here."""
-        shard = self.shard(group_id)
-        group = shard.group(group_id)
-        stable = group is not None and group.state is GroupState.STABLE and group_id not in shard.consumers
-        return group.answers if group is not None and stable else None
+        return self.shard(group_id).answers_to_repeat(group_id)
 
     def leave(
         self, group_id: str, leaving: Sequence[LeavingMember]
@@ -266,7 +259,7 @@ class GroupCoordinator:
         shard = self.shard(request.group_id, empty_allowed=True)
         shard.refuse_share(request.group_id, ErrorCode.GROUP_ID_NOT_FOUND)
         bounded = Bounded(finished, len(request.items))
-        self._commits.commit(shard, request, self._clock.wall_ms(), bounded)
+        self._ground.commits.commit(shard, request, self._clock.wall_ms(), bounded)
         self._bound(bounded)
 
     def grant_commits(self, request: CommitRequest) -> CommitGrant | None:
@@ -276,7 +269,7 @@ class GroupCoordinator:
             shard = self.shard(request.group_id)
         except KafkaError:
             return None
-        return self._commits.grant(shard, request, self._settings.commit_timeout_ms)
+        return self._ground.commits.grant(shard, request, self._settings.commit_timeout_ms)
 
     def fetch(
         self,
@@ -292,12 +285,7 @@ class GroupCoordinator:
         classic groups always may. KafkaError UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, for the whole group."""
         if member_id is None and epoch < 0:
             return
-        shard = self.shard(group_id, empty_allowed=True)
-        group = shard.newer(group_id)
-        if isinstance(group, StreamsGroup):
-            shard.streams.check_fetch(group, member_id or "", epoch)
-        elif group is not None:
-            shard.consumers.check_fetch(group, member_id or "", epoch)
+        self.shard(group_id, empty_allowed=True).check_fetch(group_id, member_id or "", epoch)
 
     def unstable(self, group_id: str) -> set[tuple[Uuid, int]]:
         """(topic id, partition) of a group's offsets that depend on transactions which have not ended. KafkaError for
@@ -318,7 +306,7 @@ class GroupCoordinator:
         shard = self.shard(group_id)
         reply: Reply[list[ErrorCode]] = Reply()
         bounded = Bounded(reply, len(wanted))
-        self._commits.delete(shard, group_id, wanted, bounded)
+        self._ground.commits.delete(shard, group_id, wanted, bounded)
         self._bound(bounded)
         return reply.outcome(self._loop)
 
@@ -368,19 +356,7 @@ class GroupCoordinator:
         """DeleteGroups: NONE once group and offsets are buried. KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, …"""
         shard = self.shard(group_id, empty_allowed=True)
         reply: Reply[ErrorCode] = Reply()
-        newer = shard.newer(group_id)
-        group = shard.group(group_id)
-        if newer is not None:
-            turns = shard.streams.turns if isinstance(newer, StreamsGroup) else shard.consumers.turns
-            if newer.members or not turns.is_quiet(group_id):
-                raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"Group {group_id} has members.")
-            self._figures.offset_deletions += shard.drop_newer(newer, reply)
-        elif group is None:
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
-        elif group.state is not GroupState.EMPTY or group_id in shard.consumers or group_id in shard.streams:
-            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"Group {group_id} has members.")
-        else:
-            self._figures.offset_deletions += shard.drop_group(group, reply)
+        self._figures.offset_deletions += shard.delete_group(group_id, reply)
         return reply.outcome(self._loop)
 
     # --- topics that go -----------------------------------------------------------------------------------------------
@@ -402,7 +378,7 @@ class GroupCoordinator:
                 if keys:
                     shard.bury_offsets(keys, partial(_note_burial, topic.name))
 
-    def offsets_of_topic(self, topic_id: Uuid) -> list[TopicOffset]:
+    def offsets_of_topic(self, topic_id: Uuid) -> list[tuple[str, int, CommittedOffset]]:
         """(group, partition, offset) of one incarnation, for its deletion record."""
         return [
             (group, partition, offset)
@@ -412,7 +388,7 @@ class GroupCoordinator:
 
     async def hold_commits(self, topic_id: Uuid) -> None:
         """Takes no commit for a topic until `release_commits`; returns when those that were taken are on disk."""
-        self._commits.hold(topic_id)
+        self._holds.hold(topic_id)
         for shard in self.shards:
             shard.offsets.take_back()
         deadline = self._clock.monotonic_ms() + self._settings.commit_timeout_ms
@@ -426,7 +402,7 @@ class GroupCoordinator:
 
     def release_commits(self, topic_id: Uuid) -> None:
         """Takes commits for a topic again."""
-        self._commits.release(topic_id)
+        self._holds.release(topic_id)
 
     def committed_for(self, topic_id: Uuid) -> tuple[Mapping[str, Any], ...]:
         """What groups have committed for a topic, in the form of its deletion record."""
@@ -442,33 +418,7 @@ class GroupCoordinator:
         again, or that goes on where another one ended; what a group has committed for it since, stays. They see it when
         this returns. By group, its code when it is stored; of groups of other brokers, and of those that are being
         loaded, at once (NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS)."""
-        by_group: dict[str, list[tuple[OffsetKey, OffsetValue]]] = {}
-        for group_id, partition, offset in map(_as_committed, kept):
-            value = OffsetValue(
-                offset.offset,
-                offset.leader_epoch,
-                offset.metadata,
-                offset.commit_timestamp_ms,
-                offset.expire_timestamp_ms,
-                topic_id,
-            )
-            by_group.setdefault(group_id, []).append((OffsetKey(group_id, name, partition), value))
-        stored: dict[str, asyncio.Future[ErrorCode]] = {}
-        for group_id, entries in by_group.items():
-            done = stored[group_id] = self._loop.create_future()
-            try:
-                shard = self.shard(group_id, empty_allowed=True)
-            except KafkaError as error:
-                done.set_result(ErrorCode(error.code))
-                continue
-            offsets = shard.offsets
-            offsets.take_back()
-            lost = [one for one in entries if not offsets.is_on_disk(group_id, topic_id, one[0].partition)]
-            if lost:
-                self._commits.restore(shard, group_id, topic_id, lost, partial(_settle, done))
-            else:
-                done.set_result(ErrorCode.NONE)
-        return stored
+        return self._ground.commits.give_back(topic_id, name, kept, self._loop.create_future)
 
     # --- retention ----------------------------------------------------------------------------------------------------
 
@@ -486,15 +436,11 @@ class GroupCoordinator:
         self._expire(todo)
 
     def _expire(self, todo: list[tuple[GroupShard, Group | ConsumerGroup | StreamsGroup]]) -> None:
-        if self._stopped:
+        if self._stopped or not todo:
             return
         now_ms, retention_ms = self._clock.wall_ms(), self._settings.offsets_retention_ms
         for shard, group in todo[:EXPIRY_GROUPS_A_TURN]:
-            if not isinstance(group, Group):
-                if shard.newer(group.group_id) is group:
-                    self._figures.offset_expirations += expire_newer_group(shard, group, now_ms, retention_ms)
-            elif shard.groups.get(group.group_id) is group:
-                self._figures.offset_expirations += expire_group(shard, group, now_ms, retention_ms)
+            self._figures.offset_expirations += self._ground.expire(shard, group, now_ms, retention_ms)
         if len(todo) > EXPIRY_GROUPS_A_TURN:
             self._loop.call_soon(self._expire, todo[EXPIRY_GROUPS_A_TURN:])
 
@@ -505,16 +451,6 @@ def _there(shard: GroupShard, group_id: str) -> ConsumerGroup:
         # It is being made of a classic one; who joins again finds it.
         raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
     return group
-
-
-def _as_committed(kept: Mapping[str, Any]) -> TopicOffset:
-    fields = {name: value for name, value in kept.items() if name not in ("group", "partition")}
-    return kept["group"], kept["partition"], CommittedOffset(**fields)
-
-
-def _settle(done: asyncio.Future[ErrorCode], code: ErrorCode) -> None:
-    if not done.done():
-        done.set_result(code)
 
 
 def _note_burial(name: str, error: ErrorCode) -> None:

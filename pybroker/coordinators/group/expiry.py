@@ -95,6 +95,14 @@ def expire_newer_group(
     return expired
 
 
+def expire(shard: GroupShard, group: Group | ConsumerGroup | StreamsGroup, now_ms: int, retention_ms: int) -> int:
+    """Takes out what is over of a group of any kind, if it is still there; gives the number of offsets."""
+    if not isinstance(group, Group):
+        there = shard.newer(group.group_id) is group
+        return expire_newer_group(shard, group, now_ms, retention_ms) if there else 0
+    return expire_group(shard, group, now_ms, retention_ms) if shard.groups.get(group.group_id) is group else 0
+
+
 def _take_out(shard: GroupShard, expired: list[tuple[Uuid, OffsetKey]]) -> int:
     for topic_id, key in expired:
         shard.offsets.remove(key.group, topic_id, key.partition)

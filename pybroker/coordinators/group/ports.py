@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pybroker.coordinators.consumer.settings import ConsumerSettings
-from pybroker.coordinators.group.group import Group
 from pybroker.coordinators.share.settings import ShareSettings
 from pybroker.coordinators.streams.settings import StreamsSettings
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from pybroker.coordinators.group.group import Group
 
 OFFSETS_TOPIC = "__consumer_offsets"
 

@@ -33,6 +33,7 @@ from pybroker.coordinators.group.transactional_offsets import Counting, Transact
 from pybroker.coordinators.shards.log import TOO_LARGE, ShardLog
 from pybroker.coordinators.shards.ports import Record, Topics
 from pybroker.coordinators.shards.shard import Shard, ShardState
+from pybroker.coordinators.shards.standing import StandingAnswers
 from pybroker.coordinators.shards.timers import TimerWheel
 from pybroker.coordinators.shards.turns import Outcome
 from pybroker.coordinators.share.groups import ShareGround, ShareGroups
@@ -194,6 +195,20 @@ class GroupShard(Shard[Loaded]):
     def newer(self, group_id: str) -> ConsumerGroup | StreamsGroup | None:
         """A group with offsets whose members are in epochs, as on disk."""
         return self.consumers.get(group_id) or self.streams.get(group_id)
+
+    def answers_to_repeat(self, group_id: str) -> StandingAnswers | None:
+        """See `GroupCoordinator`."""
+        group = self.group(group_id)
+        stable = group is not None and group.state is GroupState.STABLE and group_id not in self.consumers
+        return group.answers if group is not None and stable else None
+
+    def check_fetch(self, group_id: str, member_id: str, epoch: int) -> None:
+        """See `GroupCoordinator`."""
+        group = self.newer(group_id)
+        if isinstance(group, StreamsGroup):
+            self.streams.check_fetch(group, member_id, epoch)
+        elif group is not None:
+            self.consumers.check_fetch(group, member_id, epoch)
 
     def life(self, group_id: str) -> object | None:
         """What stays the same while a group lives, whatever its protocol; None if there is none."""
@@ -371,6 +386,22 @@ class GroupShard(Shard[Loaded]):
             self.emptied(group)
 
         self.streams.become_classic(group_id, done)
+
+    def delete_group(self, group_id: str, done: Callable[[ErrorCode], None]) -> int:
+        """Buries a group without members; gives the number of its offsets. KafkaError: GROUP_ID_NOT_FOUND,
+        NON_EMPTY_GROUP."""
+        newer = self.newer(group_id)
+        group = self.group(group_id)
+        if newer is not None:
+            turns = self.streams.turns if isinstance(newer, StreamsGroup) else self.consumers.turns
+            if newer.members or not turns.is_quiet(group_id):
+                raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"Group {group_id} has members.")
+            return self.drop_newer(newer, done)
+        if group is None:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+        if group.state is not GroupState.EMPTY or group_id in self.consumers or group_id in self.streams:
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"Group {group_id} has members.")
+        return self.drop_group(group, done)
 
     def drop_newer(self, group: ConsumerGroup | StreamsGroup, done: Callable[[ErrorCode], None]) -> int:
         """`drop_group` of a consumer or streams group."""

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from pybroker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.coordinators.group.reply import Reply
-from pybroker.coordinators.group.shard import GroupShard
 from pybroker.coordinators.shards.ports import Topics
 from pybroker.coordinators.shards.shard import ShardState
-from pybroker.coordinators.share.group import ShareGroup, TopicState
-from pybroker.coordinators.share.groups import Finish, States
-from pybroker.coordinators.share.membership import ShareHeartbeat, ShareHeartbeatResult
+from pybroker.coordinators.share.group import TopicState
 from pybroker.coordinators.share_state.state import NO_OFFSET, Key, ShareState
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from pybroker.coordinators.group.shard import GroupShard
+    from pybroker.coordinators.share.group import ShareGroup
+    from pybroker.coordinators.share.groups import Finish, States
+    from pybroker.coordinators.share.membership import ShareHeartbeat, ShareHeartbeatResult
 
 
 class ShareOffset(msgspec.Struct, frozen=True):

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 from pybroker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.coordinators.group.reply import Reply
 from pybroker.coordinators.shards.shard import ShardState
-from pybroker.coordinators.streams.group import StreamsGroup
-from pybroker.coordinators.streams.model import Heartbeat, HeartbeatResult
 from pybroker.coordinators.streams.settings import StreamsSettings
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from pybroker.coordinators.streams.group import StreamsGroup
+    from pybroker.coordinators.streams.model import Heartbeat, HeartbeatResult
 
 
 class StreamsCoordination:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from pybroker.coordinators.group.commits import CommitRequest
 from pybroker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.coordinators.group.ports import OFFSETS_TOPIC
 from pybroker.coordinators.shards.hashing import partition_for
@@ -18,6 +17,9 @@ from pybroker.coordinators.shards.ports import TopicCreator, Topics
 from pybroker.coordinators.transaction.transaction import Part, Producer
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from pybroker.coordinators.group.commits import CommitRequest
 
 
 class Membership(Protocol):

@@ -1,0 +1,74 @@
+"""What the shards of this broker stand on, and what is done to groups of any kind.
+
+Imported with the first shard: it brings all kinds of groups with it, which a broker that coordinates none is spared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pybroker.coordinators.group.commits import Commits
+from pybroker.coordinators.group.expiry import expire
+from pybroker.coordinators.group.figures import GroupFigures
+from pybroker.coordinators.group.holds import Holds
+from pybroker.coordinators.group.ports import Settings
+from pybroker.coordinators.group.removals import Removals
+from pybroker.coordinators.group.shard import GroupShard
+from pybroker.coordinators.shards.log import ShardLog
+from pybroker.coordinators.shards.ports import Ports
+from pybroker.coordinators.shards.timers import TimerWheel
+from pybroker.coordinators.share.groups import ShareGround, States
+from pybroker.coordinators.streams.groups import StreamsGround
+
+
+class Ground:
+    """See the module."""
+
+    expire = staticmethod(expire)
+
+    def __init__(
+        self,
+        ports: Ports,
+        settings: Settings,
+        timers: TimerWheel,
+        *,
+        states: States,
+        removals: Removals,
+        holds: Holds,
+        figures: GroupFigures,
+        shard_of: Callable[[str], GroupShard],
+    ) -> None:
+        """states: where those of share groups are kept."""
+        self._ports = ports
+        self._settings = settings
+        self._timers = timers
+        self._removals = removals
+        self._figures = figures
+        self._share = ShareGround(ports.clock, ports.loop, timers, ports.topics, settings.share, states)
+        self._streams = StreamsGround(ports.clock, timers, ports.topics, settings.streams, self._streams_assigned)
+        self.commits = Commits(
+            ports.topics,
+            removals,
+            holds=holds,
+            metadata_bytes_max=lambda: settings.offset_metadata_max_bytes,
+            figures=figures,
+            shard_of=shard_of,
+        )
+
+    def shard(self, shard_log: ShardLog) -> GroupShard:
+        """A new one over its log."""
+        return GroupShard(
+            shard_log,
+            clock=self._ports.clock,
+            topics=self._ports.topics,
+            removals=self._removals,
+            settings=self._settings,
+            consumer_settings=self._settings.consumer,
+            share=self._share,
+            streams=self._streams,
+            timers=self._timers,
+            figures=self._figures,
+        )
+
+    def _streams_assigned(self) -> None:
+        self._figures.streams_rebalances += 1
