@@ -13,26 +13,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pybroker.admin.acls import AclAdmin
-from pybroker.admin.brokers import BrokerAdmin
+from pybroker.admin.administration import Administration
 from pybroker.admin.cluster import ClusterAdmin
 from pybroker.admin.cluster_state import ClusterState, Figures
 from pybroker.admin.conditions import Conditions
-from pybroker.admin.configs import ConfigAdmin
 from pybroker.admin.dead_letter_topics import DeadLetterTopics
 from pybroker.admin.delegation_tokens import TokenAdmin
-from pybroker.admin.elections import ElectionAdmin
-from pybroker.admin.features import FeatureAdmin
-from pybroker.admin.history import HistoryAdmin
-from pybroker.admin.lineage import LineageAdmin
-from pybroker.admin.log_dirs import LogDirAdmin
-from pybroker.admin.quotas import QuotaAdmin
-from pybroker.admin.reassignments import ReassignmentAdmin
-from pybroker.admin.records import RecordAdmin
 from pybroker.admin.returned_offsets import ReturnedOffsets
-from pybroker.admin.streams_topics import StreamsTopics
 from pybroker.admin.topics import TopicAdmin
-from pybroker.admin.users import UserAdmin
 from pybroker.api.control import ControlReceiver
 from pybroker.clock import Clock
 from pybroker.cluster.channel import Channels
@@ -582,19 +570,24 @@ def _services(
         view=view,
         cache=local.cache,
         topics=topics,
-        lineage=LineageAdmin(view, port, config, ground.clock),
-        history=HistoryAdmin(view, native, ground.broker_id, local.staging),
-        elections=ElectionAdmin(port),
-        brokers=BrokerAdmin(port),
+        admin=Administration(
+            broker_id=ground.broker_id,
+            config=config,
+            clock=ground.clock,
+            native=native,
+            view=view,
+            port=port,
+            cache=local.cache,
+            topics=topics,
+            replicas=local.replicas,
+            staging=local.staging,
+            authorizes=local.authorizer.enabled,
+        ),
         cluster=cluster,
         figures=figures,
         cluster_state=ClusterState(
             ground.broker_id, cluster, Conditions(view, config, ground.broker_id), StoreSession(ground.store)
         ),
-        reassignments=ReassignmentAdmin(view, port),
-        records=RecordAdmin(native, local.cache, local.replicas),
-        configs=ConfigAdmin(ground.broker_id, config, view, port),
-        log_dirs=LogDirAdmin(native.log_dirs),
         groups=followers.groups,
         ingests=followers.ingests,
         group_topics=followers.group_topics,
@@ -602,17 +595,12 @@ def _services(
         transactions=followers.transactions,
         shares=followers.shares,
         streams=followers.streams,
-        streams_topics=StreamsTopics(topics, ground.clock),
         ends=followers.ends,
         authorizer=local.authorizer,
         sasl=SaslServer(
             config, local.credentials, ground.clock, gate, OAuthListeners(config, ground.clock, ground.loop)
         ),
         gate=gate,
-        acls=AclAdmin(view, port, enabled=local.authorizer.enabled),
-        users=UserAdmin(view, port),
-        quotas=QuotaAdmin(view, port),
         tokens=TokenAdmin(view, port, config, ground.clock),
-        features=FeatureAdmin(view, port),
         telemetry=Telemetry(view, config, ground.clock),
     )

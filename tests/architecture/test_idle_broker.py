@@ -31,6 +31,9 @@ RARE = (
     "tempfile",
     "unittest",
     # Ours.
+    "pybroker.admin.configs",
+    "pybroker.admin.quotas",
+    "pybroker.admin.users",
     "pybroker.broker_routes",
     "pybroker.cli",
     "pybroker.client",

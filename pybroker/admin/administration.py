@@ -1,0 +1,155 @@
+"""What administrators ask for. Most brokers are never asked for most of it: each is imported and made when a request
+asks for it first."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from pybroker.admin.topics import TopicAdmin
+from pybroker.clock import Clock
+from pybroker.cluster.port import ControllerPort
+from pybroker.cluster.view import ClusterView
+from pybroker.config import BrokerConfig
+from pybroker.metadata.cache import MetadataCache
+from pybroker.native import NativeBroker
+from pybroker.replicas.manager import ReplicaManager
+from pybroker.replicas.staging import Staging
+
+if TYPE_CHECKING:
+    from pybroker.admin.acls import AclAdmin
+    from pybroker.admin.brokers import BrokerAdmin
+    from pybroker.admin.configs import ConfigAdmin
+    from pybroker.admin.elections import ElectionAdmin
+    from pybroker.admin.features import FeatureAdmin
+    from pybroker.admin.history import HistoryAdmin
+    from pybroker.admin.lineage import LineageAdmin
+    from pybroker.admin.log_dirs import LogDirAdmin
+    from pybroker.admin.quotas import QuotaAdmin
+    from pybroker.admin.reassignments import ReassignmentAdmin
+    from pybroker.admin.records import RecordAdmin
+    from pybroker.admin.streams_topics import StreamsTopics
+    from pybroker.admin.users import UserAdmin
+
+
+class Administration:
+    """See the module."""
+
+    def __init__(
+        self,
+        *,
+        broker_id: int,
+        config: BrokerConfig,
+        clock: Clock,
+        native: NativeBroker,
+        view: ClusterView,
+        port: ControllerPort,
+        cache: MetadataCache,
+        topics: TopicAdmin,
+        replicas: ReplicaManager,
+        staging: Staging,
+        authorizes: bool,
+    ) -> None:
+        """authorizes: there is an authorizer, so that entries count for something."""
+        self._broker_id = broker_id
+        self._config = config
+        self._clock = clock
+        self._native = native
+        self._view = view
+        self._port = port
+        self._cache = cache
+        self._topics = topics
+        self._replicas = replicas
+        self._staging = staging
+        self._authorizes = authorizes
+
+    @cached_property
+    def acls(self) -> AclAdmin:
+        """Who may do what."""
+        from pybroker.admin.acls import AclAdmin
+
+        return AclAdmin(self._view, self._port, enabled=self._authorizes)
+
+    @cached_property
+    def brokers(self) -> BrokerAdmin:
+        """Brokers that are gone for good."""
+        from pybroker.admin.brokers import BrokerAdmin
+
+        return BrokerAdmin(self._port)
+
+    @cached_property
+    def configs(self) -> ConfigAdmin:
+        """Settings of everything that has some."""
+        from pybroker.admin.configs import ConfigAdmin
+
+        return ConfigAdmin(self._broker_id, self._config, self._view, self._port)
+
+    @cached_property
+    def elections(self) -> ElectionAdmin:
+        """Elections of leaders."""
+        from pybroker.admin.elections import ElectionAdmin
+
+        return ElectionAdmin(self._port)
+
+    @cached_property
+    def features(self) -> FeatureAdmin:
+        """What the cluster's features allow."""
+        from pybroker.admin.features import FeatureAdmin
+
+        return FeatureAdmin(self._view, self._port)
+
+    @cached_property
+    def history(self) -> HistoryAdmin:
+        """What became of topics."""
+        from pybroker.admin.history import HistoryAdmin
+
+        return HistoryAdmin(self._view, self._native, self._broker_id, self._staging)
+
+    @cached_property
+    def lineage(self) -> LineageAdmin:
+        """Topics that are emptied, or come back."""
+        from pybroker.admin.lineage import LineageAdmin
+
+        return LineageAdmin(self._view, self._port, self._config, self._clock)
+
+    @cached_property
+    def log_dirs(self) -> LogDirAdmin:
+        """Log directories of this broker."""
+        from pybroker.admin.log_dirs import LogDirAdmin
+
+        return LogDirAdmin(self._native.log_dirs)
+
+    @cached_property
+    def quotas(self) -> QuotaAdmin:
+        """Quotas of clients."""
+        from pybroker.admin.quotas import QuotaAdmin
+
+        return QuotaAdmin(self._view, self._port)
+
+    @cached_property
+    def reassignments(self) -> ReassignmentAdmin:
+        """Partitions on their way to other brokers."""
+        from pybroker.admin.reassignments import ReassignmentAdmin
+
+        return ReassignmentAdmin(self._view, self._port)
+
+    @cached_property
+    def records(self) -> RecordAdmin:
+        """Records that are deleted."""
+        from pybroker.admin.records import RecordAdmin
+
+        return RecordAdmin(self._native, self._cache, self._replicas)
+
+    @cached_property
+    def streams_topics(self) -> StreamsTopics:
+        """Internal topics of Kafka Streams applications."""
+        from pybroker.admin.streams_topics import StreamsTopics
+
+        return StreamsTopics(self._topics, self._clock)
+
+    @cached_property
+    def users(self) -> UserAdmin:
+        """Users and their passwords."""
+        from pybroker.admin.users import UserAdmin
+
+        return UserAdmin(self._view, self._port)
