@@ -8,9 +8,7 @@ escaped, so that nobody can forge a line; settings that are secrets never get he
 
 from __future__ import annotations
 
-import json
 import logging
-import re
 import sys
 import time
 from collections import deque
@@ -49,44 +47,6 @@ class KafkaFormatter(logging.Formatter):
         if record.exc_info:
             line = f"{line}\n{self.formatException(record.exc_info)}"
         return line
-
-
-class JsonFormatter(logging.Formatter):
-    """One JSON object a line: `time` (UTC, RFC 3339), `level`, `event`, `message`, `logger`, and `error`: a traceback.
-
-    `event` names what has happened, not how it is said this time: the message without what changes in it.
-    """
-
-    def format(self, record: logging.LogRecord) -> str:
-        seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-        message = record.getMessage()
-        fields = {
-            "time": f"{seconds}.{int(record.msecs):03d}Z",
-            "level": _NAMES.get(record.levelno, record.levelname),
-            "event": event_of(record, message),
-            "message": message,
-            "logger": record.name,
-        }
-        if record.exc_info:
-            fields["error"] = self.formatException(record.exc_info)
-        return json.dumps(fields, ensure_ascii=True)
-
-
-EVENT_CHARACTERS_MAX = 60
-_VARIABLE = re.compile(r"%[-#0 +]*[\d.]*[a-zA-Z]|%%")
-_NATIVE_VARIABLE = re.compile(r"\(.*\)|\[.*\]|\"[^\"]*\"|'[^']*'|\S*[\d/=]\S*")
-
-
-def event_of(record: logging.LogRecord, message: str) -> str:
-    """A name in small letters: what the call says (`extra={"event": …}`), or the constant words of the message."""
-    given = getattr(record, "event", None)
-    if isinstance(given, str):
-        return given
-    template = str(record.msg)
-    # Native code and warnings hand over whole sentences.
-    words = _NATIVE_VARIABLE.sub(" ", message) if template == "%s" else _VARIABLE.sub(" ", template)
-    name = "_".join(re.findall(r"[a-z0-9]+", words.lower()))[:EVENT_CHARACTERS_MAX].rstrip("_")
-    return name or "log"
 
 
 class Tail(logging.Handler):
@@ -130,8 +90,13 @@ def configure_logging(level: str, stream: TextIO | None = None, *, json_lines: b
     logging.addLevelName(logging.CRITICAL, "FATAL")
     handler = logging.StreamHandler(stream or sys.stderr)
     tail = Tail()
+    formatter: logging.Formatter = KafkaFormatter()
+    if json_lines:
+        from pybroker.json_lines import JsonFormatter
+
+        formatter = JsonFormatter(_NAMES)
     for each in (handler, tail):
-        each.setFormatter(JsonFormatter() if json_lines else KafkaFormatter())
+        each.setFormatter(formatter)
     root = logging.getLogger()
     root.handlers[:] = [handler, tail]
     root.setLevel(LEVELS[level])

@@ -7,7 +7,6 @@ addresses and log lines. It is served by a thread of its own, so that a loop tha
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import socket
@@ -87,6 +86,8 @@ class DiagnosisSocket:
 
     def _report(self) -> bytes:
         # Only who asks pays for what it takes.
+        import json
+
         from pybroker.diagnosis.report import report
 
         try:
@@ -102,6 +103,8 @@ def ask(directory: Path) -> dict[str, Any] | None:
 
     Raises OSError: it does not answer, says something else than a report, or may not be asked by this user.
     """
+    import json
+
     with contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as asking:
         asking.settimeout(ANSWER_S_MAX)
         try:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import importlib
-import json
 import logging
 import os
 import resource
@@ -19,6 +18,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from pybroker import collector
 from pybroker.config import BrokerConfig, ConfigError, load_config
@@ -265,7 +266,7 @@ class Foreground:
                 "cluster_id": services.cluster_id,
                 "broker_id": services.broker_id,
             }
-            os.write(self._ready_fd, json.dumps(report).encode() + b"\n")
+            os.write(self._ready_fd, msgspec.json.encode(report) + b"\n")
             os.close(self._ready_fd)
 
     def _explain(self, problem: Exception) -> str:

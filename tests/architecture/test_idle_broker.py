@@ -26,6 +26,7 @@ RARE = (
     "dataclasses",
     "email",
     "http",
+    "json",
     "multiprocessing",
     "shutil",
     "tempfile",
