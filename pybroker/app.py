@@ -133,7 +133,7 @@ class Broker:
             isr=parts.isr,
             failed=parts.failed,
             membership=parts.services.transactions.membership,
-            shares=parts.services.shares.partitions,
+            shares=parts.services.shares,
             tables=tables,
             loop=self._loop,
             on_fatal=self._fail,
@@ -319,7 +319,7 @@ class Broker:
             # Groups answer their parked requests themselves; the rest gets a moment, then an error.
             await parts.services.transactions.coordinator.stop()
             await parts.services.transactions.owed.stop()
-            parts.services.shares.partitions.stop()
+            parts.services.shares.stop()
             await parts.services.groups.stop()
             await parts.services.shares.states.stop()
             await dispatcher.cancel_parked(PARKED_GRACE_S)

@@ -17,7 +17,6 @@ from pybroker.admin.administration import Administration
 from pybroker.admin.cluster import ClusterAdmin
 from pybroker.admin.cluster_state import ClusterState, Figures
 from pybroker.admin.conditions import Conditions
-from pybroker.admin.dead_letter_topics import DeadLetterTopics
 from pybroker.admin.delegation_tokens import TokenAdmin
 from pybroker.admin.returned_offsets import ReturnedOffsets
 from pybroker.admin.topics import TopicAdmin
@@ -43,12 +42,7 @@ from pybroker.coordinators.shards.end_of_turn import EndOfTurn
 from pybroker.coordinators.shards.ports import Ports
 from pybroker.coordinators.shards.topic_view import CachedTopics
 from pybroker.coordinators.share_partition.dead_letter_appends import DeadLetterAppends
-from pybroker.coordinators.share_partition.dead_letters import DeadLetterQueues
-from pybroker.coordinators.share_partition.dead_letters import Ground as DeadLetterGround
 from pybroker.coordinators.share_partition.ends import PartitionEnds
-from pybroker.coordinators.share_partition.figures import ShareFigures
-from pybroker.coordinators.share_partition.manager import SharePartitions
-from pybroker.coordinators.share_partition.partition import Surroundings as ShareSurroundings
 from pybroker.coordinators.share_parts import Shares
 from pybroker.coordinators.share_state.coordinator import Persister, ShareStateCoordinator
 from pybroker.coordinators.transaction import ports as transaction_ports
@@ -103,6 +97,8 @@ from pybroker.services import Services
 from pybroker.telemetry.instances import Telemetry
 
 if TYPE_CHECKING:
+    from pybroker.coordinators.share_partition.manager import SharePartitions
+
     # What only a cluster needs is imported there only.
     from pybroker.interbroker.dial import Dialer
     from pybroker.interbroker.peer_watch import PeerWatch
@@ -411,10 +407,16 @@ def _followers(
     settings = Settings(ground.config, own_settings)
     states, persister, ends, dead_letters, disconnect = _share_states(ground, ports, Between(view, port, dial), appends)
     groups = GroupCoordinator(ports, settings, persister)
-    figures = ShareFigures()
-    shares = Shares(
-        ShareCoordination(groups, group_topics, persister, ground.loop),
-        SharePartitions(
+    def share_partitions() -> SharePartitions:
+        from pybroker.admin.dead_letter_topics import DeadLetterTopics
+        from pybroker.coordinators.share_partition.dead_letters import DeadLetterQueues
+        from pybroker.coordinators.share_partition.dead_letters import Ground as DeadLetterGround
+        from pybroker.coordinators.share_partition.figures import ShareFigures
+        from pybroker.coordinators.share_partition.manager import SharePartitions
+        from pybroker.coordinators.share_partition.partition import Surroundings as ShareSurroundings
+
+        figures = ShareFigures()
+        return SharePartitions(
             ground.broker_id,
             group_topics,
             ShareSurroundings(
@@ -441,11 +443,15 @@ def _followers(
                 appends.unwatched,
             ),
             figures,
-        ),
+        )
+
+    shares = Shares(
+        ShareCoordination(groups, group_topics, persister, ground.loop),
+        share_partitions,
         states,
         settings.share,
-        dead_letters,
-        disconnect,
+        dead_letters=dead_letters,
+        disconnect=disconnect,
     )
     producer_ids = ProducerIds(ground.store, ground.broker_id)
     transactions = _transactions(
@@ -546,7 +552,7 @@ def _receiver(ground: Ground, local: Local, followers: Followers, fence: Fence) 
             local.view,
             on_removed=[
                 followers.groups.topics_removed,
-                followers.shares.partitions.topics_removed,
+                followers.shares.topics_removed,
                 followers.ingests.topics_removed,
             ],
             on_shown=[followers.ingests.topics_shown, followers.returned_offsets.topics_shown],

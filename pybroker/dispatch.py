@@ -19,7 +19,7 @@ import msgspec
 
 from pybroker.coordinators.shards.appends import NativeAppends
 from pybroker.coordinators.shards.end_of_turn import EndOfTurn
-from pybroker.coordinators.share_partition.manager import SharePartitions
+from pybroker.coordinators.share_parts import Shares
 from pybroker.coordinators.transaction.membership import Membership
 from pybroker.errors import FatalError, KafkaError
 from pybroker.native import (
@@ -81,7 +81,7 @@ class Dispatcher:
         isr: IsrKeeper,
         failed: FailedReplicas | None,
         membership: Membership,
-        shares: SharePartitions,
+        shares: Shares,
         tables: Tables,
         loop: asyncio.AbstractEventLoop,
         on_fatal: Callable[[FatalError], None],

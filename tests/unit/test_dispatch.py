@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from pybroker.coordinators.shards.appends import NativeAppends
 from pybroker.coordinators.shards.end_of_turn import EndOfTurn
-from pybroker.coordinators.share_partition.manager import SharePartitions
+from pybroker.coordinators.share_parts import Shares
 from pybroker.coordinators.transaction.membership import Membership
 from pybroker.dispatch import Dispatcher, Tables
 from pybroker.errors import FatalError, KafkaError
@@ -54,7 +54,7 @@ class Served:
             end_of_turn=self.turn,
             failed=None,
             membership=cast(Membership, None),
-            shares=cast(SharePartitions, None),
+            shares=cast(Shares, None),
             isr=cast(IsrKeeper, None),
             tables=Tables(self.table, {}),
             loop=loop,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pybroker.coordinators.shards.hashing import partition_for
 from pybroker.coordinators.shards.log import ShardLog
@@ -17,11 +17,13 @@ from pybroker.coordinators.shards.ports import Ports
 from pybroker.coordinators.shards.shard import ShardState
 from pybroker.coordinators.shards.shards import Shards
 from pybroker.coordinators.shards.timers import WheelDriver
-from pybroker.coordinators.share_state.shard import Done, ShareStateShard
 from pybroker.coordinators.share_state.state import Key, ShareState, Write
 from pybroker.errors import KafkaError
 from pybroker.native import NativeError, Uuid
 from pybroker.protocol.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from pybroker.coordinators.share_state.shard import Done, ShareStateShard
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +72,7 @@ class ShareStateCoordinator:
         self._trimming = trimming
         self._driver = WheelDriver(ports.clock, ports.loop)
         self._pruning: asyncio.Task[None] | None = None
-        self.shards = Shards(
+        self.shards: Shards[ShareStateShard] = Shards(
             SHARE_STATE_TOPIC,
             ports,
             self._driver.wheel,
@@ -79,6 +81,8 @@ class ShareStateCoordinator:
         )
 
     def _new_shard(self, shard_log: ShardLog) -> ShareStateShard:
+        from pybroker.coordinators.share_state.shard import ShareStateShard
+
         return ShareStateShard(
             shard_log,
             self._ports.clock,
