@@ -260,6 +260,8 @@ def of_another_kind(side: Side, name: str) -> None:
     """Classic requests to a consumer group, and the reverse."""
     topic = side.topic(name, 1)
     epoch, _ = settled(side, name, topic, "one", subscribed_topic_names=[name])
+    # As long as it stays the group becomes no classic one, which each broker does in its own time.
+    stays = side.ask(consumer_join(name, "other", name), 1).member_epoch
     side.ask(join(name, topic=name, protocol_type="connect"), 9)
     side.ask(join(name, topic=name, names=("unknown",)), 9)
     side.ask(join(name, "one", name), 9)
@@ -267,6 +269,7 @@ def of_another_kind(side: Side, name: str) -> None:
     side.ask(sync(name, "one", epoch), 5)
     side.ask(leave(name, "one"), 5)
     side.ask(leave(name, "nobody"), 5)
+    settled(side, name, topic, "other", stays)
     described(side, name)
     classic = f"{name}-classic"
     member = side.know(side.quietly(join(classic, topic=name, protocol_type="connect"), 9).member_id, "member")
