@@ -224,9 +224,7 @@ class Rounds:
         elif group.all_joined:
             self._complete_join(group)
         else:
-            self._timers.schedule(
-                ("join", group.group_id), group.rebalance_timeout_ms, lambda: self._complete_join(group)
-            )
+            self._complete_join_in(group, group.rebalance_timeout_ms)
 
     def _await_first(self, group: Group, delay_ms: int, remaining_ms: int) -> None:
         def over() -> None:
@@ -238,8 +236,7 @@ class Rounds:
                 self._await_first(group, again_ms, max(remaining_ms - delay_ms, 0))
             elif group.pending_joins:
                 group.in_initial_delay = False
-                again_ms = min(ID_RETURN_MS_MAX, group.rebalance_timeout_ms)
-                self._timers.schedule(("join", group.group_id), again_ms, lambda: self._complete_join(group))
+                self._complete_join_in(group, min(ID_RETURN_MS_MAX, group.rebalance_timeout_ms))
             else:
                 self._complete_join(group)
 
@@ -248,12 +245,12 @@ class Rounds:
 
     def _complete_if_all_joined(self, group: Group) -> None:
         """Ends the join round early, but for the delay of a group's first one."""
-        if (
-            group.state is GroupState.PREPARING_REBALANCE
-            and not group.in_initial_delay
-            and group.all_joined
-        ):
+        if group.state is GroupState.PREPARING_REBALANCE and not group.in_initial_delay and group.all_joined:
             self._complete_join(group)
+
+    def _complete_join_in(self, group: Group, delay_ms: int) -> None:
+        """Ends the join round then, whoever has come."""
+        self._timers.schedule(("join", group.group_id), delay_ms, lambda: self._complete_join(group))
 
     def _complete_join(self, group: Group) -> None:
         """The join round is over: who has not come back is out (static members stay), the others learn the
@@ -267,11 +264,7 @@ class Rounds:
             self._forget(group, member.member_id)
         if group.members and not group.elect_joined_leader():
             # Only static members, none of which is here: their sessions decide.
-            self._timers.schedule(
-                ("join", group.group_id),
-                max(group.rebalance_timeout_ms, JOIN_RETRY_MS_MIN),
-                lambda: self._complete_join(group),
-            )
+            self._complete_join_in(group, max(group.rebalance_timeout_ms, JOIN_RETRY_MS_MIN))
             return
         group.new_member_added = group.in_initial_delay = False
         group.next_generation(self._clock.wall_ms())
@@ -484,9 +477,7 @@ class Rounds:
         """It stays what it was: its members join again, each within a session from now on."""
         self.resume(group)
         if group.state is GroupState.PREPARING_REBALANCE:
-            self._timers.schedule(
-                ("join", group.group_id), group.rebalance_timeout_ms, lambda: self._complete_join(group)
-            )
+            self._complete_join_in(group, group.rebalance_timeout_ms)
         else:
             self.rebalance(group, "it could not be upgraded")
 
