@@ -8,11 +8,18 @@ from pybroker.admin.config_changes import ResourceType
 from pybroker.client import AlterConfigOp, ConfigResource, ConfigResourceType, NewTopic, OpType, blocking
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
+from tests.conftest import StartBroker
 from tests.support.brokers import BrokerProcess
 from tests.support.kafka_tools import run_tool
 from tests.wire.client import WireClient
 
 BROKERS = [(ResourceType.BROKER, "1"), (ResourceType.BROKER_LOGGER, "1")]
+
+
+@pytest.fixture
+def broker(start_broker: StartBroker) -> BrokerProcess:
+    """Of each test's own: other tests leave topics and groups with settings on the one that is shared."""
+    return start_broker()
 
 
 def listed(broker: BrokerProcess, *kinds: int, version: int = 1) -> list[tuple[int, str]] | int:
@@ -27,7 +34,7 @@ def test_what_has_settings_is_listed(broker: BrokerProcess) -> None:
         admin.create_topics([NewTopic("listed", 1), NewTopic("also", 1)])
     topics = listed(broker, ResourceType.TOPIC)
     assert isinstance(topics, list)
-    assert {(ResourceType.TOPIC, "listed"), (ResourceType.TOPIC, "also")} <= set(topics)
+    assert {(ResourceType.TOPIC, "listed"), (ResourceType.TOPIC, "also")} == set(topics)
     assert listed(broker) == topics + BROKERS
     assert listed(broker, *(kind for kind, _ in BROKERS), ResourceType.BROKER) == BROKERS, "each once"
     assert listed(broker, ResourceType.GROUP, ResourceType.CLIENT_METRICS) == []
