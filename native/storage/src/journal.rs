@@ -133,6 +133,11 @@ impl Journal {
         self.group.len()
     }
 
+    /// Whether as much was written to the current file as there is room left in it, or more.
+    pub(crate) const fn is_half_full(&self) -> bool {
+        self.position >= self.file_bytes / 2
+    }
+
     /// Whether so many bytes of entries more find room in the current file.
     pub(crate) fn has_room(&self, bytes: usize) -> bool {
         let end = self.position + padded(self.group.len().max(HEADER_BYTES) + bytes) as u64;

@@ -59,6 +59,44 @@ impl Log {
         Ok(self.publish_flushed(&sample))
     }
 
+    /// As [`Log::flush`], but without the flush lock while the disk is at work: what is appended meanwhile finds its way
+    /// into the journal.
+    pub(crate) fn flush_beside(&self) -> Result<(), StorageError> {
+        self.health.check()?;
+        let sample = self.sample();
+        let on_disk = |segment: &Arc<Segment>| segment.entry_synced.load(Ordering::Acquire);
+        let known = !self.epochs_dirty.load(Ordering::Acquire)
+            && sample.segments.iter().all(|(segment, _)| on_disk(segment));
+        // Names are synced under the lock, and what is moved, replaced or taken away now is looked at there.
+        let files: Result<Vec<_>, _> = sample
+            .segments
+            .iter()
+            .map(|(segment, _)| segment.file(false))
+            .collect();
+        let (true, Ok(files)) = (known, files) else {
+            return self.flush().map(drop);
+        };
+        for (file, (segment, _)) in files.iter().zip(&sample.segments) {
+            files::sync_data(file.file())
+                .map_err(StorageError::io("sync", &segment.path(LOG)))
+                .map_err(|error| self.fatal_sync(error))?;
+        }
+        let moved = {
+            let _flushing = self.flush.lock();
+            if self.staged.load(Ordering::Acquire) {
+                return Err(StorageError::Closed {
+                    path: self.directory(),
+                });
+            }
+            self.publish_flushed(&sample)
+        };
+        self.tell_flushed(moved);
+        if self.was_truncated(&sample) {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
     pub(crate) fn tell_flushed(&self, moved: Option<i64>) {
         self.tell_flushed_with(moved, &mut Woken::default());
     }

@@ -36,7 +36,8 @@ pub struct LogDirOptions {
     pub syncfs_logs: usize,
     /// Bytes of each of the journal's two files; 0: no journal.
     pub journal_bytes: u64,
-    /// Tells how long appends wait for the journal; without one nobody measures that.
+    /// Tells how long appends wait for the journal, and when the next group may follow; without one nobody measures that,
+    /// and each follows at once.
     pub clock: Option<Arc<dyn Clock>>,
 }
 

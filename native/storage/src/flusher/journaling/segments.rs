@@ -12,6 +12,13 @@ use std::time::Duration;
 
 /// What is in the journal for so long is synced in its segment, however much room there is.
 const SYNC_AFTER: Duration = Duration::from_secs(5);
+/// Until a disk that had no room is asked again.
+const RETRY_AFTER: Duration = Duration::from_secs(5);
+/// The syncs of that are spread over so long as long as there is room: each makes what is written to the journal
+/// meanwhile wait for the disk.
+const SPREAD_OVER: Duration = Duration::from_millis(2_500);
+/// About what a sync takes: of more logs than can be spread so, all are synced at once.
+const SYNC_TAKES: Duration = Duration::from_millis(2);
 
 impl Journaling {
     /// Syncs in segments what is in the journal, file by file, until it is time to stop. `root`: for barriers, a
@@ -25,9 +32,9 @@ impl Journaling {
             };
             let turns = state.turns;
             let logs: Vec<_> = state.logs[1 - current].values().cloned().collect();
-            let synced = MutexGuard::unlocked(&mut state, || self.sync_logs(root, &logs));
+            let synced = self.sync_logs(&mut state, root, &logs);
             if !synced {
-                self.wake.wait_for(&mut state, SYNC_AFTER);
+                self.wake.wait_for(&mut state, RETRY_AFTER);
                 continue;
             }
             let unchanged = turns == state.turns;
@@ -39,7 +46,7 @@ impl Journaling {
                     Ok(()) => logs[1 - current].clear(),
                     Err(error) => {
                         self.unless_full(error);
-                        self.wake.wait_for(&mut state, SYNC_AFTER);
+                        self.wake.wait_for(&mut state, RETRY_AFTER);
                     }
                 }
             }
@@ -73,17 +80,77 @@ impl Journaling {
     }
 
     /// Syncs the logs' files; answers whether all that they had is there.
-    fn sync_logs(&self, root: &File, logs: &[Arc<Log>]) -> bool {
-        if logs.len() < self.syncfs_logs || cfg!(not(target_os = "linux")) {
-            let synced = logs.iter().all(|log| match log.flush() {
-                // It has left the journal.
-                Ok(_) | Err(StorageError::Closed { .. }) => true,
-                Err(_) => false,
-            });
-            if synced || cfg!(not(target_os = "linux")) {
-                return synced;
+    fn sync_logs(
+        &self,
+        state: &mut MutexGuard<'_, State>,
+        root: &File,
+        mut logs: &[Arc<Log>],
+    ) -> bool {
+        while let [log, rest @ ..] = logs
+            && let Some(pause) = self.pause(state, logs.len())
+        {
+            let synced = MutexGuard::unlocked(state, || sync_one(log));
+            if !synced {
+                return false;
+            }
+            logs = rest;
+            if !pause.is_zero() && !logs.is_empty() {
+                self.wake.wait_for(state, pause);
             }
         }
-        sync_group(root, &self.health, logs)
+        logs.is_empty() || MutexGuard::unlocked(state, || sync_group(root, &self.health, logs))
+    }
+
+    fn pause(&self, state: &State, logs: usize) -> Option<Duration> {
+        let hurry = state.ended || state.journal.as_ref().is_none_or(Journal::is_half_full);
+        let together = logs >= self.syncfs_logs && cfg!(target_os = "linux");
+        pause(logs, together, hurry)
+    }
+}
+
+/// How long to wait after the sync of one of so many logs; `None`: all that are left are synced together.
+///
+/// `together`: one `syncfs` is faster for so many. `hurry`: the journal needs the room soon.
+fn pause(logs: usize, together: bool, hurry: bool) -> Option<Duration> {
+    let logs = u32::try_from(logs).unwrap_or(u32::MAX);
+    if hurry {
+        return (!together).then_some(Duration::ZERO);
+    }
+    let fits = SYNC_TAKES.saturating_mul(logs) <= SPREAD_OVER;
+    (fits || !together).then(|| SPREAD_OVER / logs.max(1))
+}
+
+/// Syncs a log's files; answers whether all that it had is there.
+fn sync_one(log: &Log) -> bool {
+    match log.flush_beside() {
+        // It has left the journal.
+        Ok(()) | Err(StorageError::Closed { .. }) => true,
+        Err(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn syncs_are_spread_while_there_is_room() {
+        for (logs, together, hurry, expected) in [
+            (1, false, false, Some(SPREAD_OVER)),
+            (16, false, false, Some(SPREAD_OVER / 16)),
+            (1_000, true, false, Some(SPREAD_OVER / 1_000)),
+            // So many cannot be spread over that time.
+            (10_000, true, false, None),
+            // Where there is no syncfs, or it was set so.
+            (10_000, false, false, Some(SPREAD_OVER / 10_000)),
+            (16, false, true, Some(Duration::ZERO)),
+            (1_000, true, true, None),
+        ] {
+            assert_eq!(
+                pause(logs, together, hurry),
+                expected,
+                "{logs} {together} {hurry}"
+            );
+        }
     }
 }

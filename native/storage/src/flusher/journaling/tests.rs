@@ -353,6 +353,27 @@ fn what_lies_in_the_journal_is_synced_in_time() {
 }
 
 #[test]
+fn a_log_is_synced_beside_who_writes_the_journal() {
+    let f = begun();
+    put(&f, "a");
+    f.log().flush_beside().expect("syncs");
+    assert_eq!(f.log().synced_end_offset(), 2);
+    // Its first records are in a segment of their own, whose name is to be synced as well.
+    f.log().roll(0).expect("rolls");
+    f.append(batch(&["b"])).expect("appends");
+    f.log().flush_beside().expect("syncs");
+    assert_eq!(f.log().synced_end_offset(), 3);
+    f.append(batch(&["c"])).expect("appends");
+    // As of a log that is moved away.
+    f.log().staged.store(true, Ordering::Release);
+    assert!(matches!(
+        f.log().flush_beside(),
+        Err(StorageError::Closed { .. })
+    ));
+    assert_eq!(f.log().synced_end_offset(), 3, "nobody hears of it");
+}
+
+#[test]
 fn a_flush_by_the_operating_system_needs_no_journal() {
     let config = LogConfig {
         flush_mode: crate::FlushMode::Os,
