@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 from collections.abc import AsyncIterator, Callable
 from typing import Any, cast
 
@@ -15,6 +16,7 @@ from pybroker.coordinators.share_parts import Shares
 from pybroker.coordinators.transaction.membership import Membership
 from pybroker.dispatch import Dispatcher, Tables
 from pybroker.errors import FatalError, KafkaError
+from pybroker.metadata import control_messages
 from pybroker.native import NativeBroker, NativePartitions, ShardCommits, Uuid, encode
 from pybroker.protocol import interbroker
 from pybroker.protocol.error_codes import ErrorCode
@@ -268,9 +270,12 @@ def test_a_failure_among_brokers_has_their_layout() -> None:
     assert isinstance(answer, interbroker.EnvelopeResponse)
     assert answer.error_code == 41
     encode(answer, 0)
-    # Its class has fields without a default.
-    stop = interbroker.StopReplicaRequest(controller_id=1, controller_epoch=1)
-    stopped: Any = failure_response(stop, 31, None)
+    # Messages of the controller are objects of its own classes once a broker has its routes, and not all of their
+    # fields have a default.
+    importlib.import_module("pybroker.broker_routes")
+    stop = control_messages.StopReplicaRequest(1, 1, 1, delete_partitions=False, topic_states=[])
+    stopped = failure_response(stop, 31, None)
+    assert isinstance(stopped, control_messages.StopReplicaResponse)
     assert stopped.error_code == 31
     encode(stopped, 4)
 
