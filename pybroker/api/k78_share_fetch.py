@@ -76,8 +76,7 @@ def _response(sources: ShareSources, context: RequestContext, group_id: str, ans
                 error_message=None if error is None else error.message,
                 acknowledge_error_code=0 if acknowledged is None else acknowledged.code,
                 acknowledge_error_message=None if acknowledged is None else acknowledged.message,
-                # An opaque buffer of the native side: the bytes are only copied into the response.
-                records=answer.records or b"",  # type: ignore[arg-type]
+                records=answer.records or b"",  # type: ignore[arg-type]  # native bytes, which the codec copies
                 acquired_records=[ShareFetchResponse_AcquiredRecords(*row) for row in answer.acquired],
             )
             leader = leader_of(sources, (topic_id, index), error or acknowledged, ShareFetchResponse_LeaderIdAndEpoch)

@@ -56,7 +56,7 @@ class LocalChannel:
     async def _answer(self, request: ControlRequest) -> ControlResponse:
         try:
             return await self._receiver(request)
-        except Exception:
+        except Exception:  # the controller waits for an answer; the order after this one must still be obeyed
             log.exception("%s failed in the local broker: this is a bug in pybroker", type(request).__name__)
             return refusal(request, int(ErrorCode.UNKNOWN_SERVER_ERROR))
 

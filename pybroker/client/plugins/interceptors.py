@@ -61,7 +61,7 @@ def each(plugins: Sequence[Any], what: str, value: Value, call: Callable[[Any, V
     for plugin in plugins:
         try:
             result = call(plugin, value)
-        except Exception:
+        except Exception:  # whatever the user's code raises: the clients of Kafka go on as well
             log.exception("%s.%s failed", type(plugin).__name__, what)
         else:
             if result is not None:
