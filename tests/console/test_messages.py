@@ -22,7 +22,14 @@ SCRIPT = "<script>document.title = 'owned'</script><img src=x onerror=\"document
 RIGHT_TO_LEFT = "\u202eevil \u05e9\u05dc\u05d5\u05dd"
 
 NAMES = ("words", "hostile", "avro", "live", "empty")
-HOSTILE = (SCRIPT, RIGHT_TO_LEFT, b"\x00\xff\xfe" * 100, "x" * 900_000, None, b"", "[" * 5_000, '{"a": "</pre>"}')
+ENDLESS_AVRO = (
+    b'Obj\x01\x02\x16avro.schema\x0c"null"\x00' + b"s" * 16 + b"\xfe\xff\xff\xff\xff\xff\xff\xff\x7f\x00" + b"s" * 16
+)
+"""A file of 2^62 nulls."""
+HOSTILE = (
+    *(SCRIPT, RIGHT_TO_LEFT, b"\x00\xff\xfe" * 100, "x" * 900_000, None, b"", "[" * 5_000, '{"a": "</pre>"}'),
+    ENDLESS_AVRO,
+)
 
 
 def datum(amount: int) -> bytes:
@@ -144,7 +151,7 @@ def test_parquet(address: str) -> None:
     with urllib.request.urlopen(address + "/topics/hostile/export/parquet?seek=oldest") as answer:
         assert answer.headers["Content-Disposition"] == 'attachment; filename="hostile.parquet"'
         table = pq.read_table(io.BytesIO(answer.read()))
-    assert table.num_rows == 8
+    assert table.num_rows == len(HOSTILE)
     assert table.column("value").to_pylist()[:2] == [SCRIPT.encode(), RIGHT_TO_LEFT.encode()]
 
 
@@ -166,13 +173,13 @@ def test_avro_with_a_schema_of_ones_own(browser: Chromium, address: str) -> None
 def test_hostile_records_do_nothing(browser: Chromium, address: str) -> None:
     for how in ("auto", "json", "text", "hex", "avro"):
         browser.open(f"{address}/topics/hostile/messages?format={how}")
-        assert len(browser.all(".records tbody tr")) == 8
+        assert len(browser.all(".records tbody tr")) == len(HOSTILE)
         assert browser.driver.title != "owned"
         assert not browser.all(".records script, .records img")
     browser.open(address + "/topics/hostile/messages?limit=100")
     assert SCRIPT in [each.text for each in browser.all("td.value pre")]
     assert len(browser.script("return document.documentElement.outerHTML")) < 200_000
-    for offset in range(8):
+    for offset in range(len(HOSTILE)):
         browser.open(f"{address}/topics/hostile/record?partition=0&offset={offset}")
         assert browser.all("h2"), offset
         assert browser.driver.title != "owned"

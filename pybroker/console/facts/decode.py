@@ -6,22 +6,24 @@ import base64
 import contextlib
 import datetime
 import decimal
-import io
 import json
 import uuid
 from dataclasses import dataclass
 from typing import Any
+
+from pybroker.console.facts import avro
 
 LIST_CHARACTERS = 2_000
 """Of a value in a list; its own page shows more."""
 PAGE_CHARACTERS = 500_000
 HEX_BYTES = 1_024
 FORMATS = ("auto", "json", "avro", "text", "hex")
-SCHEMA_CHARACTERS_MAX = 200_000
+HEADER_BYTES = 5
+"""Of serializers that ask a schema registry: zero, and the schema's number."""
 
 
 class DecodeError(ValueError):
-    """Bytes are not what was asked for, or a schema is none; the text says why."""
+    """Bytes are not what was asked for; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,50 +96,21 @@ def _json(data: bytes, indent: int | None) -> str:
         raise DecodeError(f"not JSON: {error}") from None
 
 
-def parsed_schema(text: str) -> Any:
-    """An Avro schema of its JSON text. Raises DecodeError."""
-    fastavro = _fastavro()
-    if len(text) > SCHEMA_CHARACTERS_MAX:
-        raise DecodeError(f"A schema may have {SCHEMA_CHARACTERS_MAX:,} characters.")
-    try:
-        return fastavro.parse_schema(json.loads(text))
-    except Exception as error:
-        raise DecodeError(f"This is not an Avro schema: {error}") from None
-
-
-def _fastavro() -> Any:
-    try:
-        import fastavro
-    except ModuleNotFoundError:
-        raise DecodeError("Avro needs a package that is not here: pip install fastavro") from None
-    return fastavro
-
-
 def _avro(data: bytes, schema: Any, indent: int | None) -> str:
     """An Avro file with its schema, or one datum, bare or behind the five bytes that serializers of schema registries
     put before it."""
-    fastavro = _fastavro()
+    values_max = avro.LIST_VALUES_MAX if indent is None else avro.VALUES_MAX
     try:
-        if data.startswith(b"Obj\x01"):
-            return _as_json(list(fastavro.reader(io.BytesIO(data))), indent)
+        if data.startswith(avro.MAGIC):
+            return _as_json(avro.file(data, values_max), indent)
         if schema is None:
             raise DecodeError("Avro needs a schema: paste one on the page of the topic's messages")
-        if data[0] == 0 and len(data) > 5:
-            with contextlib.suppress(Exception):  # then it is no such header, but the datum's own bytes
-                return _as_json(_datum(fastavro, data[5:], schema), indent)
-        return _as_json(_datum(fastavro, data, schema), indent)
-    except DecodeError:
-        raise
-    except Exception as error:
-        raise DecodeError(f"not Avro of this schema: {type(error).__name__}: {error}") from None
-
-
-def _datum(fastavro: Any, data: bytes, schema: Any) -> Any:
-    stream = io.BytesIO(data)
-    found = fastavro.schemaless_reader(stream, schema, None)
-    if stream.read(1):
-        raise DecodeError("bytes are left over")
-    return found
+        if data[0] == 0 and len(data) > HEADER_BYTES:
+            with contextlib.suppress(avro.AvroError):  # then it is no such header, but the datum's own bytes
+                return _as_json(avro.datum(data[HEADER_BYTES:], schema, values_max), indent)
+        return _as_json(avro.datum(data, schema, values_max), indent)
+    except avro.AvroError as error:
+        raise DecodeError(f"not Avro of this schema: {error}") from None
 
 
 def _as_json(value: Any, indent: int | None) -> str:

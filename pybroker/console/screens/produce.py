@@ -8,7 +8,7 @@ import binascii
 from starlette.responses import Response
 
 from pybroker.client import TopicDescription
-from pybroker.console.facts.decode import DecodeError, parsed_schema
+from pybroker.console.facts.avro import AvroError, parsed_schema
 from pybroker.console.facts.parts import TROUBLE, in_words
 from pybroker.console.screens.messages import messages_page
 from pybroker.console.screens.topic import described
@@ -74,6 +74,6 @@ async def keep_schema(visit: Visit) -> Response:
         return visit.redirect(at(f"/topics/{topic.name}/messages"), "schema-dropped")
     try:
         session.keep_schema(topic.name, (text, parsed_schema(text)))
-    except DecodeError as error:
+    except AvroError as error:
         return await messages_page(visit, topic, 422, str(error))
     return visit.redirect(at(f"/topics/{topic.name}/messages", format="avro"), "schema-kept")
