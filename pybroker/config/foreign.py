@@ -70,7 +70,6 @@ REFUSED: dict[str, Refusal] = {
     "zookeeper.ssl.ocsp.enable": Refusal("revoked certificates are not looked for; remove the line", ("", "false")),
     "ssl.provider": Refusal(_NO_CLASSES),
     "ssl.engine.factory.class": Refusal(_NO_CLASSES),
-    "ssl.secure.random.implementation": Refusal(_NO_CLASSES),
     "unstable.api.versions.enable": Refusal(
         "only released versions of the protocol are served; remove the line", ("", "false")
     ),
@@ -136,7 +135,7 @@ share.coordinator.state.topic.compression.codec
 share.coordinator.threads share.coordinator.write.timeout.ms
 share.fetch.purgatory.purge.interval.requests socket.connection.setup.timeout.max.ms
 socket.connection.setup.timeout.ms ssl.allow.dn.changes ssl.allow.san.changes ssl.endpoint.identification.algorithm
-ssl.keymanager.algorithm ssl.trustmanager.algorithm
+ssl.keymanager.algorithm ssl.secure.random.implementation ssl.trustmanager.algorithm
 transaction.two.phase.commit.enable
 unclean.leader.election.interval.ms unstable.feature.versions.enable
 zookeeper.clientCnxnSocket zookeeper.max.in.flight.requests zookeeper.metadata.migration.min.batch.size
