@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,6 +36,7 @@ from tests.client.conftest import SecureKafka
 from tests.client.fake_broker import FakeBroker
 from tests.client.test_consumer import reader, until, values
 from tests.client.test_producer import Scripted
+from tests.support.certificates import Authority
 
 LIMIT_S = 120.0
 """For what comes to pass by itself."""
@@ -321,6 +323,24 @@ async def test_a_client_with_tls_is_told_that_there_is_none(listener: str) -> No
         async with asyncio.timeout(LONG_S), AdminClient(settings) as admin:
             with pytest.raises(BrokerConnectionError, match=words):
                 await admin.list_topics()
+
+
+async def test_what_is_wrong_with_tls_is_told(tmp_path: Path) -> None:
+    """To a client of plaintext, which gets nothing but the end of its connection, and to one that trusts others."""
+    tls = {
+        "listeners": "SSL://127.0.0.1:0",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(Authority(tmp_path).identity("broker")),
+    }
+    with pybroker.Broker(tls) as broker:
+        settings = {"bootstrap.servers": broker.bootstrap}
+        for more, words in (
+            ({}, r"was lost: .* before it said anything; if that listener has TLS, set security\.protocol=SSL"),
+            ({"security.protocol": "SSL"}, r"verify failed: .*; name the authority of its certificate by ssl\.trust"),
+        ):
+            async with asyncio.timeout(LONG_S), AdminClient({**settings, **more}) as admin:
+                with pytest.raises(BrokerConnectionError, match=words):
+                    await admin.list_topics()
 
 
 async def test_apache_kafka_hangs_up_on_a_client_without_login(secure_kafka: SecureKafka) -> None:

@@ -46,6 +46,11 @@ _API_VERSIONS, _SASL_AUTHENTICATE = 18, 36
 _LOGIN_FIRST = frozenset({ErrorCode.ILLEGAL_SASL_STATE, ErrorCode.SASL_AUTHENTICATION_FAILED})
 """What a broker may say to a client that does not log in."""
 _PERHAPS_NO_TLS = "; if that listener has no TLS, set security.protocol=PLAINTEXT, or SASL_PLAINTEXT with a login"
+_PERHAPS_TLS = " before it said anything; if that listener has TLS, set security.protocol=SSL, or SASL_SSL with a login"
+_NO_AUTHORITY = "; name the authority of its certificate by ssl.truststore.location or ssl.ca.location"
+_UNKNOWN_AUTHORITY = frozenset({18, 19, 20, 21})
+"""What OpenSSL says of a certificate that leads to none of those trusted: X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT and
+the three after it."""
 _SESSION_SHARE = 0.85
 """How much of a session's lifetime is used: the broker ends it at its end."""
 SOFTWARE_NAME = "pybroker"
@@ -164,7 +169,9 @@ class BrokerConnection(asyncio.Protocol):
                 f"no connection to {connection.address} within socket.connection.setup.timeout.ms={limit * 1000:.0f}"
             ) from None
         except ssl.SSLError as error:
-            hint = "" if isinstance(error, ssl.SSLCertVerificationError) else _PERHAPS_NO_TLS
+            hint = _PERHAPS_NO_TLS
+            if isinstance(error, ssl.SSLCertVerificationError):
+                hint = _NO_AUTHORITY if error.verify_code in _UNKNOWN_AUTHORITY else ""
             raise BrokerConnectionError(f"TLS with {connection.address} failed: {error}{hint}") from error
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
@@ -302,7 +309,10 @@ class BrokerConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         asked = any(each.key != _API_VERSIONS for each in self._pending)
         self.hung_up_at_first = self.failure is None and asked and bool(self.versions) and not self._answered
-        self._fail(BrokerConnectionError(f"the connection to {self.address} was lost: {exc or 'the broker closed it'}"))
+        # A listener with TLS ends a connection of plaintext, as it cannot say a word that a client understands.
+        unheard = self.heard_at < 0 and not self._config["security.protocol"].endswith("SSL")
+        reason = f"{exc or 'the broker closed it'}{_PERHAPS_TLS if unheard else ''}"
+        self._fail(BrokerConnectionError(f"the connection to {self.address} was lost: {reason}"))
         self._may_write.set()
         if not self._closed.done():
             self._closed.set_result(None)
