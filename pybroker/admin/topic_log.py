@@ -18,14 +18,15 @@ def log_created(by: str, topics: Sequence[CreatedTopic]) -> None:
     """After topics were created."""
     if topics:
         told = [f"{topic.name} (id {topic.topic_id}, partitions: {topic.num_partitions})" for topic in topics]
-        log.info("%s created %s", _who(by), _listed(told))
+        log.info("%s created %s", _who(by), _listed(told), extra={"event": "topics_created"})
 
 
 def log_deleted(by: str, topics: Sequence[DeletedTopic], remove_after_ms: int) -> None:
     """After topics were deleted, whose data stays until then at least."""
     if topics:
         told = [f"{topic.name} (id {topic.topic_id})" for topic in topics]
-        log.info("%s deleted %s; %s", _who(by), _listed(told), _way_back(remove_after_ms, [t.topic_id for t in topics]))
+        back = _way_back(remove_after_ms, [topic.topic_id for topic in topics])
+        log.info("%s deleted %s; %s", _who(by), _listed(told), back, extra={"event": "topics_deleted"})
 
 
 def log_truncated(by: str, topics: Sequence[TruncatedTopic], remove_after_ms: int) -> None:
@@ -33,7 +34,7 @@ def log_truncated(by: str, topics: Sequence[TruncatedTopic], remove_after_ms: in
     if topics:
         told = [f"{topic.name} (now id {topic.topic_id}, before {topic.old_id})" for topic in topics]
         back = _way_back(remove_after_ms, [topic.old_id for topic in topics], " --as NAME")
-        log.info("%s truncated %s; %s", _who(by), _listed(told), back)
+        log.info("%s truncated %s; %s", _who(by), _listed(told), back, extra={"event": "topics_truncated"})
 
 
 def _who(by: str) -> str:

@@ -167,6 +167,7 @@ class SaslServer:
             context.listener,
             mechanism,
             reason,
+            extra={"event": "authentication_failed"},
         )
 
     def _listener(self, context: RequestContext) -> ListenerSecurity:

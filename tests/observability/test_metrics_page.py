@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 import subprocess
 import urllib.request
 from collections.abc import Iterator
@@ -286,7 +287,7 @@ def test_a_slow_request_tells_in_json_where_its_time_went(tmp_path: Path) -> Non
         def slow() -> list[str]:
             consumer.poll(0.1)
             lines = [json.loads(line) for line in broker.log_tail(1000).splitlines() if line.startswith("{")]
-            return [one["message"] for one in lines if one["event"] == "slow_request_fetch_from_took_ms"]
+            return [one["message"] for one in lines if one["event"] == "slow_request"]
 
         until(slow)
         shape = r"Fetch v\d+ from 127.0.0.1:\d+ took ([\d.]+) ms \(queue .*remote ([\d.]+),.*\"patient\""
@@ -294,5 +295,9 @@ def test_a_slow_request_tells_in_json_where_its_time_went(tmp_path: Path) -> Non
         assert found is not None, slow()
         assert 200 <= float(found[2]) <= float(found[1])
         consumer.close()
+        with socket.create_connection(("127.0.0.1", int(broker.bootstrap.rpartition(":")[2]))) as browser:
+            browser.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            until(lambda: '"event": "http_client"' in broker.log_tail(1000))
+        assert '"event": "topics_created"' in broker.log_tail(1000)
     finally:
         broker.end()

@@ -7,10 +7,14 @@ import json
 import logging
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from pybroker import logs
+from pybroker.json_lines import EVENTS, event_of
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -29,7 +33,7 @@ def test_json(console: io.StringIO) -> None:
     logs.configure_logging("INFO", console, json_lines=True)
     log = logging.getLogger("pybroker.test")
     log.warning("disk %s is slow: %d ms\n", "/a", 7)
-    log.info("%s", 'slow request: Fetch v17 from 127.0.0.1:40000 took 12.5 ms (queue 0.1, client id "a")')
+    log.info("%s", "topic-0: a copy of 17 bytes (of 20) is removed")
     log.info("named", extra={"event": "disk_full"})
     try:
         raise ValueError("broken")
@@ -37,11 +41,28 @@ def test_json(console: io.StringIO) -> None:
         log.exception("it failed")
     lines = [json.loads(line) for line in console.getvalue().splitlines()]
     events = [line["event"] for line in lines]
-    assert events == ["disk_is_slow_ms", "slow_request_fetch_from_took_ms", "disk_full", "it_failed"]
+    assert events == ["disk_is_slow_ms", "a_copy_of_bytes_is_removed", "disk_full", "it_failed"]
     assert lines[0]["message"] == "disk /a is slow: 7 ms\n"
     assert (lines[0]["level"], lines[0]["logger"]) == ("WARN", "pybroker.test")
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", lines[0]["time"])
     assert "ValueError: broken" in lines[3]["error"]
+
+
+def test_known_sentences_have_fixed_names() -> None:
+    sources = "".join(path.read_text() for path in (*ROOT.glob("native/*/src/**/*.rs"), *ROOT.glob("pybroker/**/*.py")))
+    documented = (ROOT / "docs" / "operations.md").read_text()
+    for words, event in EVENTS:
+        for part in words.split("*"):
+            assert sources.count(part) > 1, f"nobody says {part!r} any more"
+        assert f"`{event}`" in documented
+        said = f"topic-0 {words.replace('*', ' 127.0.0.1:9 ')} and more"
+        assert name_of(said) == event
+        assert name_of(f'client id "\\"{words}\\"" did nothing') == "client_id_did_nothing"
+
+
+def name_of(sentence: str) -> str:
+    """The event of a sentence that comes as a whole."""
+    return event_of(logging.LogRecord("pybroker.native", logging.INFO, "", 0, "%s", (sentence,), None), sentence)
 
 
 def test_shape(console: io.StringIO) -> None:
