@@ -15,7 +15,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-SYNONYMS = (("list", "ls"), ("describe", "show"), ("create", "add"), ("delete", "remove"))
+SYNONYMS = (("list", "ls"), ("describe", "show"), ("create", "add"), ("delete", "remove"), ("alter", "set"))
 """Verbs that mean the same: of a command that has one of them the others work as well."""
 
 
@@ -46,7 +46,11 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if not ctx.resilient_parsing and self.get_command(ctx, args[0]) is None:
-            ctx.fail(f"There is no command {args[0]!r}{nearest(args[0], self.list_commands(ctx))}")
+            there = self.list_commands(ctx)
+            near = nearest(args[0], there)
+            if near == "." and isinstance(self, VerbGroup):
+                near = f"; there are {', '.join(there)}."
+            ctx.fail(f"There is no command {args[0]!r}{near}")
         return super().resolve_command(ctx, args)
 
 

@@ -18,7 +18,7 @@ def test_quotas_are_set_listed_and_removed(broker: BrokerProcess) -> None:
         return done.stdout + done.stderr
 
     who = ("--user", "cli-user", "--client-id-default")
-    pybroker("set", "producer_byte_rate=1000", "request_percentage=12.5", *who)
+    pybroker("--alter", "producer_byte_rate=1000", "request_percentage=12.5", *who)
     (first, second) = json.loads(pybroker("list", *who, "--json"))
     assert first == {
         "user": "cli-user",
