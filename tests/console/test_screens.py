@@ -220,6 +220,42 @@ def test_entries_and_users_come_and_go(browser: Chromium, address: str) -> None:
     assert browser.driver.title != "owned"
 
 
+def test_quotas_come_and_go(browser: Chromium, address: str) -> None:
+    who = "<b>bob</b> "
+    browser.open(address + "/quotas")
+    browser.click("details.more summary")
+    browser.type("details input[name=value]", "2048")
+    browser.click("details button.main")
+    browser.until(lambda: "Say whom the quota is for" in browser.text)
+    assert browser.violations() == []
+    browser.type("details input[name=user]", who)
+    browser.click("details input[name=client-id-default]")
+    browser.click("details button.main")
+    browser.until(lambda: "The quota was set." in browser.text)
+    assert [cell.text for cell in browser.all("tbody td")][:5] == [
+        who.strip(), "default", "–", "producer_byte_rate", "2.0 KiB/s"
+    ]
+    assert browser.violations() == []
+    browser.click("details.more summary")
+    browser.type("details input[name=ip]", "not an address")
+    browser.type("details input[name=value]", "1")
+    browser.click("details button.main")
+    browser.until(lambda: "INVALID_REQUEST" in browser.text)
+    browser.click('button[aria-label^="Remove producer_byte_rate User <b>bob</b>"]')
+    browser.until(lambda: "The quota was removed." in browser.text)
+    assert "No quota is set" in browser.text
+
+
+def test_where_a_setting_comes_from_is_in_sight(browser: Chromium, address: str) -> None:
+    """Also beside a value that is wider than the page."""
+    long = ",".join(f"PLAINTEXT://broker-{number}.example:9092" for number in range(40))
+    browser.open(address + "/brokers/1")
+    browser.script("document.querySelector('td.long').textContent = arguments[0]", long)
+    assert browser.script(
+        "const box = document.querySelector('td.long').closest('.scroll'); return box.scrollWidth <= box.clientWidth"
+    )
+
+
 def test_charts_of_a_brokers_metrics(browser: Chromium, filled: Broker) -> None:
     asked: list[str] = []
 

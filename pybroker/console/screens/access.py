@@ -1,4 +1,4 @@
-"""Access control entries, users with passwords (SCRAM), quotas."""
+"""Access control entries, users with passwords (SCRAM)."""
 
 from __future__ import annotations
 
@@ -144,9 +144,3 @@ async def delete_user(visit: Visit) -> Response:
     except TROUBLE as error:
         return await _users(visit, 422, in_words(error))
     return visit.redirect("/users", "user-deleted")
-
-
-async def quotas(visit: Visit) -> Response:
-    """What is set for users, client ids and addresses."""
-    found = await part(visit.admin.describe_client_quotas())
-    return visit.render("quotas.html", found=found, rows=(found.value or [])[:SHOWN])

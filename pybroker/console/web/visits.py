@@ -176,6 +176,8 @@ DONE = {
     "acl-deleted": "The entry was removed.",
     "user-changed": "The password was set.",
     "user-deleted": "The password was removed.",
+    "quota-set": "The quota was set.",
+    "quota-removed": "The quota was removed.",
     "ingest-aborted": "The ingest was aborted.",
     "transaction-aborted": "The transaction was aborted.",
     "produced": "The record was written.",

@@ -1,0 +1,88 @@
+"""Quotas of users, client ids and addresses."""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from pybroker.client import QuotaEntity
+from pybroker.console.facts.parts import TROUBLE, in_words, part
+from pybroker.console.web.visits import Form, InputError, Visit
+
+KINDS = {"user": "User", "client-id": "Client id", "ip": "Address"}
+QUOTAS = {
+    "producer_byte_rate": "bytes a second written",
+    "consumer_byte_rate": "bytes a second read",
+    "request_percentage": "percent of a thread",
+    "controller_mutation_rate": "partitions a second made or removed",
+    "connection_creation_rate": "connections a second, of an address",
+}
+SHOWN = 1_000
+
+
+async def show(visit: Visit) -> Response:
+    """What is set for users, client ids and addresses."""
+    return await _page(visit, Form([]))
+
+
+async def _page(visit: Visit, form: Form, status: int = 200, problem: str | None = None) -> Response:
+    found = await part(visit.admin.describe_client_quotas())
+    rows = found.value or []
+    return visit.render(
+        "quotas.html",
+        status,
+        found=found,
+        rows=rows[:SHOWN],
+        cut=max(len(rows) - SHOWN, 0),
+        form=form,
+        problem=problem,
+        kinds=KINDS,
+        quotas=QUOTAS,
+    )
+
+
+def _entity(form: Form) -> QuotaEntity:
+    """Names as they were typed, which may have blanks. Raises InputError."""
+    named: dict[str, str] = {}
+    for kind, title in KINDS.items():
+        name, of_the_rest = form.raw(kind), form.text(f"{kind}-default") == "1"
+        if name and of_the_rest:
+            raise InputError(f"{title}: either a name or the default.")
+        if name or of_the_rest:
+            named[kind.replace("-", "_")] = name
+    if not named:
+        raise InputError("Say whom the quota is for: a user, a client id, both, or an address.")
+    return QuotaEntity(**named)
+
+
+def _quota(form: Form) -> str:
+    name = form.text("quota")
+    if name not in QUOTAS:
+        raise InputError(f"There is no quota {name[:40]!r}.")
+    return name
+
+
+async def put(visit: Visit) -> Response:
+    """One quota; others of whom it is for stay."""
+    form = visit.form
+    try:
+        try:
+            value = float(form.text("value"))
+        except ValueError:
+            raise InputError(f"Value: {form.text('value')[:40]!r} is not a number.") from None
+        await visit.admin.alter_client_quotas({_entity(form): {_quota(form): value}})
+    except InputError as error:
+        return await _page(visit, form, 422, str(error))
+    except TROUBLE as error:
+        return await _page(visit, form, 422, in_words(error))
+    return visit.redirect("/quotas", "quota-set")
+
+
+async def remove(visit: Visit) -> Response:
+    """That one."""
+    try:
+        await visit.admin.alter_client_quotas({_entity(visit.form): {_quota(visit.form): None}})
+    except InputError as error:
+        return await _page(visit, Form([]), 422, str(error))
+    except TROUBLE as error:
+        return await _page(visit, Form([]), 422, in_words(error))
+    return visit.redirect("/quotas", "quota-removed")
