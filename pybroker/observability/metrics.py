@@ -1,5 +1,8 @@
 """The text of /metrics: what native code counts, followed by what the control plane knows.
 
+prometheus-client does not write it: its counters are called `…_total` in the lines above them, and Kafka's JMX exporter
+has some that end in `_count`. Its parser reads the page in `tests/observability`, and so does promtool.
+
 Labels hold only what this broker chose (ids, version), so the number of series is bounded; so are the names of
 clients' metrics (KIP-714).
 """

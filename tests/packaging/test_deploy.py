@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -75,6 +76,13 @@ def test_the_command_of_the_image_serves_and_its_check_sees_it(tmp_path: Path) -
     here = (f"listeners=CLIENTS://127.0.0.1:{port}", f"log.dirs={tmp_path}", f"metrics.listener=127.0.0.1:{metrics}")
     with running(command, port, *here):
         assert subprocess.run(check, env=there, check=False).returncode == 0
+
+
+def test_the_image_has_what_settings_of_a_broker_may_need() -> None:
+    """Nobody can install into it what `pip install` is told for."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    (installed,) = re.findall(r"\$\{wheel\}\[([\w,]+)\]", DOCKERFILE)
+    assert set(installed.split(",")) == set(extras) - {"bench", "spark"}
 
 
 def test_the_image_runs_as_nobody_and_copies_what_is_there() -> None:
