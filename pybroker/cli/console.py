@@ -34,7 +34,10 @@ INSTALL = "The console needs packages that are not here: pip install 'pybroker[c
     "--idle-timeout", default=30, show_default=True, type=click.IntRange(1, 720), metavar="MINUTES",
     help="Who does nothing for so long logs in again.",
 )  # fmt: skip
-@click.option("--metrics-url", metavar="URL", help="A broker's /metrics, for charts of requests and errors.")
+@click.option(
+    "--metrics-url", "metrics_urls", multiple=True, metavar="URL",
+    help="A broker's /metrics, for charts of requests and errors; repeatable.",
+)  # fmt: skip
 @click.option("--certificate", type=click.Path(dir_okay=False), help="Serve https: certificate chain, PEM.")
 @click.option("--key", type=click.Path(dir_okay=False), help="Its key, PEM.")
 def console(
@@ -45,7 +48,7 @@ def console(
     without_login: bool,
     host_names: tuple[str, ...],
     idle_timeout: int,
-    metrics_url: str | None,
+    metrics_urls: tuple[str, ...],
     certificate: str | None,
     key: str | None,
 ) -> None:
@@ -53,8 +56,9 @@ def console(
     host, colon, port = listen.rpartition(":")
     if not (colon and host and port.isdecimal() and int(port) < 65536):
         raise click.UsageError(f"--listen {listen}: say HOST:PORT.")
-    if metrics_url is not None and not metrics_url.startswith(("http://", "https://")):
-        raise click.UsageError(f"--metrics-url {metrics_url}: say http://HOST:PORT/metrics.")
+    for url in metrics_urls:
+        if not url.startswith(("http://", "https://")):
+            raise click.UsageError(f"--metrics-url {url}: say http://HOST:PORT/metrics.")
     try:
         from pybroker.console.serve import serve
         from pybroker.console.settings import ConsoleSettings
@@ -69,7 +73,7 @@ def console(
         without_login=without_login,
         host_names=host_names,
         idle_timeout_s=idle_timeout * 60.0,
-        metrics_url=metrics_url,
+        metrics_urls=metrics_urls,
         certificate=certificate,
         key=key,
     )

@@ -19,7 +19,7 @@ class ConsoleSettings:
     """client_config: settings of the clients under Kafka's names, `bootstrap.servers` among them. host, port: where it
     listens; port 0 takes a free one. without_login: everybody who reaches it acts as the client that `client_config`
     describes. host_names: names under which it may be asked, beside addresses and localhost. idle_timeout_s: after this
-    time without a request one has to log in again. metrics_url: of a broker's /metrics, for the charts.
+    time without a request one has to log in again. metrics_urls: of brokers' /metrics, for the charts.
     """
 
     client_config: Mapping[str, Any]
@@ -28,7 +28,7 @@ class ConsoleSettings:
     without_login: bool = False
     host_names: tuple[str, ...] = ()
     idle_timeout_s: float = 1800.0
-    metrics_url: str | None = None
+    metrics_urls: tuple[str, ...] = ()
     certificate: str | None = None
     key: str | None = field(default=None, repr=False)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -22,6 +23,8 @@ from pybroker.client import (
     TransactionalProducer,
 )
 from pybroker.console import app
+from pybroker.console.facts.metrics import Scraped, ScrapeError
+from pybroker.testing.ports import free_port
 from tests.console.chromium import ENTER, TAB, Chromium
 from tests.console.console_process import console
 
@@ -256,7 +259,9 @@ def test_where_a_setting_comes_from_is_in_sight(browser: Chromium, address: str)
     )
 
 
-def test_charts_of_a_brokers_metrics(browser: Chromium, filled: Broker) -> None:
+@contextlib.contextmanager
+def metrics_of_a_broker() -> Iterator[tuple[str, list[str]]]:
+    """The address of a page, on which figures grow by each look; the looks."""
     asked: list[str] = []
 
     class Metrics(BaseHTTPRequestHandler):
@@ -273,15 +278,42 @@ def test_charts_of_a_brokers_metrics(browser: Chromium, filled: Broker) -> None:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Metrics)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
-        with console(filled.bootstrap, "--metrics-url", f"http://127.0.0.1:{server.server_port}/metrics") as address:
-            browser.open(address + "/live")
-            browser.until(lambda: browser.all("polyline"), "the second look at the metrics")
-            assert "Produce requests" in browser.text
-            assert "Errors UNKNOWN_TOPIC_ID" in browser.text
-            assert browser.violations() == []
+        yield f"http://127.0.0.1:{server.server_port}/metrics", asked
     finally:
         server.shutdown()
         server.server_close()
+
+
+def test_charts_of_brokers_metrics(browser: Chromium, filled: Broker) -> None:
+    """One of the brokers is away."""
+    away = f"http://127.0.0.1:{free_port()}/metrics"
+    with metrics_of_a_broker() as (one, _), metrics_of_a_broker() as (other, asked):
+        urls = [f"--metrics-url={url}" for url in (one, other, away)]
+        with console(filled.bootstrap, *urls) as address:
+            browser.open(address + "/live")
+            browser.until(lambda: browser.all("polyline"), "the second look at the metrics")
+            assert asked
+            assert "Produce requests" in browser.text
+            assert "Errors UNKNOWN_TOPIC_ID" in browser.text
+            assert f"{away}: " in browser.one(".note.bad").text
+            assert browser.violations() == []
+
+
+async def test_a_broker_that_goes_and_comes_is_no_leap() -> None:
+    with metrics_of_a_broker() as (one, asked):
+        urls = [one, f"http://127.0.0.1:{free_port()}/metrics"]
+        broken = Scraped(urls)
+        title = "Produce requests"
+        assert [(await broken.sample())[title] for _ in range(3)] == [0, 1_000, 2_000]
+        assert len(broken.missing) == 1
+        asked.clear()  # a restart
+        assert (await broken.sample())[title] == 3_000
+    with pytest.raises(ScrapeError):
+        await broken.sample()
+    with metrics_of_a_broker() as (again, asked):
+        urls[:] = [again]
+        asked.extend([""] * 1_000)
+        assert [(await broken.sample())[title] for _ in range(2)] == [3_000, 4_000]
 
 
 def test_pages_are_served_without_scripts(address: str) -> None:

@@ -1,4 +1,4 @@
-"""A broker's /metrics: the few lines that charts need, of Prometheus' text format."""
+"""Brokers' /metrics: the few lines that charts need, of Prometheus' text format."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import re
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 BYTES_MAX = 16 << 20
 TIMEOUT_S = 5.0
@@ -24,6 +24,40 @@ Sample = Mapping[str, float]
 
 class ScrapeError(Exception):
     """The metrics cannot be had; the text says why."""
+
+
+class Scraped:
+    """What several brokers have counted since the first look, together. A broker that is away has no part in it; when
+    it is back it counts on from there, whether it was restarted or not: its own numbers never show as a leap.
+    """
+
+    def __init__(self, urls: Sequence[str]) -> None:
+        self._urls = urls
+        self._before: dict[str, Sample] = {}
+        self._counted: dict[str, float] = {}
+        self.missing: list[str] = []
+        """Which brokers could not be asked at the last look, and why."""
+
+    async def sample(self) -> Sample:
+        """Asks all of them. Raises ScrapeError if none answers."""
+        answers = await asyncio.gather(*map(scrape, self._urls), return_exceptions=True)
+        self.missing = []
+        for url, answer in zip(self._urls, answers, strict=True):
+            before = self._before.pop(url, None)
+            if isinstance(answer, ScrapeError):
+                self.missing.append(str(answer))
+                continue
+            if isinstance(answer, BaseException):
+                raise answer
+            self._before[url] = answer
+            for title, value in answer.items():
+                since = value if before is None else before.get(title, 0.0)
+                # A restart lets counters begin anew.
+                more = value - since if value >= since else value
+                self._counted[title] = self._counted.get(title, 0.0) + more
+        if len(self.missing) == len(self._urls):
+            raise ScrapeError("; ".join(self.missing))
+        return dict(self._counted)
 
 
 async def scrape(url: str) -> Sample:

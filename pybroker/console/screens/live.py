@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from starlette.responses import Response
 
 from pybroker.client import AdminClient, OffsetSpec
-from pybroker.console.facts.metrics import ScrapeError, scrape
+from pybroker.console.facts.metrics import ScrapeError
 from pybroker.console.facts.offsets import ends, with_leader
 from pybroker.console.facts.parts import TROUBLE, in_words
 from pybroker.console.facts.rates import Chart, Rates
@@ -25,7 +25,7 @@ async def show(visit: Visit) -> Response:
         "live.html",
         charts=charts,
         problem=problem,
-        by_metrics=visit.console.settings.metrics_url is not None,
+        by_metrics=bool(visit.console.settings.metrics_urls),
         q=visit.query.text("q"),
         most=TOPICS_MAX,
         again=at("/live/charts", q=visit.query.text("q")),
@@ -40,16 +40,16 @@ async def charts(visit: Visit) -> Response:
 
 async def _charts(visit: Visit) -> tuple[list[Chart], str | None]:
     try:
-        return await _rates(visit).charts(), None
+        found = await _rates(visit).charts()
     except (*TROUBLE, ScrapeError) as error:
         return [], str(error) if isinstance(error, ScrapeError) else in_words(error)
+    return found, "; ".join(visit.console.scraped.missing) or None
 
 
 def _rates(visit: Visit) -> Rates:
     """One for all who see the same: the metrics' for everybody, the offsets' for each person's clients."""
-    url = visit.console.settings.metrics_url
-    if url is not None:
-        return visit.console.rates.of("", lambda: Rates(lambda: scrape(url)))
+    if visit.console.settings.metrics_urls:
+        return visit.console.rates.of("", lambda: Rates(visit.console.scraped.sample))
     prefix, admin = visit.query.text("q"), visit.admin
     return visit.clients.rates.of(prefix, lambda: Rates(lambda: _written(admin, prefix)))
 

@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from pybroker.client import AdminClient, AuthenticationError
+from pybroker.console.facts.metrics import Scraped
 from pybroker.console.facts.parts import TROUBLE, in_words
 from pybroker.console.facts.rates import RatesByFilter
 from pybroker.console.settings import ConsoleSettings
@@ -31,6 +32,7 @@ class Console:
         self.sessions = Sessions(settings.idle_timeout_s)
         self.pages = Pages()
         self.rates = RatesByFilter()
+        self.scraped = Scraped(settings.metrics_urls)
         self.shared = None if settings.needs_login else Clients(settings.common_config())
 
     async def close(self) -> None:
