@@ -21,12 +21,13 @@ from pybroker.client import (
     ResourceType,
     ScramUpsertion,
     TransactionalProducer,
+    Uuid,
 )
 from pybroker.console import app
 from pybroker.console.facts.metrics import Scraped, ScrapeError
 from pybroker.testing.ports import free_port
 from tests.console.chromium import ENTER, TAB, Chromium
-from tests.console.console_process import console
+from tests.console.console_process import Browserless, console, text_of
 
 METRICS = """# HELP kafka_network_requestmetrics_requests_total Requests.
 kafka_network_requestmetrics_requests_total{request="Produce"} %d
@@ -196,6 +197,15 @@ def test_undelete_under_another_name(browser: Chromium, address: str) -> None:
     browser.click("table button[aria-label^=Undelete]")
     browser.until(lambda: browser.path.startswith("/topics/back"))
     assert "The topic is back." in browser.text
+
+
+def test_what_cannot_be_purged_is_said(person: Browserless) -> None:
+    """Only what brokers have found of a topic that nobody knows can be, after its id was typed."""
+    nobodys = str(Uuid.random())
+    for typed, words in (("", "What you typed is not the id"), (nobodys, "UNKNOWN_TOPIC_ID")):
+        answer = person.post("/deletions/purge", {"topic_id": nobodys, "typed": typed}, form="/deletions")
+        assert answer.status == 422
+        assert words in text_of(answer.text)
 
 
 def test_entries_and_users_come_and_go(browser: Chromium, address: str) -> None:
