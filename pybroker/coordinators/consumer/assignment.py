@@ -27,8 +27,8 @@ def note_topics(group: ConsumerGroup, view: TopicView) -> bool:
 
 
 def meant_by(group: ConsumerGroup, view: TopicView, member_id: str) -> set[Uuid]:
-    """The topics that a member subscribes to."""
-    said = group.members[member_id].subscription
+    """The topics that a member subscribes to. KafkaError UNKNOWN_MEMBER_ID."""
+    said = group.member(member_id).subscription
     found = (view.topic_id(name) for name in group.names_of(said.topics, said.regex))
     return {topic_id for topic_id in found if topic_id is not None}
 

@@ -270,7 +270,8 @@ class ConsumerGroups:
             was = known.get(member_id)
             if was is member:
                 continue
-            if was is None:
+            # One that came back within the write that ends its session has none either.
+            if was is None or _session(group_id, member_id) not in self._timers:
                 self._watch_session(group_id, member)
             if member.state is not MemberState.UNREVOKED:
                 self._timers.cancel(_revocation(group_id, member_id))

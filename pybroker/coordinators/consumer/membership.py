@@ -167,8 +167,8 @@ def progress(
     group: ConsumerGroup, member_id: str, owned: frozenset[Partition] | None, meant: Container[Uuid] | None = None
 ) -> Member:
     """One step of a member towards the target; the member then. `meant`: of no other topics, whatever the target says;
-    None: that is of now."""
-    member = group.members[member_id]
+    None: that is of now. KafkaError UNKNOWN_MEMBER_ID: it left in the same turn."""
+    member = group.member(member_id)
     target = group.target_of(member_id)
     moved = reconcile(
         member,

@@ -69,8 +69,9 @@ def changes(before: ConsumerGroup | None, after: ConsumerGroup) -> Records:
         )
     for member_id in after.members:
         target = after.target.get(member_id)
-        if target is not None and old.target.get(member_id) != target:
-            records[_key(TARGET, group_id, member_id)] = _target(target)
+        if old.target.get(member_id) != target:
+            # None: the member left and came back within one write, and has no target yet.
+            records[_key(TARGET, group_id, member_id)] = None if target is None else _target(target)
     if before is None or before.target_epoch != after.target_epoch:
         records[_key(TARGET_EPOCH, group_id)] = encode_versioned(
             m.ConsumerGroupTargetAssignmentMetadataValue(after.target_epoch, after.target_timestamp_ms), 0

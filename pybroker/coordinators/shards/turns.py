@@ -40,7 +40,8 @@ Outcome = Any
 Finish = Callable[[G], Outcome]
 Change = Callable[[G], Callable[[G], Outcome]]
 """Changes the copy (or raises KafkaError before it does); what it gives is called when the target is known, may change
-the copy once more, and gives the answer."""
+the copy once more, and gives the answer (or raises KafkaError: a later change of the same turn may have removed its
+member)."""
 Reply = Callable[[Outcome], None]
 Write = Callable[[list[Record], Callable[[ErrorCode], None]], None]
 """Writes records of one group; called back with NONE when they are on disk."""
@@ -147,7 +148,7 @@ class GroupTurns(Generic[G]):
                 break
         if after.epoch > after.target_epoch and after.successor is None:
             self._assign(after)
-        outcomes = [(reply, answer(after) if finishes else answer) for reply, answer, finishes in answers]
+        outcomes = [(reply, _finished(answer, after) if finishes else answer) for reply, answer, finishes in answers]
         if before is None and not after.epoch:
             # Whoever wanted to be its first member was refused.
             self._over(group_id, turns)
@@ -217,6 +218,13 @@ class GroupTurns(Generic[G]):
         """All groups end here."""
         for group_id in [*self.groups, *self._turns]:
             self.forget(group_id, error)
+
+
+def _finished(finish: Finish[G], group: G) -> Outcome:
+    try:
+        return finish(group)
+    except KafkaError as refused:
+        return refused
 
 
 def _answer(outcomes: list[tuple[Reply, Outcome]]) -> None:

@@ -303,12 +303,15 @@ class ShareGroups:
         known: Mapping[str, ShareMember] = {} if before is None else before.members
         for member_id in known.keys() - after.members.keys():
             self._ground.timers.cancel(_session(group_id, member_id))
-        for member_id in after.members.keys() - known.keys():
-            self._ground.timers.schedule(
-                _session(group_id, member_id),
-                self._ground.settings.session_timeout_ms(group_id),
-                partial(self.expire, group_id, member_id),
-            )
+        for member_id, member in after.members.items():
+            was, session = known.get(member_id), _session(group_id, member_id)
+            # One that came back within the write that ends its session has none either.
+            if was is None or (was is not member and session not in self._ground.timers):
+                self._ground.timers.schedule(
+                    session,
+                    self._ground.settings.session_timeout_ms(group_id),
+                    partial(self.expire, group_id, member_id),
+                )
         self.work(group_id)
 
     def _keep_alive(self, group_id: str, member_id: str) -> None:

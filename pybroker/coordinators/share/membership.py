@@ -114,8 +114,8 @@ def assign(group: ShareGroup, topics: Mapping[Uuid, tuple[str, int]], now_ms: in
 
 def progress(group: ShareGroup, member_id: str, topics: Mapping[Uuid, tuple[str, int]]) -> ShareMember:
     """The member has what the target gives it; while that is of before, nothing that it does not subscribe to any more.
-    topics: as for `assign`."""
-    member, target = group.members[member_id], group.target.get(member_id, frozenset())
+    topics: as for `assign`. KafkaError UNKNOWN_MEMBER_ID: it left in the same turn."""
+    member, target = group.member(member_id), group.target.get(member_id, frozenset())
     if group.epoch > group.target_epoch:
         target = frozenset(one for one in target if one[0] in topics and topics[one[0]][0] in member.topics)
     moved = member.moved_to(group.target_epoch, target)

@@ -59,11 +59,9 @@ def changes(before: ShareGroup | None, after: ShareGroup) -> Records:
         records[_key(GROUP, group_id)] = encode_versioned(m.ShareGroupMetadataValue(after.epoch, after.topics_hash), 0)
     for member_id in after.members:
         target = after.target.get(member_id)
-        if target is not None and old.target.get(member_id) != target:
-            topics = [m.ShareGroupTargetAssignmentMemberValue_TopicPartition(*one) for one in by_topic(target)]
-            records[_key(TARGET, group_id, member_id)] = encode_versioned(
-                m.ShareGroupTargetAssignmentMemberValue(topics), 0
-            )
+        if old.target.get(member_id) != target:
+            # None: the member left and came back within one write, and has no target yet.
+            records[_key(TARGET, group_id, member_id)] = None if target is None else _target(target)
     if before is None or before.target_epoch != after.target_epoch:
         records[_key(TARGET_EPOCH, group_id)] = encode_versioned(
             m.ShareGroupTargetAssignmentMetadataValue(after.target_epoch, after.target_timestamp_ms), 0
@@ -98,6 +96,11 @@ def _progress(member: ShareMember) -> tuple[object, ...]:
 
 def _states(group: ShareGroup) -> tuple[object, ...]:
     return group.initializing, group.initialized, group.deleting
+
+
+def _target(target: frozenset[Partition]) -> bytes:
+    topics = [m.ShareGroupTargetAssignmentMemberValue_TopicPartition(*one) for one in by_topic(target)]
+    return encode_versioned(m.ShareGroupTargetAssignmentMemberValue(topics), 0)
 
 
 def _current(member: ShareMember) -> bytes:

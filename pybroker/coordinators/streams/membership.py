@@ -238,8 +238,9 @@ def _workers(group: StreamsGroup) -> Iterable[Worker]:
 
 
 def progress(group: StreamsGroup, member_id: str, owned: Tasks | None) -> Member:
-    """One step of a member towards the target; the member then."""
-    member = group.members[member_id]
+    """One step of a member towards the target; the member then. KafkaError UNKNOWN_MEMBER_ID: it left in the same
+    turn."""
+    member = group.member(member_id)
     moved = reconcile(member, group.target_epoch, group.target_of(member_id), group.others(member), owned)
     if moved is not member:
         group.put(moved)

@@ -165,6 +165,52 @@ async def test_what_is_answered_is_on_disk() -> None:
     assert world.log.batches == 2
 
 
+async def test_a_member_that_leaves_right_behind_its_heartbeat_leaves_nobody_without_an_answer() -> None:
+    world = await new_world()
+    await beat(world, "a")
+    world.log.hold = True
+    last, leaving = Heartbeat("a", 2, "client", "/host"), Heartbeat("a", LEAVES, "client", "/host")
+    beats = [joining("b"), last, leaving, joining("c")]
+    asked = [world.groups.consumer_heartbeat(G, one, everything) for one in beats]
+    await world.settle()
+    world.log.release()
+    await world.settle()
+    codes = [(await answered(one)).error for one in asked]
+    assert codes == [ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.NONE, ErrorCode.NONE]
+    assert group(world).members.keys() == {"b", "c"}
+
+
+async def test_a_member_that_leaves_and_comes_back_within_one_write_has_no_target_of_before_on_disk() -> None:
+    world = await new_world()
+    world.config["group.consumer.assignment.interval.ms"] = 1_000
+    await beat(world, "a")
+    world.log.hold = True
+    beats = [joining("b"), Heartbeat("a", LEAVES, "client", "/host"), joining("a")]
+    asked = [world.groups.consumer_heartbeat(G, one, everything) for one in beats]
+    await world.settle()
+    world.log.release()
+    await world.settle()
+    assert [(await answered(one)).error for one in asked] == [ErrorCode.NONE] * 3
+    assert group(world).target == {}
+    await world.restart()
+    assert group(world).target == {}
+
+
+async def test_a_member_that_comes_back_within_the_write_that_ends_its_session_has_another() -> None:
+    world = await new_world()
+    await beat(world, "a")
+    world.log.hold = True
+    world.groups.consumer_heartbeat(G, joining("b"), everything)
+    await world.pass_time(46_000)
+    back = world.groups.consumer_heartbeat(G, joining("a"), everything)
+    world.log.release()
+    await world.settle()
+    assert (await answered(back)).error is ErrorCode.NONE
+    assert group(world).members.keys() == {"a", "b"}
+    await world.pass_time(46_000)
+    assert not group(world).members
+
+
 def joining(member: str) -> Heartbeat:
     return Heartbeat(
         member, JOINS, "client", "/host", rebalance_timeout_ms=60_000, topics=("orders",), owned=frozenset()

@@ -86,6 +86,8 @@ class Machine(RuleBasedStateMachine):
         self.log: dict[bytes, bytes | None] = {}
         self.early = False
         """The assignment interval is not over."""
+        self.ahead: list[Callable[[StreamsGroup], None]] = []
+        """Changes that came first for the next turn."""
 
     # --- what the coordinator does ------------------------------------------------------------------------------------
 
@@ -102,6 +104,8 @@ class Machine(RuleBasedStateMachine):
     def turn(self, change: Callable[[StreamsGroup], None]) -> StreamsGroup:
         before = self.group
         after = StreamsGroup("g") if before is None else before.fork()
+        while self.ahead:
+            self.ahead.pop(0)(after)
         change(after)
         if after.topology is not None:
             self.look(after)
@@ -201,6 +205,13 @@ class Machine(RuleBasedStateMachine):
                 raise
         else:
             self.commit(after)
+
+    @rule(member_id=st.sampled_from(IDS))
+    def leave_and_come_back(self, member_id: str) -> None:
+        """Both within one write."""
+        if self.group is not None and member_id in self.group.members:
+            self.ahead.append(lambda draft: membership.remove(draft, member_id))
+            self.join(member_id)
 
     @precondition(lambda self: self.group is not None and self.group.members)
     @rule(data=st.data())
