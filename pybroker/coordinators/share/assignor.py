@@ -34,7 +34,8 @@ def _share_out(
     before: Mapping[str, Set[Partition]],
     shares: dict[str, set[Partition]],
 ) -> None:
-    """Members that want the same: the larger side sets how many pairs there are."""
+    """Members that want the same: the larger side sets how many pairs there are, one for each of its own. So whoever
+    of it has none yet always finds room on the other side, and nobody is left over."""
     count_members, count_partitions = len(members), len(partitions)
     pairs = max(count_members, count_partitions)
     member_most, member_extra = divmod(pairs, count_members)
@@ -67,14 +68,3 @@ def _share_out(
                 partition_extra -= 1
             shares[member].add(free)
             readers[free] += 1
-    # Whoever is left over on either side.
-    for partition in partitions:
-        if not readers[partition]:
-            least = min(members, key=lambda one: len(shares[one]))
-            shares[least].add(partition)
-            readers[partition] += 1
-    for member in members:
-        if not shares[member]:
-            fewest = min(partitions, key=lambda one: readers[one])
-            shares[member].add(fewest)
-            readers[fewest] += 1

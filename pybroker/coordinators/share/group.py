@@ -47,10 +47,12 @@ class ShareMember(msgspec.Struct, frozen=True):
     assigned: frozenset[Partition] = frozenset()
 
     def moved_to(self, epoch: int, assigned: frozenset[Partition]) -> ShareMember:
-        """The same at another epoch; the one before is remembered, as the answer that tells the new one may be lost."""
+        """The same at another epoch, or with other partitions in the same; the epoch before is remembered, as the
+        answer that tells the new one may be lost."""
         if epoch == self.epoch and assigned == self.assigned:
             return self
-        return msgspec.structs.replace(self, epoch=epoch, previous_epoch=self.epoch, assigned=assigned)
+        previous = self.previous_epoch if epoch == self.epoch else self.epoch
+        return msgspec.structs.replace(self, epoch=epoch, previous_epoch=previous, assigned=assigned)
 
 
 class TopicState(msgspec.Struct, frozen=True):
@@ -76,7 +78,7 @@ class ShareGroup(msgspec.Struct):
     """States that are being made."""
     initialized: dict[Uuid, TopicState] = {}
     deleting: dict[Uuid, str] = {}
-    """Topics whose states are being deleted, by id."""
+    """Names of topics that are gone, whose states are being deleted. Which partitions they had the other two tell."""
     looked_at: int = -1
     """Version of the broker's view of topics that the epoch takes into account; −1: none."""
 
@@ -161,8 +163,20 @@ class ShareGroup(msgspec.Struct):
                 del self.initializing[topic_id]
         _add(self.initialized, topic_id, topic)
 
+    def known_partitions(self, topic_id: Uuid) -> frozenset[int]:
+        """Of a topic: those with a state that is there, or on its way."""
+        found = (states[topic_id].partitions for states in (self.initialized, self.initializing) if topic_id in states)
+        return frozenset[int]().union(*found)
+
+    def bury_topic(self, topic_id: Uuid) -> None:
+        """A topic is gone: its states are to be deleted."""
+        known = self.initialized.get(topic_id) or self.initializing.get(topic_id)
+        if known is not None:
+            self.deleting[topic_id] = known.name
+
     def forget_topic(self, topic_id: Uuid) -> None:
-        """A topic is gone, or its state is to be."""
+        """The states of a topic are deleted."""
+        self.deleting.pop(topic_id, None)
         self.initializing.pop(topic_id, None)
         self.initialized.pop(topic_id, None)
 

@@ -22,7 +22,7 @@ from pybroker.coordinators.shards.timers import TimerWheel
 from pybroker.coordinators.shards.turns import Finish as Finishing
 from pybroker.coordinators.shards.turns import GroupTurns, Kind, Outcome, Records, Write
 from pybroker.coordinators.share import membership, records
-from pybroker.coordinators.share.group import LEAVES, ShareGroup, ShareMember, TopicState
+from pybroker.coordinators.share.group import LEAVES, ShareGroup, ShareMember
 from pybroker.coordinators.share.membership import ShareHeartbeat, ShareHeartbeatResult
 from pybroker.coordinators.share.records import Stored
 from pybroker.coordinators.share.settings import ShareSettings
@@ -234,11 +234,15 @@ class ShareGroups:
     async def _work(self, group: ShareGroup) -> None:
         """One round: all that is wanted now is asked for; then the group is told. KafkaError."""
         group_id, states = group.group_id, self._ground.states
-        gone = dict(group.deleting)
-        for topic_id in gone:
-            for partition in range(self._partitions_known(group, topic_id)):
-                await states.delete(Key(group_id, topic_id, partition))
-        made: dict[Uuid, TopicState] = dict(group.initializing)
+        gone = self._gone(group)
+        await asyncio.gather(
+            *(
+                states.delete(Key(group_id, topic_id, partition))
+                for topic_id in gone
+                for partition in group.known_partitions(topic_id)
+            )
+        )
+        made = {topic_id: topic for topic_id, topic in group.initializing.items() if topic_id not in gone}
         await asyncio.gather(
             *(
                 states.initialize(Key(group_id, topic_id, partition), group.epoch, NO_OFFSET)
@@ -249,7 +253,9 @@ class ShareGroups:
 
         def change(draft: ShareGroup) -> Finish:
             for topic_id in gone:
-                draft.deleting.pop(topic_id, None)
+                draft.forget_topic(topic_id)
+                # It may have come back, and begins anew.
+                draft.looked_at = -1
             if made:
                 draft.made(made)
                 draft.epoch += 1
@@ -259,9 +265,12 @@ class ShareGroups:
         if isinstance(outcome, KafkaError):
             raise outcome
 
-    def _partitions_known(self, group: ShareGroup, topic_id: Uuid) -> int:
-        topic = group.initialized.get(topic_id) or group.initializing.get(topic_id)
-        return 0 if topic is None else max(topic.partitions, default=-1) + 1
+    def _gone(self, group: ShareGroup) -> set[Uuid]:
+        """Topics whose states are to be deleted: also those that went while their states were about to be made. A group
+        that was loaded and not looked at since tells nothing of that."""
+        partitions = self._ground.view.partition_count
+        went = {topic_id for topic_id in group.initializing if group.looked_at >= 0 and not partitions(topic_id)}
+        return went | group.deleting.keys()
 
     def submit(self, group_id: str, change: Callable[[ShareGroup], Finish]) -> asyncio.Future[Outcome]:
         """Makes a change with the next turn; its answer, a KafkaError where it was refused or not stored."""
@@ -276,25 +285,15 @@ class ShareGroups:
 
     def topic_removed(self, topic_id: Uuid) -> None:
         """An incarnation is gone: its states go, too."""
-        for group in self.all():
-            topic = group.initialized.get(topic_id) or group.initializing.get(topic_id)
-            if topic is not None:
-                self._ground.loop.create_task(self._forget_topic(group.group_id, topic_id, topic))
 
-    async def _forget_topic(self, group_id: str, topic_id: Uuid, topic: TopicState) -> None:
         def change(draft: ShareGroup) -> Finish:
-            draft.forget_topic(topic_id)
-            draft.looked_at = -1
+            draft.bury_topic(topic_id)
             return lambda _: None
 
-        # A state that stays because of trouble is of an id that nothing has again; the group's end takes it.
-        try:
-            for partition in sorted(topic.partitions):
-                await self._ground.states.delete(Key(group_id, topic_id, partition))
-        except KafkaError as problem:
-            log.info("share group %s: states of the deleted topic %s stay: %s", group_id, topic.name, problem)
-        if self.get(group_id) is not None:
-            await self.submit(group_id, change)
+        for group in self.all():
+            if group.known_partitions(topic_id):
+                later = partial(self._ground.timers.schedule, ("share topic", group.group_id, topic_id), RETRY_MS)
+                self.turns.submit_until_stored(group.group_id, change, later)
 
     # --- time ---------------------------------------------------------------------------------------------------------
 

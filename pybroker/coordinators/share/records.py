@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import msgspec
+
 from pybroker.coordinators.consumer.records import by_topic
 from pybroker.coordinators.shards.record_types import RecordTypes
 from pybroker.coordinators.shards.turns import Records
@@ -169,9 +171,11 @@ class Stored:
             )
             current = self._of_members[CURRENT].get(member_id)
             if current is not None:
-                assigned = _partitions(current.assigned_partitions)
-                member = member.moved_to(current.previous_member_epoch, frozenset()).moved_to(
-                    current.member_epoch, assigned
+                member = msgspec.structs.replace(
+                    member,
+                    epoch=current.member_epoch,
+                    previous_epoch=current.previous_member_epoch,
+                    assigned=_partitions(current.assigned_partitions),
                 )
             group.members[member_id] = member
             if (given := self._of_members[TARGET].get(member_id)) is not None:
