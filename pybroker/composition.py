@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -59,6 +59,7 @@ from pybroker.errors import FatalError, KafkaError
 from pybroker.ingest.ingests import Ingests
 from pybroker.ingest.leader import IngestLeader
 from pybroker.metadata.cache import MetadataCache
+from pybroker.metadata.deletion_records import DeletionRecord
 from pybroker.metadata.features import SHARE_VERSION
 from pybroker.metadata.image import BrokerImage
 from pybroker.metadata.lineage import TopicLineage
@@ -395,11 +396,14 @@ def _followers(
         topic = view.image.topic_by_id(topic_id)
         return None if topic is None else topic.lineage
 
+    def deletions() -> Iterable[DeletionRecord]:
+        return view.image.deletions.values()
+
     def own_settings(group_id: str) -> Mapping[str, str]:
         return view.image.group_config(group_id)
 
     appends = NativeAppends(native.partitions, ground.loop)
-    group_topics = CachedTopics(local.cache, lineage)
+    group_topics = CachedTopics(local.cache, lineage, deletions)
     end_of_turn = EndOfTurn(ground.loop)
     ports = Ports(
         ground.broker_id, ground.clock, ground.loop, end_of_turn, appends, native.partitions, group_topics, topics

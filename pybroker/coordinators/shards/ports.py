@@ -36,6 +36,11 @@ class Topics(Protocol):
         """The present incarnation of a name."""
         ...
 
+    def topic_id_at(self, name: str, wall_ms: int) -> Uuid | None:
+        """The incarnation that had a name at a time: the present one, or a deleted one that may come back; None: it is
+        gone, or there was none."""
+        ...
+
     def topic_name(self, topic_id: Uuid) -> str | None:
         """The name of an incarnation that exists."""
         ...

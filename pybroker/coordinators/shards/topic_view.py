@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from pybroker.metadata.cache import MetadataCache
+from pybroker.metadata.deletion_records import DeletionRecord
 from pybroker.metadata.lineage import TopicLineage
 from pybroker.native import Uuid
 
@@ -13,10 +14,14 @@ class CachedTopics:
     """`ports.Topics` over the metadata cache."""
 
     def __init__(
-        self, cache: MetadataCache, lineage: Callable[[Uuid], TopicLineage | None] = lambda topic_id: None
+        self,
+        cache: MetadataCache,
+        lineage: Callable[[Uuid], TopicLineage | None] = lambda topic_id: None,
+        deletions: Callable[[], Iterable[DeletionRecord]] = tuple,
     ) -> None:
         self._cache = cache
         self._lineage = lineage
+        self._deletions = deletions
 
     @property
     def version(self) -> int:
@@ -30,6 +35,16 @@ class CachedTopics:
     def topic_id(self, name: str) -> Uuid | None:
         """The present incarnation of a name."""
         return self._cache.topic_id(name)
+
+    def topic_id_at(self, name: str, wall_ms: int) -> Uuid | None:
+        """The incarnation that had a name at a time: the present one, or a deleted one that may come back; None: it is
+        gone, or there was none."""
+        present = self._cache.topic_id(name)
+        if present is not None and _was_made(self._lineage(present), wall_ms):
+            return present
+        dead = (one for one in self._deletions() if one.topic == name and one.topic_id != present)
+        then = [one for one in dead if one.deleted_ms >= wall_ms and _was_made(one.lineage, wall_ms)]
+        return min(then, key=lambda one: one.deleted_ms).topic_id if then else None
 
     def topic_name(self, topic_id: Uuid) -> str | None:
         """The name of an incarnation that exists."""
@@ -68,3 +83,9 @@ class CachedTopics:
         if broker is None:
             return None
         return next(((e.host, e.port) for e in broker.endpoints if e.listener == listener), None)
+
+
+def _was_made(lineage: TopicLineage | None, wall_ms: int) -> bool:
+    """Before a time. What is older than its history was there at any."""
+    made_ms = None if lineage is None else lineage.created_ms
+    return made_ms is None or made_ms <= wall_ms

@@ -86,6 +86,7 @@ class TransactionCoordinator:
             shard_log,
             self._ports.topics,
             self._finishing.finish,
+            self._abandon,
         )
 
     # --- life ---------------------------------------------------------------------------------------------------------
@@ -349,13 +350,30 @@ class TransactionCoordinator:
             entry.current.timeout_ms,
         )
 
+        def counted() -> None:
+            self.figures.timeouts += 1
+
+        self._abort(shard, entry, counted)
+
+    def _abandon(self, shard: TransactionShard, entry: Entry) -> None:
+        # Somebody may have ended it before.
+        if entry.coming is None and entry.current.state is State.ONGOING:
+            log.warning(
+                "the transaction of %s is aborted: one of its topics is gone, and it was stored without its id",
+                entry.transactional_id,
+            )
+            self._abort(shard, entry)
+
+    def _abort(self, shard: TransactionShard, entry: Entry, done: Callable[[], None] = lambda: None) -> None:
+        """Without its producer, which is fenced. If it cannot be stored, its time-out ends it."""
+
         def stored(code: ErrorCode) -> None:
             if code is ErrorCode.NONE:
-                self.figures.timeouts += 1
+                done()
             else:
                 log.warning("the abort of %s could not be stored: %s", entry.transactional_id, code.name)
 
-        shard.store(entry, decisions.fence(entry.current, now_ms), stored)
+        shard.store(entry, decisions.fence(entry.current, self._clock.wall_ms()), stored)
 
     def _forget_expired(self, shard: TransactionShard, entry: Entry) -> None:
         if decisions.is_expired(entry.current, self._clock.wall_ms(), self._settings.expiration_ms):

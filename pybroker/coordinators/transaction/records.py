@@ -2,7 +2,7 @@
 
 Keys have version 0. Values of versions 0 and 1 are read and version 1, which is flexible, is written: beside Kafka's
 tags each topic has one of ours with its id, which Kafka's readers skip (`native/protocol/schema/stored`). A topic
-without it, in values that Kafka wrote, is what has its name when they are loaded.
+without it, in values that Kafka wrote, is what had its name when they were written.
 """
 
 from __future__ import annotations

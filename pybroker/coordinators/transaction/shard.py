@@ -21,7 +21,7 @@ from pybroker.coordinators.shards.ports import Topics
 from pybroker.coordinators.shards.shard import Shard
 from pybroker.coordinators.transaction.loading import Loaded
 from pybroker.coordinators.transaction.records import encode_key, encode_value
-from pybroker.coordinators.transaction.transaction import ENDING, OVER, Part, Transaction
+from pybroker.coordinators.transaction.transaction import ENDING, OVER, Part, State, Transaction
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
@@ -67,10 +67,15 @@ class Entry(msgspec.Struct, eq=False):
 
 
 class TransactionShard(Shard[Loaded]):
-    """`finish`: told of each transaction that is decided, its markers are to be written."""
+    """finish: told of each transaction that is decided, its markers are to be written. abandon: told of each that was
+    loaded open and has a partition of a topic that nobody can name any more."""
 
     def __init__(
-        self, shard_log: ShardLog, topics: Topics, finish: Callable[[TransactionShard, Entry], None]
+        self,
+        shard_log: ShardLog,
+        topics: Topics,
+        finish: Callable[[TransactionShard, Entry], None],
+        abandon: Callable[[TransactionShard, Entry], None],
     ) -> None:
         super().__init__(shard_log)
         self.entries: dict[str, Entry] = {}
@@ -78,6 +83,7 @@ class TransactionShard(Shard[Loaded]):
         """It moved away, or the broker stops."""
         self._topics = topics
         self._finish = finish
+        self._abandon = abandon
         self._finishing: set[asyncio.Task[None]] = set()
 
     # --- what `Shards` asks -------------------------------------------------------------------------------------------
@@ -89,11 +95,13 @@ class TransactionShard(Shard[Loaded]):
     def install(self, loaded: Loaded) -> None:
         """Takes over what is stored; what was decided is finished."""
         for transactional_id, stored in loaded.transactions.items():
-            parts = (self._named(part) for part in stored.partitions)
+            parts = [self._named(part, stored.update_ms) for part in stored.partitions]
             current = replace(stored, partitions=frozenset(part for part in parts if part is not None))
             entry = self.entries[transactional_id] = Entry(transactional_id, current)
             if current.state in ENDING:
-                self.keep(self._finish_soon(entry))
+                self.keep(self._soon(self._finish, entry))
+            elif current.state is State.ONGOING and None in parts:
+                self.keep(self._soon(self._abandon, entry))
         if loaded.records:
             log.info(
                 "transactions partition %d: %d records, %d transactional ids, %d are ended now (%d damaged records)",
@@ -114,11 +122,11 @@ class TransactionShard(Shard[Loaded]):
         for entry in entries:
             entry.wake()
 
-    def _named(self, part: Part) -> Part | None:
-        """Values that Kafka wrote name topics only: what has the name now is meant, if anything."""
+    def _named(self, part: Part, update_ms: int) -> Part | None:
+        """Values that Kafka wrote name topics only: what had the name when they were written is meant, if anything."""
         if part.topic_id != Uuid.ZERO:
             return part
-        topic_id = self._topics.topic_id(part.topic)
+        topic_id = self._topics.topic_id_at(part.topic, update_ms)
         return None if topic_id is None else part._replace(topic_id=topic_id)
 
     # --- transactions -------------------------------------------------------------------------------------------------
@@ -156,8 +164,8 @@ class TransactionShard(Shard[Loaded]):
         self._finishing.add(task)
         task.add_done_callback(self._finishing.discard)
 
-    async def _finish_soon(self, entry: Entry) -> None:
-        self._finish(self, entry)
+    async def _soon(self, act: Callable[[TransactionShard, Entry], None], entry: Entry) -> None:
+        act(self, entry)
 
     def forget(self, entry: Entry, done: Stored) -> None:
         """Buries an id that nobody uses any more."""

@@ -140,6 +140,8 @@ class FakeTopics:
         self.counts: dict[Uuid, int] = {}
         self.floors: dict[str, int] = {}
         self.first_epochs: dict[Uuid, int] = {}
+        self.lives: dict[Uuid, tuple[str, int, int]] = {}
+        """Incarnations that were made and deleted at known times: name, from, to (wall time in ms)."""
         self.leaders: dict[tuple[Uuid, int], tuple[int, int]] = {}
         """Where somebody else than broker 1 under epoch 0 leads."""
         self._listeners: dict[str, list[Callable[[], None]]] = {}
@@ -180,6 +182,10 @@ class FakeTopics:
 
     def topic_id(self, name: str) -> Uuid | None:
         return self.ids.get(name)
+
+    def topic_id_at(self, name: str, wall_ms: int) -> Uuid | None:
+        lives = self.lives.items()
+        return next((one for one, (of, made, gone) in lives if of == name and made <= wall_ms < gone), None)
 
     def topic_name(self, topic_id: Uuid) -> str | None:
         return next((name for name, known in self.ids.items() if known == topic_id), None)

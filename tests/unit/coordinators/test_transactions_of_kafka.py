@@ -1,0 +1,129 @@
+"""Transactions that Apache Kafka stored name their topics only: which incarnation of the name is meant."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pybroker.clock import FakeClock
+from pybroker.coordinators.shards.end_of_turn import EndOfTurn
+from pybroker.coordinators.shards.ports import Ports
+from pybroker.coordinators.shards.topic_view import CachedTopics
+from pybroker.coordinators.transaction.coordinator import TransactionCoordinator
+from pybroker.coordinators.transaction.finishing import Finishing
+from pybroker.coordinators.transaction.ports import TRANSACTIONS_TOPIC, Settings
+from pybroker.coordinators.transaction.records import decode_value, encode_key, encode_value
+from pybroker.coordinators.transaction.transaction import Part, State, Transaction
+from pybroker.metadata.lineage import CREATED, TopicEvent, TopicLineage
+from pybroker.native import Uuid
+from tests.unit.coordinators.fakes import FakeLog, FakeTopics
+from tests.unit.coordinators.test_transaction_pipeline import CONFIG, HeldMarkers, Ids
+
+ID = "id"
+BEGAN_MS, NOW_MS = 1_000, 1_700_000_000_000
+
+
+class Kept:
+    """What is handed to records of deletions."""
+
+    def __init__(self) -> None:
+        self.parts: list[Part] = []
+
+    async def keep(self, marker: Any, parts: Any) -> frozenset[Uuid]:
+        self.parts += parts
+        return frozenset()
+
+
+class World:
+    """A log in which one transaction with two partitions lies as Kafka wrote it."""
+
+    def __init__(self, state: State) -> None:
+        self.log, self.topics, self.markers, self.kept = FakeLog(), FakeTopics(), HeldMarkers(), Kept()
+        self.topics.create(TRANSACTIONS_TOPIC, 1)
+        self.known = self.topics.create("known")
+        self.topics.lives[self.known] = "known", 0, NOW_MS
+        parts = frozenset({Part("known", Uuid.ZERO, 0), Part("lost", Uuid.ZERO, 0)})
+        stored = Transaction(7, 0, 60_000, state, parts, NOW_MS - 5, BEGAN_MS)
+        self.log.partitions[0] = [(0, 0, encode_key(ID), encode_value(stored))]
+
+    async def load(self) -> None:
+        nobody: Any = None
+        loop = asyncio.get_running_loop()
+        clock = FakeClock(NOW_MS)
+        ports = Ports(1, clock, loop, EndOfTurn(loop), self.log, self.log, self.topics, self.topics)
+        finishing = Finishing(self.topics, self.markers, nobody, self.kept, clock)
+        self.coordinator = TransactionCoordinator(ports, Settings(CONFIG), Ids(), finishing)
+        self.coordinator.start()
+        await self.coordinator.loaded()
+        async with asyncio.timeout(60):
+            while self.states[-1] in (State.PREPARE_COMMIT, State.PREPARE_ABORT):  # noqa: ASYNC110  # no event tells
+                await asyncio.sleep(0.001)
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    @property
+    def states(self) -> list[State]:
+        return [decode_value(value).state for _, value in self.log.records if value is not None]
+
+    @property
+    def marked(self) -> list[tuple[bool, Uuid]]:
+        """Of each marker that was written: whether it commits, and where."""
+        return [(marker.committed, part.topic_id) for marker, parts in self.markers.written for part in parts]
+
+
+async def test_it_is_open_where_the_names_meant_what_they_mean_now() -> None:
+    world = World(State.ONGOING)
+    lost = world.topics.create("lost")
+    world.topics.lives[lost] = "lost", BEGAN_MS, NOW_MS
+    await world.load()
+    assert world.states == [State.ONGOING]
+    described = world.coordinator.describe(ID)
+    assert {part.topic_id for part in described.partitions} == {world.known, lost}
+
+
+async def test_an_open_one_whose_topic_nobody_can_name_is_aborted() -> None:
+    world = World(State.ONGOING)
+    # It has the name now, and was made later.
+    world.topics.lives[world.topics.create("lost")] = "lost", BEGAN_MS + 1, NOW_MS
+    await world.load()
+    assert world.states == [State.ONGOING, State.PREPARE_ABORT, State.COMPLETE_ABORT]
+    assert world.marked == [(False, world.known)]
+
+
+async def test_a_decided_one_ends_as_it_was_decided_where_its_topics_are() -> None:
+    world = World(State.PREPARE_COMMIT)
+    await world.load()
+    assert world.states == [State.PREPARE_COMMIT, State.COMPLETE_COMMIT]
+    assert world.marked == [(True, world.known)]
+
+
+@pytest.mark.parametrize(
+    ("made_ms", "deleted", "meant"),
+    [
+        (None, [], "present"),
+        (100, [], "present"),
+        (101, [], None),
+        (101, [(None, 100)], "deleted 0"),
+        (101, [(101, 200)], None),
+        (101, [(None, 99)], None),
+        (101, [(0, 300), (0, 200)], "deleted 1"),
+    ],
+)
+def test_who_had_a_name_at_a_time(
+    made_ms: int | None, deleted: list[tuple[int | None, int]], meant: str | None
+) -> None:
+    def lineage(at_ms: int | None) -> TopicLineage:
+        return TopicLineage() if at_ms is None else TopicLineage((TopicEvent(CREATED, at_ms, "admin", "t"),))
+
+    present = Uuid.random()
+    records: list[Any] = [
+        SimpleNamespace(topic="t", topic_id=Uuid.random(), deleted_ms=gone_ms, lineage=lineage(at_ms))
+        for at_ms, gone_ms in deleted
+    ]
+    cache: Any = SimpleNamespace(topic_id=lambda name: present)
+    topics = CachedTopics(cache, lambda topic_id: lineage(made_ms), lambda: records)
+    names = {None: None, "present": present, **{f"deleted {n}": one.topic_id for n, one in enumerate(records)}}
+    assert topics.topic_id_at("t", 100) == names[meant]
