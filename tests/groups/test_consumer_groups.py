@@ -9,8 +9,10 @@ import pytest
 
 from pybroker.client import AdminClient, TopicPartition
 from pybroker.protocol import messages as m
+from pybroker.protocol.error_codes import ErrorCode
 from tests.conftest import StartBroker
 from tests.groups.kit import Member, create_topic, delete_topic, fill, members, shared_out, unique, until
+from tests.groups.newer_member import NewerMember, ask, settle
 from tests.support.brokers import BrokerProcess, PybrokerProcess
 from tests.support.kafka_tools import run_tool
 from tests.wire.client import WireClient
@@ -121,6 +123,34 @@ def test_topics_by_regular_expression_come_and_go(newer: BrokerProcess) -> None:
         fill(newer.bootstrap, two, 1, 10, "two ")
         until(lambda: len(member.values) == 20, "and the one that came")
         member.commit()
+
+
+def test_an_expression_takes_no_longer_than_the_names_are_long(newer: BrokerProcess) -> None:
+    """Trying each way to match in turn, this one would take longer than the world is old."""
+    topic = create_topic(newer.bootstrap, 1, "a" * 200)
+    member = NewerMember(lambda: newer.port, unique("group"), "member", regex="(a+)+b|(a*)*c|((a|aa)+)+d")
+    member.beat()
+    assert (member.epoch > 0, member.told) == (True, frozenset())
+    member.regex = "(a+)+"
+    settle(member)
+    assert [index for _, index in member.owned] == [0]
+    delete_topic(newer.bootstrap, topic)
+    settle(member)
+    assert not member.owned
+    member.leave()
+
+
+def test_an_expression_that_needs_too_much_memory_is_refused(newer: BrokerProcess) -> None:
+    request = m.ConsumerGroupHeartbeatRequest(
+        group_id=unique("group"),
+        member_id="member",
+        member_epoch=0,
+        rebalance_timeout_ms=60_000,
+        subscribed_topic_regex="((a{1,1000}){1,1000}){1,1000}",
+        topic_partitions=[],
+    )
+    answer = ask(lambda: newer.port, request, 1, lambda answer: int(answer.error_code))
+    assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
 def test_a_topic_that_is_created_again_is_read_from_its_start(newer: BrokerProcess) -> None:

@@ -158,3 +158,62 @@ def test_the_broker_dies_where_a_group_changes_its_protocol(broker: DyingBroker,
         until(lambda: len(classic.values) == 40, "it reads on where it was, and nothing twice")
         assert len(set(classic.values)) == 40
         assert classic.commit() == dict.fromkeys(range(4), 10)
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_the_broker_dies_at_each_record_of_a_classic_group(broker: DyingBroker, moment: str) -> None:
+    topic, group = create_topic(broker.bootstrap, 4), unique("group")
+    fill(broker.bootstrap, topic, 4, 5)
+
+    def dies_at(record: str) -> None:
+        broker.where.write_text(f"{record} {moment}")
+
+    dies_at("CLASSIC")
+    with Member(broker.bootstrap, group, topic) as first, ThreadPoolExecutor(1) as pool:
+        broker.comes_back()
+        until(lambda: len(first.values) == 20, "the only member reads everything")
+        dies_at("OFFSET")
+        committed = pool.submit(first.commit)
+        broker.comes_back()
+        assert committed.result(WAIT_S) == dict.fromkeys(range(4), 5)
+        dies_at("CLASSIC")
+        second = Member(broker.bootstrap, group, topic)
+        try:
+            broker.comes_back()
+            until(lambda: shared_out([first, second], 4) and len(second.owned) == 2, "they share")
+            fill(broker.bootstrap, topic, 4, 5, "more ")
+            until(lambda: len(first.values) + len(second.values) == 40, "both read on where the group was")
+            first.commit()
+            second.commit()
+        finally:
+            dies_at("CLASSIC")
+            stopped = pool.submit(second.stop)
+            broker.comes_back()
+            stopped.result(WAIT_S)
+        until(lambda: shared_out([first], 4), "who stays has everything")
+        fill(broker.bootstrap, topic, 4, 5, "last ")
+        until(lambda: len(first.values) + len(second.values) == 60, "and reads on")
+        assert len({*first.values, *second.values}) == 60, "nothing twice"
+        assert first.commit() == dict.fromkeys(range(4), 15)
+        dies_at("CLASSIC")
+        stopped = pool.submit(first.stop)
+        broker.comes_back()
+        stopped.result(WAIT_S)
+
+    def delete() -> int:
+        request = m.DeleteGroupsRequest(groups_names=[group])
+        answer = ask(lambda: broker.port, request, 2, lambda answer: int(answer.results[0].error_code))
+        return int(answer.results[0].error_code)
+
+    def is_empty() -> bool:
+        with WireClient(broker.port) as client:
+            listed = client.call(m.ListGroupsRequest(), 5).groups
+        return [one.group_state for one in listed if one.group_id == group] == ["Empty"]
+
+    # A client that leaves says so once: if that was lost its session has to end.
+    until(is_empty, "nobody is left")
+    dies_at("CLASSIC gone")
+    with pytest.raises(OSError):  # noqa: PT011 (the connection ends, however it shows)
+        delete()
+    broker.comes_back()
+    assert delete() == (0 if moment == "before" else ErrorCode.GROUP_ID_NOT_FOUND)
