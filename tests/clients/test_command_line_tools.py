@@ -145,6 +145,20 @@ def test_groups_are_listed_described_reset_and_deleted(broker: BrokerProcess, to
     assert group not in on(broker, "kafka-consumer-groups", "--list").split()
 
 
+def test_brokers_and_leaders_where_there_is_nothing_to_elect(broker: BrokerProcess, topic: str) -> None:
+    """kafka-leader-election and kafka-cluster run to their end, on one node as well."""
+    on(broker, "kafka-topics", "--create", "--topic", topic, "--partitions", "2")
+    for kind in ("preferred", "unclean"):
+        elected = on(broker, "kafka-leader-election", "--election-type", kind, "--topic", topic, "--partition", "1")
+        assert elected.strip() == f"Valid replica already elected for partitions {topic}-1"
+    assert "Error" not in on(broker, "kafka-leader-election", "--election-type", "preferred", "--all-topic-partitions")
+    address = ["--bootstrap-server", broker.bootstrap]
+    ports = {line.split()[2] for line in run_tool("kafka-cluster", ["list-endpoints", *address]).strip().splitlines()}
+    assert broker.bootstrap.rpartition(":")[2] in ports
+    with pytest.raises(ToolError, match="BrokerIdNotRegisteredException"):
+        run_tool("kafka-cluster", ["unregister", *address, "--id", "777"])
+
+
 def test_log_dirs_are_described(broker: BrokerProcess, topic: str) -> None:
     """kafka-log-dirs names the directory, every partition and its size."""
     client = Confluent(broker.bootstrap)

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import struct
+import time
 from typing import Any
 
 import pytest
 
+from pybroker import native
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
 from tests.conftest import StartBroker
 from tests.groups.kit import create_topic, until
-from tests.topic_ids.kit import idempotent
+from tests.topic_ids.kit import idempotent, produce
 from tests.transactions.test_straight_path import read
 from tests.wire.client import WireClient
 
 ID = "wire"
 TRANSACTIONS = 30
+TRANSACTIONAL, CONTROL = 0x10, 0x20
+"""Attributes of a batch."""
 
 
 def batch(producer: tuple[int, int], sequence: int, value: bytes) -> bytes:
@@ -146,3 +151,24 @@ def test_partitions_that_follow_an_end_are_added_when_its_markers_are_written(st
             assert wire.end(3, me, commit=True).error_code == 0
         assert first.count(0) > TRANSACTIONS // 2
         until(lambda: read(broker.bootstrap, topic) == [f"{number}" for number in range(TRANSACTIONS)], "all are there")
+
+
+@pytest.mark.checklist("E14")
+def test_a_client_cannot_write_the_end_of_a_transaction_into_a_log(start_broker: StartBroker) -> None:
+    """A batch that says of itself that it is a marker: refused, and the transaction is as open as before."""
+    broker = start_broker()
+    topic = create_topic(broker.bootstrap, 1)
+    with WireClient(broker.port) as client:
+        wire = Wire(client, topic)
+        assert wire.produce(12, wire.me, 0, b"open") == 0
+        commit, version = b"\x00\x00\x00\x01", b"\x00\x00\x00\x00\x00\x00"
+        data = native.build_batch([(commit, version)], int(time.time() * 1000))
+        for said in (CONTROL, CONTROL | TRANSACTIONAL):
+            forged = bytearray(data)
+            struct.pack_into(">h", forged, 21, said)
+            struct.pack_into(">qhi", forged, 43, *wire.me, -1)
+            struct.pack_into(">I", forged, 17, native.crc32c(bytes(forged[21:])))
+            assert produce(client, topic, bytes(forged), 12).error_code == ErrorCode.INVALID_RECORD
+        assert read(broker.bootstrap, topic) == []
+        assert wire.end(5, wire.me, commit=True).error_code == 0
+        until(lambda: read(broker.bootstrap, topic) == ["open"], "only the coordinator ends it")
