@@ -3,11 +3,13 @@ what it knew."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from pybroker.client import NewTopic, blocking
+from pybroker.client import ElectionType, NewTopic, TopicPartition, blocking
 from tests.groups.kit import fill, unique
 from tests.share.kit import accepted, dead_letters, reader, seen, set_group
 from tests.support.cluster import BrokerCluster, isr, leaders, running_cluster, until
@@ -24,6 +26,7 @@ SETTINGS = {
     "min.insync.replicas": "2",
 }
 READ_MS = 100_000
+LIMIT_S = 120.0
 
 
 @pytest.fixture
@@ -63,6 +66,88 @@ def test_another_broker_goes_on_where_a_killed_one_was(cluster: BrokerCluster) -
         value: count + 1 for value, count in deliveries.items()
     }
     assert len(last) == 2 * ALL
+
+
+class Working:
+    """A member in a thread of its own that accepts whatever it is given, until it is told to stop."""
+
+    def __init__(self, bootstrap: str, group: str, topic: str) -> None:
+        self.accepted: list[str] = []
+        """What the group has heard of."""
+        self.doubtful: list[str] = []
+        """What it may not have heard of: such a record may come again."""
+        self._config = {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "share.acknowledgement.mode": "explicit",
+            "value.deserializer": bytes.decode,
+        }
+        self._topic = topic
+        self._over = threading.Event()
+        self._pool = ThreadPoolExecutor(1)
+        self._work = self._pool.submit(self._run)
+
+    def _run(self) -> None:
+        with blocking.ShareConsumer(self._config) as consumer:
+            consumer.subscribe(self._topic)
+            while not self._over.is_set():
+                records = consumer.poll(0.2)
+                for record in records:
+                    consumer.acknowledge(record)
+                told = consumer.commit() if records else {}
+                for record in records:
+                    heard = told[TopicPartition(self._topic, record.partition)] is None
+                    (self.accepted if heard else self.doubtful).append(record.value)
+
+    def stop(self) -> None:
+        """Raises what it ended with, if that was not the order."""
+        self._over.set()
+        self._work.result(LIMIT_S)
+        self._pool.shutdown()
+
+
+def test_members_that_read_go_on_while_everything_moves(cluster: BrokerCluster) -> None:
+    """Each broker dies once, with what it leads of the topic, of the groups and of their states; at last leaders go
+    back to where they were."""
+    group, topic = unique("share"), unique("read")
+    with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
+        admin.create_topics([NewTopic(topic, PARTITIONS, 3)])
+    set_group(cluster.brokers[1].port, group, {"share.auto.offset.reset": "earliest"})
+    both = [Working(cluster.bootstrap, group, topic) for _ in range(2)]
+    wanted: set[str] = set()
+
+    def written(prefix: str) -> None:
+        fill(cluster.bootstrap, topic, PARTITIONS, EACH, prefix)
+        wanted.update(f"{prefix}{partition}:{index}" for partition in range(PARTITIONS) for index in range(EACH))
+
+    def all_are_done() -> bool:
+        return wanted <= {value for one in both for value in (*one.accepted, *one.doubtful)}
+
+    try:
+        written("before ")
+        until(all_are_done)
+        for name in (topic, STATES, "__consumer_offsets"):
+            assert set(leaders(cluster, name)) == {1, 2, 3}
+        for number in (1, 2, 3):
+            written(f"under way {number} ")
+            cluster.brokers[number].kill()
+            written(f"without {number} ")
+            until(all_are_done)
+            cluster.brokers[number].start()
+            for name in (topic, STATES, "__consumer_offsets"):
+                until(lambda name=name: all(one == {1, 2, 3} for one in isr(cluster, name)))
+        written("moving ")
+        with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
+            admin.elect_leaders(ElectionType.PREFERRED)
+        written("after ")
+        until(all_are_done)
+    finally:
+        for one in both:
+            one.stop()
+    accepted = [value for one in both for value in one.accepted]
+    assert len(accepted) == len(set(accepted)), "what was accepted does not come again"
+    assert set(accepted) | {value for one in both for value in one.doubtful} == wanted
+    assert all(one.accepted for one in both)
 
 
 def test_dead_letters_go_to_whoever_leads_the_queue(cluster: BrokerCluster) -> None:
