@@ -277,16 +277,17 @@ class Dispatcher:
                 if answer is not None:
                     response.stands(answer)
             elif isinstance(response, StandingCommits):
+                grant = response.grant
                 right = request.reply_commits(
                     response.response,
-                    response.shard,
-                    response.topics,
-                    response.metadata_bytes_max,
-                    response.timeout_ms,
-                    response.before,
+                    grant.shard,
+                    grant.topics,
+                    grant.metadata_bytes_max,
+                    grant.timeout_ms,
+                    grant.before,
                 )
                 if right is not None:
-                    response.stands(right)
+                    grant.stands(right)
             elif isinstance(response, LastResponse):
                 request.reply_and_close(response.response)
             else:

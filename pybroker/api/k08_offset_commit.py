@@ -58,7 +58,7 @@ def handle(
         response = _response(wanted, codes)
         stored = wanted.is_whole and items and not any(codes)
         grant = groups.grant_commits(commit) if stored else None
-        later.give(response if grant is None else StandingCommits(response, *grant))
+        later.give(response if grant is None else StandingCommits(response, grant))
 
     try:
         groups.commit_then(commit, finished)

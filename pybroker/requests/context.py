@@ -60,19 +60,26 @@ class Standing(msgspec.Struct, frozen=True):
     """Told of the answer, if it is one that is repeated: whoever changes what it depends on takes it back before."""
 
 
-class StandingCommits(msgspec.Struct, frozen=True):
-    """In place of the response to an OffsetCommit: it is sent, and data threads take the member's next commits."""
+class CommitGrant(msgspec.Struct, frozen=True):
+    """What leaves a member's commits to data threads."""
 
-    response: object
     shard: ShardCommits
     topics: Sequence[CommitTopic]
-    """Commits for other topics come here, and so do those with more metadata than this."""
+    """Commits for other topics come to the coordinator, and so do those with more metadata than this."""
     metadata_bytes_max: int
     timeout_ms: int
     """What is not on disk by then is answered COORDINATOR_NOT_AVAILABLE."""
     before: CommitRight | None
+    """What the member has by now."""
     stands: Callable[[CommitRight], None]
     """Told of the right, if one is given: whoever changes what it depends on takes it back before."""
+
+
+class StandingCommits(msgspec.Struct, frozen=True):
+    """In place of the response to an OffsetCommit: it is sent, and data threads take the member's next commits."""
+
+    response: object
+    grant: CommitGrant
 
 
 class LastResponse(msgspec.Struct, frozen=True):

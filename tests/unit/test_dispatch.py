@@ -32,7 +32,7 @@ from pybroker.protocol.messages import (
     HeartbeatResponse,
 )
 from pybroker.replicas.isr import IsrKeeper
-from pybroker.requests.context import Handler, Standing, StandingCommits
+from pybroker.requests.context import CommitGrant, Handler, Standing, StandingCommits
 from pybroker.requests.failures import failure_response
 from pybroker.requests.later import Later
 from tests.support.fake_native import FakeNative, FakeRequest, use_fake_requests
@@ -141,7 +141,7 @@ async def test_who_may_take_a_right_to_commit_back_is_told_of_it(served: Served)
     kept: list[Any] = []
     shard, response = ShardCommits(Uuid.random(), 0, 0), HeartbeatResponse(throttle_time_ms=5)
     request = served.ask(
-        lambda context, message: StandingCommits(response, shard, [], 4_096, 5_000, None, kept.append)
+        lambda context, message: StandingCommits(response, CommitGrant(shard, [], 4_096, 5_000, None, kept.append))
     )
     await until(lambda: request.replies)
     assert request.response.throttle_time_ms == 5

@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -40,8 +40,9 @@ from pybroker.coordinators.shards.ports import Record, Topics
 from pybroker.coordinators.shards.standing import COMMITS
 from pybroker.coordinators.streams.group import StreamsGroup
 from pybroker.errors import KafkaError
-from pybroker.native import CommitRight, CommitTopic, ShardCommits, Uuid
+from pybroker.native import CommitTopic, Uuid
 from pybroker.protocol.error_codes import ErrorCode
+from pybroker.requests.context import CommitGrant
 
 
 class CommitItem(msgspec.Struct, frozen=True, gc=False):
@@ -71,20 +72,6 @@ class CommitRequest(msgspec.Struct, frozen=True):
     """OffsetCommit 9: its client has heard of consumer groups (KIP-848)."""
     producer: tuple[int, int] | None = None
     """(id, epoch) of the producer in whose transaction it is."""
-
-
-class CommitGrant(NamedTuple):
-    """What leaves a member's commits to data threads."""
-
-    shard: ShardCommits
-    topics: list[CommitTopic]
-    """It may commit for them."""
-    metadata_bytes_max: int
-    timeout_ms: int
-    before: CommitRight | None
-    """What it has by now."""
-    stands: Callable[[CommitRight], None]
-    """Told of the right that is given: whoever changes what it depends on takes it back before."""
 
 
 Finished = Callable[[list[ErrorCode]], None]

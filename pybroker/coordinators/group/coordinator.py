@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pybroker.coordinators.consumer.group import ConsumerGroup
     from pybroker.coordinators.consumer.model import Heartbeat, HeartbeatResult
     from pybroker.coordinators.consumer.topics import MayRead
-    from pybroker.coordinators.group.commits import CommitGrant, CommitRequest, Finished
+    from pybroker.coordinators.group.commits import CommitRequest, Finished
     from pybroker.coordinators.group.ground import Ground
     from pybroker.coordinators.group.group import Group, JoinResult, SyncResult
     from pybroker.coordinators.group.offsets import CommittedOffset, TopicOffsets
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from pybroker.coordinators.shards.standing import StandingAnswers
     from pybroker.coordinators.share.groups import States
     from pybroker.coordinators.streams.group import StreamsGroup
+    from pybroker.requests.context import CommitGrant
 
 log = logging.getLogger(__name__)
 
