@@ -54,8 +54,8 @@ pub(crate) use journaling::{Journaling, NoteJournal};
 /// Logs waiting at once from which on one `syncfs` is cheaper than syncing each.
 pub const SYNCFS_LOGS: usize = 64;
 /// A group of several logs is followed by the next no sooner: what comes a moment later goes with it, which saves
-/// writes and turns of those who wait, at no cost to who writes alone. Measured at 5,000 appends a second to 16 logs:
-/// p99 a quarter lower, CPU a twelfth, the median as before.
+/// writes and turns of those who wait, at no cost to who writes alone (`benches/README.md`). Twice as long costs a fifth
+/// of the rate that a few connections reach.
 const PERIOD_MIN: Duration = Duration::from_micros(400);
 /// Most logs synced by one `syncfs`; the rest waits for the next.
 const GROUP_LOGS_MAX: usize = 16_384;
