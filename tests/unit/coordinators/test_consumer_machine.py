@@ -208,7 +208,7 @@ class Machine(RuleBasedStateMachine):
         elif name in self.view.topics and self.view.topics[name][1] < partitions:
             self.view.topics[name] = self.view.topics[name][0], partitions
         else:
-            self.view.topics[name] = Uuid.random(), partitions
+            self.view.topics[name] = Uuid(1, self.view.version), partitions
 
     @rule(early=st.booleans())
     def put_targets_off(self, early: bool) -> None:

@@ -351,7 +351,7 @@ class Machine(RuleBasedStateMachine):
             self.view.topics[name] = known[0], partitions
             return
         if partitions:
-            self.view.topics[name] = Uuid.random(), partitions
+            self.view.topics[name] = Uuid(1, self.view.version), partitions
         else:
             self.view.topics.pop(name, None)
         if known is not None:
