@@ -308,6 +308,31 @@ def upgrade(side: Side, name: str) -> None:
     described(side, name)
 
 
+def downgrade(side: Side, name: str) -> None:
+    """The last member of the newer protocol leaves: a classic one goes on in the generation that it knows until it
+    joins the round that follows."""
+    topic = side.topic(name, 2)
+    wanted = {"subscribed_topic_names": [name]}
+    epoch, _ = settled(side, name, topic, "newer", **wanted)
+    member = side.know(side.quietly(join(name, topic=name), 9).member_id, "member")
+    side.ask(join(name, member, name), 9)
+    _, reads = settled(side, name, topic, "newer", epoch, **wanted)
+    generation = side.ask(join(name, member, name), 9).generation_id
+    side.ask(sync(name, member, generation, {}), 5)
+    side.ask(beat(name, member, generation), 4)
+    (mine,) = {0, 1} - set(reads)
+    side.ask(consumer_beat(name, "newer", LEAVES), 1)
+    side.until(lambda: m.ListGroupsRequest(), 5, lambda answer: (name, "classic") in kinds(answer))
+    side.ask(beat(name, member, generation), 4)
+    side.ask(commit(name, name, {mine: 9}, generation, member), 9)
+    assert side.ask(join(name, member, name), 9).generation_id == generation + 1
+    side.ask(beat(name, member, generation), 4)
+
+
+def kinds(listed: m.ListGroupsResponse) -> list[tuple[str, str]]:
+    return [(one.group_id, one.group_type) for one in listed.groups]
+
+
 @pytest.mark.parametrize(
     "story",
     [
@@ -321,6 +346,7 @@ def upgrade(side: Side, name: str) -> None:
         regular_expressions,
         of_another_kind,
         upgrade,
+        downgrade,
     ],
 )
 def test_what_kafka_answers(compare: Callable[[Story], None], story: Story) -> None:

@@ -160,8 +160,16 @@ class FranzClient(DrivenClient):
         super().__init__([str(go.built(HERE / "franz")), bootstrap])
 
 
-class NewerFranzClient(FranzClient):
-    """franz-go whose groups are of the newer protocol (KIP-848): its option ServerSideBalancer."""
+class _InNewerGroups(DrivenClient):
+    """Whose groups are of the newer protocol (KIP-848)."""
 
     def join(self, group: str, topic: str) -> Member:
         return DriverMember(self._child, self._child.ask("join", group=group, topic=topic, newer=True))
+
+
+class NewerFranzClient(_InNewerGroups, FranzClient):
+    """franz-go with its option ServerSideBalancer."""
+
+
+class NewerJavaClient(_InNewerGroups, JavaClient):
+    """Apache Kafka's own Java client with `group.protocol=consumer`."""

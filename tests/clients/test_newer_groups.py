@@ -1,14 +1,16 @@
-"""franz-go in groups of the newer protocol (KIP-848). librdkafka and Java: tests/groups/test_consumer_groups.py."""
+"""franz-go in groups of the newer protocol (KIP-848), and Java and franz-go in one that is upgraded while it runs.
+librdkafka and `pybroker.client`: tests/groups/test_consumer_groups.py and tests/client."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
 from pybroker.protocol import messages as m
 from tests.clients.api import Client
-from tests.clients.driver import NewerFranzClient
+from tests.clients.driver import DrivenClient, FranzClient, JavaClient, NewerFranzClient, NewerJavaClient
 from tests.clients.expectations import PARTITIONS, Polling, records
 from tests.support.brokers import BrokerProcess, PybrokerProcess
 from tests.wire.client import WireClient
@@ -83,3 +85,43 @@ def test_members_go_on_when_the_coordinator_is_killed(newer: BrokerProcess, fran
         (partition, offset) for partition in range(PARTITIONS) for offset in range(90, 100)
     ]
     again.members[0].close()
+
+
+def kind(broker: BrokerProcess, group: str) -> str:
+    """`classic` or `consumer`."""
+    with WireClient(broker.port) as client:
+        listed = client.call(m.ListGroupsRequest(), 5).groups
+    return next(one.group_type for one in listed if one.group_id == group)
+
+
+@pytest.mark.parametrize(("classic", "consumer"), [(JavaClient, NewerJavaClient), (FranzClient, NewerFranzClient)])
+def test_a_running_classic_group_is_upgraded_and_returns(
+    newer: BrokerProcess, topic: str, classic: type[DrivenClient], consumer: type[DrivenClient]
+) -> None:
+    """One member after another restarts with the newer protocol, and back; the others read on meanwhile."""
+    group = f"{topic}-group"
+    with closing(classic(newer.bootstrap)) as old, closing(consumer(newer.bootstrap)) as new:
+        old.create_topic(topic, PARTITIONS)
+        old.produce(topic, records(200))
+        first = old.join(group, topic)
+        polling = Polling(first)
+        polling.until_received(200)
+        assert kind(newer, group) == "classic"
+        second = new.join(group, topic)
+        polling.members.append(second)
+        polling.until(lambda: len(second.assignment()) == PARTITIONS // 2, "both protocols share")
+        assert kind(newer, group) == "consumer"
+        old.produce(topic, records(200, tag="more"))
+        polling.until_received(400)
+        polling.members.remove(first)
+        first.close()
+        polling.until(lambda: len(second.assignment()) == PARTITIONS, "all are upgraded")
+        third = old.join(group, topic)
+        polling.members.append(third)
+        polling.until(lambda: len(second.assignment()) == PARTITIONS // 2, "a classic member is taken in again")
+        polling.members.remove(second)
+        second.close()
+        polling.until(lambda: kind(newer, group) == "classic", "the last newer member has left")
+        old.produce(topic, records(200, tag="last"))
+        polling.until_received(600)
+        third.close()

@@ -74,9 +74,10 @@ def can_downgrade(group: ConsumerGroup, size_max: int) -> bool:
 
 
 def downgrade(group: ConsumerGroup, topics: Topics, now_ms: int) -> Group:
-    """The classic group of these members, in the generation of the group's epoch. Its members may read what they had;
-    a round has to follow, as none of them knows the generation."""
-    classic = Group(group.group_id, life=group.life, state_timestamp_ms=now_ms, generation=group.epoch)
+    """The classic group of these members, in the generation that the newest of them know: the epoch of before the last
+    one of the newer protocol left. They may read and commit what they had until the round that has to follow."""
+    known = max(member.epoch for member in group.members.values())
+    classic = Group(group.group_id, life=group.life, state_timestamp_ms=now_ms, generation=known)
     for member in group.members.values():
         side = member.subscription.classic
         assert side is not None

@@ -99,7 +99,7 @@ public class ClientDriver {
             case "read":
                 return read(topic, command.path("partitions").asInt(), command.path("count").asInt());
             case "join":
-                return join(command.path("group").asText(), topic);
+                return join(command.path("group").asText(), topic, command.path("newer").asBoolean());
             case "poll":
                 return rows(member(command).consumer.poll(Duration.ofMillis(command.path("timeout_ms").asLong())));
             case "assignment": {
@@ -187,10 +187,15 @@ public class ClientDriver {
         return found;
     }
 
-    JsonNode join(String group, String topic) {
-        KafkaConsumer<String, String> consumer = consumer(Map.of(
-            "group.id", group, "auto.offset.reset", "earliest", "session.timeout.ms", 30000, "heartbeat.interval.ms", 300,
-            "metadata.max.age.ms", 1000));
+    JsonNode join(String group, String topic, boolean newer) {
+        Map<String, Object> settings = new HashMap<>(
+            Map.of("group.id", group, "auto.offset.reset", "earliest", "metadata.max.age.ms", 1000));
+        if (newer) {
+            settings.put("group.protocol", "consumer");
+        } else {
+            settings.putAll(Map.of("session.timeout.ms", 30000, "heartbeat.interval.ms", 300));
+        }
+        KafkaConsumer<String, String> consumer = consumer(settings);
         consumer.subscribe(List.of(topic));
         members.add(new Member(consumer, topic));
         return JSON.getNodeFactory().numberNode(members.size() - 1);
