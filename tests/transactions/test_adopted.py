@@ -1,0 +1,67 @@
+"""Transactions that were open in Apache Kafka when its directory was taken over. What Kafka has stored names topics
+without their ids: what had the name then is meant."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.groups.kit import create_topic
+from tests.support.brokers import BrokerProcess, KafkaProcess, PybrokerProcess
+from tests.transactions.test_straight_path import await_read, read, transactional, write
+
+TIMEOUT_MS = 10_000
+"""Of the transaction whose producer does not come back: Kafka has stored it."""
+RETURNS, STAYS_AWAY, DONE = range(3)
+"""Partitions: what each producer has written to."""
+
+
+@pytest.fixture
+def brokers(tmp_path: Path) -> Iterator[tuple[BrokerProcess, BrokerProcess]]:
+    """Apache Kafka, which runs, and pybroker, which is started with Kafka's directory once that was taken over."""
+    kafka = KafkaProcess(
+        tmp_path / "kafka",
+        {"transaction.state.log.replication.factor": "1", "transaction.state.log.min.isr": "1"},
+    )
+    pybroker = PybrokerProcess(tmp_path / "pybroker", {"log.dirs": str(kafka.data_dir)})
+    kafka.start()
+    try:
+        yield kafka, pybroker
+    finally:
+        kafka.kill()
+        pybroker.kill()
+
+
+@pytest.mark.checklist("D35", "E10")
+def test_what_was_open_ends_with_its_producer_or_in_time(brokers: tuple[BrokerProcess, BrokerProcess]) -> None:
+    kafka, pybroker = brokers
+    topic = create_topic(kafka.bootstrap, 3)
+    returns = transactional(kafka.bootstrap, "returns")
+    stays_away = transactional(kafka.bootstrap, "stays away", **{"transaction.timeout.ms": TIMEOUT_MS})
+    for producer, partition in ((returns, DONE), (returns, RETURNS), (stays_away, STAYS_AWAY)):
+        producer.begin_transaction()
+        write(producer, topic, "open", partition=partition)
+        if partition == DONE:
+            producer.commit_transaction(60)
+    assert read(kafka.bootstrap, topic, partition=RETURNS) == []
+    kafka.stop()
+    del returns, stays_away, producer
+    adopted = subprocess.run(
+        [sys.executable, "-m", "pybroker", "adopt", str(kafka.data_dir)],
+        capture_output=True, text=True, check=False, timeout=200,
+    )  # fmt: skip
+    assert adopted.returncode == 0, adopted.stderr
+
+    pybroker.start()
+    assert read(pybroker.bootstrap, topic, partition=DONE) == ["open"]
+    assert read(pybroker.bootstrap, topic, "read_uncommitted", RETURNS) == ["open"]
+    again = transactional(pybroker.bootstrap, "returns")
+    for partition in (RETURNS, STAYS_AWAY):
+        again.begin_transaction()
+        write(again, topic, "again", partition=partition)
+        again.commit_transaction(60)
+        await_read(pybroker.bootstrap, topic, ["again"], partition)
