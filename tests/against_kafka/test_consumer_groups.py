@@ -322,7 +322,7 @@ def downgrade(side: Side, name: str) -> None:
     side.ask(beat(name, member, generation), 4)
     (mine,) = {0, 1} - set(reads)
     side.ask(consumer_beat(name, "newer", LEAVES), 1)
-    side.until(lambda: m.ListGroupsRequest(), 5, lambda answer: (name, "classic") in kinds(answer))
+    side.until(m.ListGroupsRequest, 5, lambda answer: (name, "classic") in kinds(answer))
     side.ask(beat(name, member, generation), 4)
     side.ask(commit(name, name, {mine: 9}, generation, member), 9)
     assert side.ask(join(name, member, name), 9).generation_id == generation + 1
