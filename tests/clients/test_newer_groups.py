@@ -91,7 +91,7 @@ def kind(broker: BrokerProcess, group: str) -> str:
     """`classic` or `consumer`."""
     with WireClient(broker.port) as client:
         listed = client.call(m.ListGroupsRequest(), 5).groups
-    return next(one.group_type for one in listed if one.group_id == group)
+    return next(str(one.group_type) for one in listed if one.group_id == group)
 
 
 @pytest.mark.parametrize(("classic", "consumer"), [(JavaClient, NewerJavaClient), (FranzClient, NewerFranzClient)])
