@@ -203,7 +203,7 @@ def test_what_cannot_be_purged_is_said(person: Browserless) -> None:
     """Only what brokers have found of a topic that nobody knows can be, after its id was typed."""
     nobodys = str(Uuid.random())
     for typed, words in (("", "What you typed is not the id"), (nobodys, "UNKNOWN_TOPIC_ID")):
-        answer = person.post("/deletions/purge", {"topic_id": nobodys, "typed": typed}, form="/deletions")
+        answer = person.post("/deletions/purge", {"topic_id": nobodys, "typed": typed})
         assert answer.status == 422
         assert words in text_of(answer.text)
 
