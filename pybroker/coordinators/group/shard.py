@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 
+import msgspec
+
 from pybroker.clock import Clock
 from pybroker.coordinators.consumer.group import ConsumerGroup
 from pybroker.coordinators.consumer.groups import ConsumerGroups, Finish, refused
@@ -321,8 +323,12 @@ class GroupShard(Shard[Loaded]):
             classic = downgrade(draft, self._topics, now_ms)
             self.formed(classic)
             assignments = {member.member_id: member.assignment for member in classic.members.values()}
-            value = encode_group_value(group_value(classic, assignments, now_ms))
-            draft.successor = {encode_group_key(group_id): value}
+            value = group_value(classic, assignments, now_ms)
+            # The round that follows is not stored: after a restart members find that they do not know this generation,
+            # and join.
+            unknown = max(draft.epoch, value.generation + 1)
+            stored = encode_group_value(msgspec.structs.replace(value, generation=unknown))
+            draft.successor = {encode_group_key(group_id): stored}
             return lambda _: classic
 
         def answered(outcome: Outcome) -> None:
