@@ -49,14 +49,20 @@ impl Log {
         _flushing: &MutexGuard<'_, ()>,
     ) -> Result<Option<i64>, StorageError> {
         self.health.check()?;
+        self.check_in_place()?;
+        let sample = self.sample();
+        self.sync(&sample)?;
+        Ok(self.publish_flushed(&sample))
+    }
+
+    /// It was not moved away; for who holds the flush lock.
+    fn check_in_place(&self) -> Result<(), StorageError> {
         if self.staged.load(Ordering::Acquire) {
             return Err(StorageError::Closed {
                 path: self.directory(),
             });
         }
-        let sample = self.sample();
-        self.sync(&sample)?;
-        Ok(self.publish_flushed(&sample))
+        Ok(())
     }
 
     /// As [`Log::flush`], but without the flush lock while the disk is at work: what is appended meanwhile finds its way
@@ -77,17 +83,11 @@ impl Log {
             return self.flush().map(drop);
         };
         for (file, (segment, _)) in files.iter().zip(&sample.segments) {
-            files::sync_data(file.file())
-                .map_err(StorageError::io("sync", &segment.path(LOG)))
-                .map_err(|error| self.fatal_sync(error))?;
+            self.sync_file(file.file(), segment)?;
         }
         let moved = {
             let _flushing = self.flush.lock();
-            if self.staged.load(Ordering::Acquire) {
-                return Err(StorageError::Closed {
-                    path: self.directory(),
-                });
-            }
+            self.check_in_place()?;
             self.publish_flushed(&sample)
         };
         self.tell_flushed(moved);
@@ -147,9 +147,7 @@ impl Log {
                 Err(error) if error.is_not_found() && !self.holds(segment) => continue,
                 Err(error) => return Err(self.fatal(error)),
             };
-            files::sync_data(file.file())
-                .map_err(StorageError::io("sync", &segment.path(LOG)))
-                .map_err(|error| self.fatal_sync(error))?;
+            self.sync_file(file.file(), segment)?;
             sync_directory |= !segment.entry_synced.load(Ordering::Acquire);
         }
         if self.epochs_dirty.swap(false, Ordering::AcqRel) {
@@ -164,6 +162,13 @@ impl Log {
             files::sync_dir(&self.directory()).map_err(|error| self.fatal_sync(error))?;
         }
         Ok(())
+    }
+
+    /// The `.log` file of a segment.
+    fn sync_file(&self, file: &File, segment: &Segment) -> Result<(), StorageError> {
+        files::sync_data(file)
+            .map_err(StorageError::io("sync", &segment.path(LOG)))
+            .map_err(|error| self.fatal_sync(error))
     }
 
     fn holds(&self, segment: &Arc<Segment>) -> bool {

@@ -86,8 +86,9 @@ impl Journaling {
         root: &File,
         mut logs: &[Arc<Log>],
     ) -> bool {
+        let all = logs.len();
         while let [log, rest @ ..] = logs
-            && let Some(pause) = self.pause(state, logs.len())
+            && let Some(pause) = self.pause(state, all, logs.len())
         {
             let synced = MutexGuard::unlocked(state, || sync_one(log));
             if !synced {
@@ -101,16 +102,16 @@ impl Journaling {
         logs.is_empty() || MutexGuard::unlocked(state, || sync_group(root, &self.health, logs))
     }
 
-    fn pause(&self, state: &State, logs: usize) -> Option<Duration> {
+    fn pause(&self, state: &State, all: usize, left: usize) -> Option<Duration> {
         let hurry = state.ended || state.journal.as_ref().is_none_or(Journal::is_half_full);
-        let together = logs >= self.syncfs_logs && cfg!(target_os = "linux");
-        pause(logs, together, hurry)
+        let together = left >= self.syncfs_logs && cfg!(target_os = "linux");
+        pause(all, together, hurry)
     }
 }
 
 /// How long to wait after the sync of one of so many logs; `None`: all that are left are synced together.
 ///
-/// `together`: one `syncfs` is faster for so many. `hurry`: the journal needs the room soon.
+/// `together`: one `syncfs` is faster for those that are left. `hurry`: the journal needs the room soon.
 fn pause(logs: usize, together: bool, hurry: bool) -> Option<Duration> {
     let logs = u32::try_from(logs).unwrap_or(u32::MAX);
     if hurry {
