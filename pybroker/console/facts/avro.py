@@ -67,12 +67,13 @@ def file(data: bytes, values_max: int) -> list[Any]:
     sync = head.take(SYNC_BYTES)
     schema = parsed_schema(about.get("avro.schema", b"").decode("utf-8", "replace"))
     codec = about.get("avro.codec", b"null").decode("utf-8", "replace")
+    named = _named(schema)
     datums: list[Any] = []
     while head.at < len(data):
         count, block = head.long(), _unpacked(codec, head.take(head.long()))
         if head.take(SYNC_BYTES) != sync:
             raise AvroError("a block does not end with the file's marker")
-        measure = _Measure(block, _named(schema), values_max)
+        measure = _Measure(block, named, values_max)
         for _ in range(count):
             measure.value(schema, 0)
         values_max -= measure.values

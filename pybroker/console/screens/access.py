@@ -69,8 +69,7 @@ async def create_acl(visit: Visit) -> Response:
     try:
         await visit.admin.create_acls([_binding(visit.form)])
     except (*TROUBLE, InputError) as error:
-        words = str(error) if isinstance(error, InputError) else in_words(error)
-        return await _acls(visit, visit.form, 422, words)
+        return await _acls(visit, visit.form, 422, in_words(error))
     return visit.redirect("/acls", "acl-created")
 
 
@@ -130,9 +129,7 @@ async def set_password(visit: Visit) -> Response:
         iterations = visit.form.number("iterations", 8192, least=4096, most=16384) or 8192
         change = ScramUpsertion(user, password, _mechanism(visit.form), iterations)
         await visit.admin.alter_user_scram_credentials([change])
-    except InputError as error:
-        return await _users(visit, 422, str(error))
-    except TROUBLE as error:
+    except (*TROUBLE, InputError) as error:
         return await _users(visit, 422, in_words(error))
     return visit.redirect("/users", "user-changed")
 

@@ -36,9 +36,7 @@ async def write(visit: Visit) -> Response:
         partition = form.number("partition", most=len(topic.partitions) - 1)
         async with visit.clients.producer() as producer:
             written = await producer.send(topic.name, value, key=key, partition=partition, headers=headers)
-    except InputError as error:
-        return _form(visit, topic, form, 422, str(error))
-    except TROUBLE as error:
+    except (*TROUBLE, InputError) as error:
         return _form(visit, topic, form, 422, in_words(error))
     where = at(f"/topics/{topic.name}/record", partition=written.partition, offset=str(written.offset))
     return visit.redirect(where, "produced")

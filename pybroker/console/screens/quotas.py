@@ -70,9 +70,7 @@ async def put(visit: Visit) -> Response:
         except ValueError:
             raise InputError(f"Value: {form.text('value')[:40]!r} is not a number.") from None
         await visit.admin.alter_client_quotas({_entity(form): {_quota(form): value}})
-    except InputError as error:
-        return await _page(visit, form, 422, str(error))
-    except TROUBLE as error:
+    except (*TROUBLE, InputError) as error:
         return await _page(visit, form, 422, in_words(error))
     return visit.redirect("/quotas", "quota-set")
 
@@ -81,8 +79,6 @@ async def remove(visit: Visit) -> Response:
     """That one."""
     try:
         await visit.admin.alter_client_quotas({_entity(visit.form): {_quota(visit.form): None}})
-    except InputError as error:
-        return await _page(visit, Form([]), 422, str(error))
-    except TROUBLE as error:
+    except (*TROUBLE, InputError) as error:
         return await _page(visit, Form([]), 422, in_words(error))
     return visit.redirect("/quotas", "quota-removed")

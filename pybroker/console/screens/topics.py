@@ -74,9 +74,7 @@ async def create(visit: Visit) -> Response:
             config=_settings(form.raw("config")),
         )
         await visit.admin.create_topics([topic])
-    except InputError as error:
-        return visit.render("topic_new.html", 422, problem=str(error), form=form)
-    except KafkaError as error:
+    except (KafkaError, InputError) as error:
         return visit.render("topic_new.html", 422, problem=in_words(error), form=form)
     return visit.redirect(at(f"/topics/{name}"), "topic-created")
 
