@@ -12,6 +12,7 @@ from pybroker.protocol import messages as m
 from tests.clients.api import Client
 from tests.clients.driver import DrivenClient, FranzClient, JavaClient, NewerFranzClient, NewerJavaClient
 from tests.clients.expectations import PARTITIONS, Polling, records
+from tests.groups.kit import kind_of
 from tests.support.brokers import BrokerProcess, PybrokerProcess
 from tests.wire.client import WireClient
 
@@ -87,13 +88,6 @@ def test_members_go_on_when_the_coordinator_is_killed(newer: BrokerProcess, fran
     again.members[0].close()
 
 
-def kind(broker: BrokerProcess, group: str) -> str:
-    """`classic` or `consumer`."""
-    with WireClient(broker.port) as client:
-        listed = client.call(m.ListGroupsRequest(), 5).groups
-    return next(str(one.group_type) for one in listed if one.group_id == group)
-
-
 @pytest.mark.parametrize(("classic", "consumer"), [(JavaClient, NewerJavaClient), (FranzClient, NewerFranzClient)])
 def test_a_running_classic_group_is_upgraded_and_returns(
     newer: BrokerProcess, topic: str, classic: type[DrivenClient], consumer: type[DrivenClient]
@@ -106,11 +100,11 @@ def test_a_running_classic_group_is_upgraded_and_returns(
         first = old.join(group, topic)
         polling = Polling(first)
         polling.until_received(200)
-        assert kind(newer, group) == "classic"
+        assert kind_of(newer, group) == "classic"
         second = new.join(group, topic)
         polling.members.append(second)
         polling.until(lambda: len(second.assignment()) == PARTITIONS // 2, "both protocols share")
-        assert kind(newer, group) == "consumer"
+        assert kind_of(newer, group) == "consumer"
         old.produce(topic, records(200, tag="more"))
         polling.until_received(400)
         polling.members.remove(first)
@@ -121,7 +115,7 @@ def test_a_running_classic_group_is_upgraded_and_returns(
         polling.until(lambda: len(second.assignment()) == PARTITIONS // 2, "a classic member is taken in again")
         polling.members.remove(second)
         second.close()
-        polling.until(lambda: kind(newer, group) == "classic", "the last newer member has left")
+        polling.until(lambda: kind_of(newer, group) == "classic", "the last newer member has left")
         old.produce(topic, records(200, tag="last"))
         polling.until_received(600)
         third.close()

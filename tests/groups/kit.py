@@ -15,6 +15,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from pybroker.protocol import messages as m
+from tests.support.brokers import BrokerProcess
+from tests.wire.client import WireClient
+
 WAIT_S = 120.0
 """A generous limit for whatever has to happen; tests wait for the condition, not for this."""
 MOVING = {
@@ -33,6 +37,13 @@ def unique(what: str) -> str:
 def admin(bootstrap: str) -> AdminClient:
     """An administrator's client. Its requests end with it: the caller keeps it until they are answered."""
     return AdminClient({"bootstrap.servers": bootstrap})
+
+
+def kind_of(broker: BrokerProcess, group: str) -> str:
+    """`classic`, `consumer`, …: what the broker lists the group as."""
+    with WireClient(broker.port) as client:
+        listed = client.call(m.ListGroupsRequest(), 5).groups
+    return next(str(one.group_type) for one in listed if one.group_id == group)
 
 
 def create_topic(bootstrap: str, partitions: int = 4, name: str | None = None) -> str:

@@ -11,7 +11,7 @@ from pybroker.client import AdminClient, TopicPartition
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
 from tests.conftest import StartBroker
-from tests.groups.kit import Member, create_topic, delete_topic, fill, members, shared_out, unique, until
+from tests.groups.kit import Member, create_topic, delete_topic, fill, kind_of, members, shared_out, unique, until
 from tests.groups.newer_member import NewerMember, ask, settle
 from tests.support.brokers import BrokerProcess, PybrokerProcess
 from tests.support.kafka_tools import run_tool
@@ -172,23 +172,18 @@ def test_a_running_classic_group_is_upgraded_and_returns(newer: BrokerProcess, s
     fill(newer.bootstrap, topic, 6, 20)
     classic = {"partition.assignment.strategy": strategy}
 
-    def kind() -> str:
-        with WireClient(newer.port) as client:
-            listed = client.call(m.ListGroupsRequest(), 5).groups
-        return next(one.group_type for one in listed if one.group_id == group)
-
     with Member(newer.bootstrap, group, topic, classic) as first:
         until(lambda: len(first.values) == 120, "the classic member reads everything")
         first.commit()
         with Member(newer.bootstrap, group, topic, NEWER) as second:
             until(lambda: shared_out([first, second], 6) and len(second.owned) == 3, "both protocols share")
-            assert kind() == "consumer"
+            assert kind_of(newer, group) == "consumer"
             fill(newer.bootstrap, topic, 6, 20, "more ")
             until(lambda: len(first.values) + len(second.values) >= 240, "both read on")
             first.commit()
             second.commit()
         until(lambda: shared_out([first], 6), "the classic member has everything again")
-        assert kind() == "classic"
+        assert kind_of(newer, group) == "classic"
         fill(newer.bootstrap, topic, 6, 20, "last ")
         until(lambda: len([value for value in first.values if value.startswith("last")]) == 120, "it reads on")
         first.commit()

@@ -13,7 +13,7 @@ import pytest
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
 from tests.groups.dies_writing import NAMES
-from tests.groups.kit import WAIT_S, Member, create_topic, fill, shared_out, unique, until
+from tests.groups.kit import WAIT_S, Member, create_topic, fill, kind_of, shared_out, unique, until
 from tests.groups.newer_member import GOES_AWAY, NEVER_MS, NewerMember, ask, picture, settle
 from tests.support.dying_broker import DyingBroker
 from tests.wire.client import WireClient
@@ -132,28 +132,23 @@ def test_the_broker_dies_where_a_group_changes_its_protocol(broker: DyingBroker,
     topic, group = create_topic(broker.bootstrap, 4), unique("group")
     fill(broker.bootstrap, topic, 4, 5)
 
-    def kind() -> str:
-        with WireClient(broker.port) as client:
-            listed = client.call(m.ListGroupsRequest(), 5).groups
-        return next(one.group_type for one in listed if one.group_id == group)
-
     with Member(broker.bootstrap, group, topic) as classic, ThreadPoolExecutor(1) as pool:
         until(lambda: len(classic.values) == 20, "the classic member reads everything")
         classic.commit()
-        assert kind() == "classic"
+        assert kind_of(broker, group) == "classic"
         broker.where.write_text(f"CLASSIC gone {moment}")
         newer = Member(broker.bootstrap, group, topic, {"group.protocol": "consumer"})
         try:
             broker.comes_back()
             until(lambda: shared_out([classic, newer], 4) and len(newer.owned) == 2, "both protocols share")
-            assert kind() == "consumer"
+            assert kind_of(broker, group) == "consumer"
         finally:
             broker.where.write_text(f"CLASSIC {moment}")
             stopped = pool.submit(newer.stop)
             broker.comes_back()
             stopped.result(WAIT_S)
         until(lambda: shared_out([classic], 4), "the classic member has everything again")
-        until(lambda: kind() == "classic", "and its group is classic again")
+        until(lambda: kind_of(broker, group) == "classic", "and its group is classic again")
         fill(broker.bootstrap, topic, 4, 5, "more ")
         until(lambda: len(classic.values) == 40, "it reads on where it was, and nothing twice")
         assert len(set(classic.values)) == 40

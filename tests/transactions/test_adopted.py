@@ -3,8 +3,6 @@ without their ids: what had the name then is meant."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +10,7 @@ import pytest
 
 from tests.groups.kit import create_topic
 from tests.support.brokers import BrokerProcess, KafkaProcess, PybrokerProcess
+from tests.topic_ids.test_adopt import adopt
 from tests.transactions.test_straight_path import await_read, read, transactional, write
 
 TIMEOUT_MS = 10_000
@@ -50,10 +49,7 @@ def test_what_was_open_ends_with_its_producer_or_in_time(brokers: tuple[BrokerPr
     assert read(kafka.bootstrap, topic, partition=RETURNS) == []
     kafka.stop()
     del returns, stays_away, producer
-    adopted = subprocess.run(
-        [sys.executable, "-m", "pybroker", "adopt", str(kafka.data_dir)],
-        capture_output=True, text=True, check=False, timeout=200,
-    )  # fmt: skip
+    adopted = adopt(kafka.data_dir)
     assert adopted.returncode == 0, adopted.stderr
 
     pybroker.start()
