@@ -47,12 +47,14 @@ class DiagnosisSocket:
                 if _served(path):  # by a broker that runs on this directory: this one will not
                     listening.close()
                     return
+                # Under its own name only once it is the owner's alone and answers.
+                before = f"{path}.new"
                 with contextlib.suppress(FileNotFoundError):
-                    os.unlink(path)
-                listening.bind(path)
-                # Before anybody can connect.
-                os.chmod(path, 0o600)
-            listening.listen(1)
+                    os.unlink(before)
+                listening.bind(before)
+                os.chmod(before, 0o600)
+                listening.listen(1)
+                os.rename(before, path)
         except OSError as problem:
             listening.close()
             log.warning("there is no %s for `pybroker diagnose`: %s", self._directory / FILE_NAME, problem)

@@ -28,6 +28,7 @@ from pybroker.native import Uuid
 from pybroker.offline.directories import read_properties_of, write_properties_of
 from pybroker.protocol import messages as m
 from tests.support.brokers import BrokerProcess, KafkaProcess, PybrokerProcess
+from tests.support.cluster import until
 from tests.support.kafka_tools import run_tool
 from tests.topic_ids.stopped import nodes_below, topic_ids
 from tests.wire.client import WireClient
@@ -141,7 +142,8 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict
             settings.incremental_alter_configs(
                 {one: [ours.AlterConfigOp(*item) for item in wanted.items()] for one, wanted in SETTINGS.items()}
             )
-            assert own_settings(settings) == SETTINGS
+            # Kafka answers once they are in its log; its broker shows them when it has read that.
+            until(lambda: own_settings(settings) == SETTINGS)
         run_tool(
             "kafka-features", ["--bootstrap-server", broker.bootstrap, "downgrade", "--feature", "streams.version=0"]
         )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable
 from typing import Any, cast
 
@@ -16,7 +17,6 @@ from pybroker.coordinators.share_parts import Shares
 from pybroker.coordinators.transaction.membership import Membership
 from pybroker.dispatch import Dispatcher, Tables
 from pybroker.errors import FatalError, KafkaError
-from pybroker.metadata import control_messages
 from pybroker.native import NativeBroker, NativePartitions, ShardCommits, Uuid, encode
 from pybroker.protocol import interbroker
 from pybroker.protocol.error_codes import ErrorCode
@@ -270,14 +270,23 @@ def test_a_failure_among_brokers_has_their_layout() -> None:
     assert isinstance(answer, interbroker.EnvelopeResponse)
     assert answer.error_code == 41
     encode(answer, 0)
-    # Messages of the controller are objects of its own classes once a broker has its routes, and not all of their
-    # fields have a default.
-    importlib.import_module("pybroker.broker_routes")
-    stop = control_messages.StopReplicaRequest(1, 1, 1, delete_partitions=False, topic_states=[])
-    stopped = failure_response(stop, 31, None)
-    assert isinstance(stopped, control_messages.StopReplicaResponse)
-    assert stopped.error_code == 31
-    encode(stopped, 4)
+
+
+def test_a_failure_of_the_controllers_messages_is_of_its_own_class() -> None:
+    """Not all of whose fields have a default. A process of its own: once a broker has its routes, the native core makes
+    objects of these classes, for every test after this one too."""
+    program = """
+import pybroker.broker_routes
+from pybroker.metadata.control_messages import StopReplicaRequest, StopReplicaResponse
+from pybroker.native import encode
+from pybroker.requests.failures import failure_response
+
+stopped = failure_response(StopReplicaRequest(1, 1, 1, delete_partitions=False, topic_states=[]), 31, None)
+assert isinstance(stopped, StopReplicaResponse)
+assert stopped.error_code == 31
+encode(stopped, 4)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
 
 
 async def test_appends_meet_their_completions() -> None:
