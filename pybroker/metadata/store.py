@@ -314,6 +314,30 @@ async def ensure_path(store: MetadataStore, path: str) -> None:
             continue
 
 
+async def ensure_paths(store: MetadataStore, paths: Iterable[str]) -> None:
+    """`ensure_path` of each; one commit for what is missing, none when all is there."""
+    looked_at: set[str] = set()
+    missing: list[str] = []
+    for path in paths:
+        lacking: list[str] = []
+        at = path
+        while at and at not in looked_at:
+            looked_at.add(at)
+            if await store.exists(at) is not None:
+                break
+            lacking.append(at)
+            at = at.rpartition("/")[0]
+        missing += reversed(lacking)
+    if not missing:
+        return
+    try:
+        await store.multi([Create(path) for path in missing])
+    except MultiError:
+        # Another broker of the cluster was faster.
+        for path in missing:
+            await ensure_path(store, path)
+
+
 async def get_or_none(store: MetadataStore, path: str) -> Node | None:
     """The node, or None when it does not exist."""
     try:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from pybroker.errors import StartError
 from pybroker.metadata import znodes
 from pybroker.metadata.embedded import FILE_NAME, EmbeddedStore
-from pybroker.metadata.store import Create, Operation, Set, ensure_path, get_or_none
+from pybroker.metadata.store import Create, Operation, Set, ensure_paths, get_or_none
 from pybroker.offline.audit import audit_record
 from pybroker.offline.directories import locked, read_properties_of, write_properties_of
 
@@ -53,8 +53,7 @@ async def adopt_cluster_id(directories: Sequence[Path], cluster_id: str) -> Adop
 
 
 async def _change(store: EmbeddedStore, cluster_id: str) -> str | None:
-    await ensure_path(store, "/cluster")
-    await ensure_path(store, znodes.AUDIT)
+    await ensure_paths(store, ("/cluster", znodes.AUDIT))
     node = await get_or_none(store, znodes.CLUSTER_ID)
     before = None
     if node is not None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from pybroker.config import BrokerConfig
 from pybroker.errors import FatalError, StartError
 from pybroker.metadata import znodes
-from pybroker.metadata.store import Create, MetadataStore, Operation, Set, StoreError, ensure_path, get_or_none
+from pybroker.metadata.store import Create, MetadataStore, Operation, Set, StoreError, ensure_paths, get_or_none
 from pybroker.metadata.store_history import Acceptance
 from pybroker.offline.audit import audit_record
 from pybroker.offline.directories import locked, read_properties_of
@@ -36,8 +36,7 @@ class RestoredStore:
 
     async def accept(self, reason: str) -> None:
         """Takes the store as it is."""
-        for path in ("/cluster", znodes.AUDIT):
-            await ensure_path(self._store, path)
+        await ensure_paths(self._store, ("/cluster", znodes.AUDIT))
         said = Acceptance(secrets.token_hex(8), int(time.time() * 1000))
         node = await get_or_none(self._store, znodes.RESTORED)
         make = Create if node is None else Set

@@ -12,10 +12,12 @@ from pybroker.metadata.cluster_id import get_or_generate_cluster_id
 from pybroker.metadata.embedded import EmbeddedStore
 from pybroker.metadata.ingest_records import INGEST_COMMITTED, INGEST_OPEN
 from pybroker.metadata.migration_mark import refuse_unfinished
-from pybroker.metadata.store import MetadataStore, UnavailableError, UnknownOutcomeError, ensure_path
+from pybroker.metadata.store import MetadataStore, UnavailableError, UnknownOutcomeError, ensure_paths
 from pybroker.metadata.znodes import PERSISTENT_PATHS, DamagedNodeError
-from pybroker.security.nodes import ensure_security_paths
+from pybroker.security.nodes import SECURITY_PATHS
 
+ALWAYS_THERE = (*PERSISTENT_PATHS, CLIENT_CONFIGS, IP_CONFIGS, INGEST_OPEN, INGEST_COMMITTED, *SECURITY_PATHS)
+"""The parents of whatever the brokers of a cluster store."""
 ATTEMPTS_MAX = 5
 """Of a start whose connection to the store breaks."""
 
@@ -46,9 +48,7 @@ async def prepare_store(store: MetadataStore) -> str:
     for attempt in range(1, ATTEMPTS_MAX + 1):
         try:
             await refuse_unfinished(store)
-            for path in (*PERSISTENT_PATHS, CLIENT_CONFIGS, IP_CONFIGS, INGEST_OPEN, INGEST_COMMITTED):
-                await ensure_path(store, path)
-            await ensure_security_paths(store)
+            await ensure_paths(store, ALWAYS_THERE)
             return await get_or_generate_cluster_id(store)
         except DamagedNodeError as problem:
             raise StartError(f"the metadata store is damaged: {problem}") from None

@@ -20,13 +20,13 @@ from pybroker.metadata import znodes
 from pybroker.metadata.client_quotas import CLIENT_CONFIGS, IP_CONFIGS
 from pybroker.metadata.embedded import FILE_NAME, EmbeddedStore
 from pybroker.metadata.features import FEATURES, encode_features
-from pybroker.metadata.store import Create, Operation, ensure_path
+from pybroker.metadata.store import Create, Operation, ensure_paths
 from pybroker.native import Uuid
 from pybroker.offline.adopt.metadata_log import DIRECTORY
 from pybroker.offline.adopt.plan import LEFT_TO_REMOVE, AdoptedTopic, Plan
 from pybroker.offline.audit import audit_record
 from pybroker.offline.directories import read_properties_of, write_properties_of
-from pybroker.security.nodes import ensure_security_paths
+from pybroker.security.nodes import SECURITY_PATHS
 
 WORK = ".adopting"
 ASIDE = ".adopted"
@@ -93,8 +93,7 @@ def _sync(path: Path) -> None:
 
 
 async def _fill(store: EmbeddedStore, plan: Plan) -> None:
-    for path in znodes.PERSISTENT_PATHS:
-        await ensure_path(store, path)
+    await ensure_paths(store, znodes.PERSISTENT_PATHS)
     operations: list[Operation] = [Create(znodes.CLUSTER_ID, znodes.encode_cluster_id(plan.cluster_id))]
     for name, config in plan.broker_configs.items():
         operations.append(
@@ -116,9 +115,7 @@ async def _fill(store: EmbeddedStore, plan: Plan) -> None:
         operations.append(Create("/latest_producer_id_block", msgspec.json.encode(block)))
     await store.multi(operations)
     if plan.security:
-        await ensure_security_paths(store)
-        for path in (CLIENT_CONFIGS, IP_CONFIGS):
-            await ensure_path(store, path)
+        await ensure_paths(store, (*SECURITY_PATHS, CLIENT_CONFIGS, IP_CONFIGS))
         for start in range(0, len(plan.security), NODES_A_MULTI):
             await store.multi(plan.security[start : start + NODES_A_MULTI])
     for start in range(0, len(plan.topics), TOPICS_A_MULTI):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -24,6 +24,8 @@ from pybroker.metadata.store import (
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
+    Operation,
+    OperationResult,
     RolledBackError,
     SessionState,
     Set,
@@ -32,6 +34,7 @@ from pybroker.metadata.store import (
     WatchEvent,
     WatchKind,
     ensure_path,
+    ensure_paths,
 )
 from pybroker.metadata.zookeeper import ZooKeeperSettings, ZooKeeperStore
 from tests.support.zookeeper import ZooKeeperServer, zookeeper
@@ -303,6 +306,35 @@ async def test_ensure_path(store: MetadataStore) -> None:
     await ensure_path(store, "/x/y/z")
     await ensure_path(store, "/x/y/z")
     assert await store.children("/x/y") == ["z"]
+
+
+async def test_ensure_paths_is_one_commit_of_what_is_missing(
+    store: MetadataStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await ensure_path(store, "/x/y")
+    await ensure_paths(store, ["/x/y/z", "/a/b", "/a/c/d", "/x"])
+    made = [await store.get(path) for path in ("/x/y/z", "/a", "/a/b", "/a/c", "/a/c/d")]
+    assert len({node.created_zxid for node in made}) == 1
+
+    async def multi(operations: object) -> None:
+        raise AssertionError("all is there")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "multi", multi)
+        await ensure_paths(store, ["/x/y/z", "/a/c/d"])
+
+
+async def test_ensure_paths_beside_another_broker(store: MetadataStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who makes some of them between the look and the commit."""
+    multi = store.multi
+
+    async def later(operations: Sequence[Operation]) -> list[OperationResult]:
+        await ensure_path(store, "/x/z")
+        return await multi(operations)
+
+    monkeypatch.setattr(store, "multi", later)
+    await ensure_paths(store, ["/x/y", "/x/z"])
+    assert await store.children("/x") == ["y", "z"]
 
 
 async def test_closed_store_refuses(opener: Opener) -> None:
