@@ -24,7 +24,7 @@ from tests.clients.api import (
     Received,
     Record,
 )
-from tests.support import go, java, maven
+from tests.support import go, java, maven, node
 
 ANSWER_TIMEOUT_S = 180.0
 HERE = Path(__file__).parent
@@ -158,6 +158,15 @@ class FranzClient(DrivenClient):
 
     def __init__(self, bootstrap: str) -> None:
         super().__init__([str(go.built(HERE / "franz")), bootstrap])
+
+
+class KafkajsClient(DrivenClient):
+    """kafkajs."""
+
+    name = "kafkajs"
+
+    def __init__(self, bootstrap: str) -> None:
+        super().__init__([str(node.NODE), str(node.installed(node.KAFKAJS / "driver.js", node.KAFKAJS)), bootstrap])
 
 
 class _InNewerGroups(DrivenClient):

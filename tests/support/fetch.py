@@ -7,7 +7,7 @@ from pathlib import Path
 from pybroker.roundtrip.connector import connector_jars
 from pybroker.testing.zookeeper.server import zookeeper_jars
 from tests.oracle import test_oracle
-from tests.support import go, java, maven
+from tests.support import go, java, maven, node
 
 TESTS = Path(__file__).parents[1]
 PROGRAMS = {
@@ -29,6 +29,8 @@ def main() -> None:
         java.compiled(test_oracle.SOURCE, maven.jars(libraries))
     for module in ("clients/franz", "security/franz", "transactions/go"):
         go.built(TESTS / module)
+    for program in ("clients/kafkajs/driver.js", "transactions/kafkajs/transactions.js"):
+        node.installed(TESTS / program, node.KAFKAJS)
 
 
 if __name__ == "__main__":

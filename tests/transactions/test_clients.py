@@ -24,6 +24,7 @@ from tests.groups.kit import WAIT_S, create_topic
 from tests.support.go import built
 from tests.support.java import compiled, java_command
 from tests.support.maven import CLIENTS, jars
+from tests.support.node import KAFKAJS, NODE, installed
 from tests.transactions.test_straight_path import await_read, committed, read
 from tests.wire.client import WireClient
 
@@ -97,6 +98,12 @@ def go(family: str) -> Callable[[str, str], None]:
     return run
 
 
+def kafkajs(bootstrap: str, topic: str) -> None:
+    command = [str(NODE), str(installed(HERE / "kafkajs" / "transactions.js", KAFKAJS)), bootstrap, topic]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=GIVE_UP_S, check=False)
+    assert done.stdout.strip() == "done", done.stdout + done.stderr[-3000:]
+
+
 FAMILIES: dict[str, tuple[Callable[[str, str], None], int, int]] = {
     "java": (java, 12, 4),
     "librdkafka": (librdkafka, 12, 0),
@@ -104,6 +111,7 @@ FAMILIES: dict[str, tuple[Callable[[str, str], None], int, int]] = {
     "aiokafka": (aiokafka, 12, 0),
     "franz-go": (go("franz"), -1001, 3),
     "sarama": (go("sarama"), 12, 0),
+    "kafkajs": (kafkajs, 12, 0),
 }
 """Family → its three transactions, what its group has committed then, and the epoch of its producer: one for each
 transaction where the family has version 2 (Java's second producer is one more)."""

@@ -208,6 +208,16 @@ impl BufRead for SnappyReader<'_> {
     }
 }
 
+/// Whether a block of the LZ4 frame may refer to those before it. Kafka's Java code reads no such frame.
+pub(crate) fn has_linked_lz4_blocks(frame: &[u8]) -> bool {
+    const MAGIC: [u8; 4] = 0x184D_2204_u32.to_le_bytes();
+    const BLOCKS_ARE_INDEPENDENT: u8 = 1 << 5;
+    frame.starts_with(&MAGIC)
+        && frame
+            .get(MAGIC.len())
+            .is_some_and(|flags| flags & BLOCKS_ARE_INDEPENDENT == 0)
+}
+
 /// Appends the decompressed `data` to `out`.
 ///
 /// # Errors

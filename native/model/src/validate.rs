@@ -4,6 +4,7 @@
 //! `LogValidator` (counts, offsets, keys, timestamps); stricter where a client cannot tell: the
 //! inner offsets of uncompressed batches must be consecutive too.
 
+use crate::compression::has_linked_lz4_blocks;
 use crate::record_batch::DELETE_HORIZON_BIT;
 use crate::stamp::set_timestamp_type_and_max;
 use crate::walk::walk;
@@ -175,6 +176,15 @@ pub fn validate_produce<'a>(
     check_header(&header, rules)?;
     let codec = header.codec()?;
     let max_timestamp = check_records(&header, codec, &records[HEADER_BYTES..], rules)?;
+    let other = match rules.compression_type {
+        CompressionType::Recompress(target, level) if target != codec => Some((target, level)),
+        _ => None,
+    };
+    if codec == Codec::Lz4 && other.is_none() && has_linked_lz4_blocks(&records[HEADER_BYTES..]) {
+        return Err(BatchError::invalid(
+            "an LZ4 frame whose blocks depend on each other: Java consumers cannot read it",
+        ));
+    }
 
     let (timestamp_type, max_timestamp) = match rules.timestamp_type {
         TimestampType::CreateTime => (TimestampType::CreateTime, max_timestamp),
@@ -182,11 +192,9 @@ pub fn validate_produce<'a>(
     };
     let restamp =
         header.timestamp_type() != timestamp_type || header.max_timestamp != max_timestamp;
-    let mut bytes = match rules.compression_type {
-        CompressionType::Recompress(target, level) if target != codec => {
-            Bytes::Owned(recompress(&header, records, target, level, rules)?)
-        }
-        _ => Bytes::Borrowed(records),
+    let mut bytes = match other {
+        Some((target, level)) => Bytes::Owned(recompress(&header, records, target, level, rules)?),
+        None => Bytes::Borrowed(records),
     };
     let stored = match &mut bytes {
         Bytes::Borrowed(slice) => &mut **slice,

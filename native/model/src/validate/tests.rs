@@ -124,6 +124,42 @@ fn faults_and_their_names() {
 }
 
 #[test]
+fn lz4_blocks_that_depend_on_each_other_are_not_stored() {
+    use lz4_flex::frame::{BlockMode, BlockSize, FrameEncoder, FrameInfo};
+    use std::io::Write;
+
+    let plain = batch(Codec::None, 2000);
+    let linked = |mode| {
+        let info = FrameInfo::new()
+            .block_mode(mode)
+            .block_size(BlockSize::Max64KB);
+        let mut bytes = plain[..HEADER_BYTES].to_vec();
+        bytes[22] |= Codec::Lz4 as u8;
+        let mut encoder = FrameEncoder::with_frame_info(info, bytes);
+        encoder
+            .write_all(&plain[HEADER_BYTES..])
+            .expect("in memory");
+        let mut bytes = encoder.finish().expect("in memory");
+        let length = (bytes.len() - BATCH_LENGTH_END) as u32;
+        bytes[8..BATCH_LENGTH_END].copy_from_slice(&length.to_be_bytes());
+        recompute_crc(&mut bytes);
+        bytes
+    };
+    assert!(validate_produce(&mut linked(BlockMode::Independent), &rules()).is_ok());
+    let refused = validate_produce(&mut linked(BlockMode::Linked), &rules()).expect_err("linked");
+    assert!(
+        matches!(refused, BatchError::InvalidRecord { .. }),
+        "{refused}"
+    );
+    // What is compressed anew is read here only.
+    let zstd = ProduceRules {
+        compression_type: CompressionType::Recompress(Codec::Zstd, None),
+        ..rules()
+    };
+    assert!(validate_produce(&mut linked(BlockMode::Linked), &zstd).is_ok());
+}
+
+#[test]
 fn keys_are_required_when_compacted() {
     let mut builder = BatchBuilder::new(Codec::Lz4);
     builder.push(NOW, Some(b"k"), None);
