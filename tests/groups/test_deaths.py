@@ -155,7 +155,7 @@ def test_the_broker_dies_where_a_group_changes_its_protocol(broker: DyingBroker,
         assert classic.commit() == dict.fromkeys(range(4), 10)
 
 
-@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("moment", [pytest.param("before", marks=pytest.mark.slow), "after"])
 def test_the_broker_dies_at_each_record_of_a_classic_group(broker: DyingBroker, moment: str) -> None:
     topic, group = create_topic(broker.bootstrap, 4), unique("group")
     fill(broker.bootstrap, topic, 4, 5)

@@ -121,6 +121,7 @@ def test_state_that_was_stored_falls_to_pieces_as_well(broker: BrokerProcess) ->
     assert once() == (0,)
 
 
+@pytest.mark.slow
 def test_apache_kafka_gives_the_same(broker: BrokerProcess, tmp_path: Path) -> None:
     kafka = KafkaProcess(tmp_path, SETTINGS)
     kafka.start()

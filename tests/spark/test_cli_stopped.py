@@ -84,7 +84,7 @@ class Command:
         return self._process.returncode, out, apart(self.told)[0]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_a_load_that_is_stopped_leaves_nothing(broker: BrokerProcess, tmp_path: Path, number: signal.Signals) -> None:
     """Its ingest is aborted, which one line says. Before, a line told how far it was, with the tasks that there are."""
     topic = f"load-stopped-{number.name}"
@@ -132,6 +132,7 @@ def test_an_archive_that_is_stopped_says_so(broker: BrokerProcess, tmp_path: Pat
     assert command.ended(number) == (128 + number, "", said)
 
 
+@pytest.mark.slow
 def test_an_archive_that_was_killed_goes_on_where_it_was(broker: BrokerProcess, tmp_path: Path) -> None:
     """With the same command: what is finished stays, what was being written is written anew, and the end is that of the
     first run. Another command does not touch it."""
