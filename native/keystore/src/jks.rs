@@ -4,6 +4,9 @@
 //! magic, version, count; each entry: 1 (key) or 2 (certificate), alias, date (8 bytes); of a key the encrypted key
 //! (4 bytes of length), a count, certificates; of a certificate that. A certificate: its type (since version 2), 4 bytes
 //! of length, DER. At the end SHA-1 of the password (UTF-16), a phrase, and all bytes before.
+//!
+//! Read here and not by the one crate there is (`jks` 0.3): that indexes and allocates by what a damaged file says, which
+//! ends the process, and wants the password of a truststore that Java reads without.
 
 use pkcs8::der::asn1::OctetStringRef;
 use pkcs8::der::{Decode, SliceReader};
