@@ -1,5 +1,5 @@
 """Times as command lines say them, in milliseconds since 1970. Without a zone they are UTC, on every machine: as
-Apache Kafka's tools take them, and so that a line means the same wherever it runs.
+Apache Kafka's tools take them, and so that a line means the same wherever it runs. And spans, as commands write them.
 """
 
 from __future__ import annotations
@@ -60,6 +60,16 @@ def duration_ago(text: str) -> int | None:
     said = _DURATION.fullmatch(text)
     parts = {unit: amount for unit, amount in (said.groupdict() if said else {}).items() if amount}
     return _before(sum(int(float(amount) * _UNITS_MS[unit]) for unit, amount in parts.items())) if parts else None
+
+
+def span(ms: int) -> str:
+    """A time that passes, in whole seconds: 4 h, 1 d 2 min 3 s, 0 s."""
+    left, found = ms // 1_000, []
+    for unit, seconds in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
+        amount, left = divmod(left, seconds)
+        if amount:
+            found.append(f"{amount} {unit}")
+    return " ".join(found) or "0 s"
 
 
 def _before(span_ms: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -409,6 +410,7 @@ def test_a_deletion_on_trial(run: Run, ask: Callable[..., Any]) -> None:
     assert told["remaining_ms"] == 4 * 3_600_000
     words = run("topics", "delete", "--topic-id", shown["topic_id"], "--dry-run").stdout
     assert "2 partition(s), 3 records" in words
+    assert "It could be brought back for 4 h." in words
     assert f"{name}-readers" in words
     assert ask("topics", "list", name), "nothing was changed"
     run("topics", "delete", unique("nobody"), "--dry-run", code=1)
@@ -421,4 +423,6 @@ def test_a_deletion_on_trial(run: Run, ask: Callable[..., Any]) -> None:
     run("configs", "alter", "--topic", name, "--add-config", "delete.protection.enable=false")
     run("topics", "truncate", name)
     run("topics", "delete", name)
+    waits = next(line for line in run("topics", "deletions").stdout.splitlines() if name in line)
+    assert re.search(r"  (4 h|3 h 59 min( \d+ s)?) *$", waits), waits
     assert "There is no topic" in run("topics", "delete", unique("nobody"), "--dry-run", "--if-exists").stdout

@@ -47,6 +47,14 @@ def test_a_span_is_counted_back_from_now(read: Callable[[str], int | None], text
     assert before <= found + back_ms <= time.time_ns() // 1_000_000
 
 
+@pytest.mark.parametrize(
+    ("ms", "told"),
+    [(0, "0 s"), (999, "0 s"), (59_999, "59 s"), (14_400_000, "4 h"), (86_523_000, "1 d 2 min 3 s")],
+)
+def test_a_span_is_written_in_the_units_that_it_has(ms: int, told: str) -> None:
+    assert times.span(ms) == told
+
+
 def test_nothing_is_older_than_1970() -> None:
     assert times.ago("-999999999999999d") == 0
     assert times.duration_ago("P999999999D") == 0

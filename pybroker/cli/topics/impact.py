@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pybroker.cli import times
 from pybroker.cli.options import Target, run
 from pybroker.cli.output import table, write_json
 
@@ -87,7 +88,7 @@ def _print(impact: DeletionImpact) -> None:
     if impact.keeps_ms is None:
         click.echo("There would be no way back.")
     else:
-        click.echo(f"It could be brought back for {impact.keeps_ms // 1000:,} seconds.")
+        click.echo(f"It could be brought back for {times.span(impact.keeps_ms)}.")
     if impact.groups is not None:
         rows: list[dict[str, object]] = [
             {"group": each.group, "state": each.state, "positions": each.partitions, "lag": each.lag}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pybroker.cli import times
 from pybroker.cli.completion import deleted_ids, topic_names
 from pybroker.cli.grammar import named
 from pybroker.cli.options import Target, broker_options, run, sentence
@@ -42,10 +43,6 @@ def _time(ms: int) -> str:
     if ms < 0:
         return ""
     return datetime.datetime.fromtimestamp(ms / 1000, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-
-
-def _duration(ms: int) -> str:
-    return "" if ms < 0 else str(datetime.timedelta(seconds=ms // 1000))
 
 
 @click.command()
@@ -200,7 +197,7 @@ def deletions(waited_for: str | None, timeout: float | None, purge: str | None, 
             "broker": part.broker_id,
             "state": part.state,
             "bytes": None if part.size_bytes < 0 else part.size_bytes,
-            "removed_in": _duration(part.remaining_ms),
+            "removed_in": "" if part.remaining_ms < 0 else times.span(part.remaining_ms),
         }
         for one in found
         for part in one.partitions
