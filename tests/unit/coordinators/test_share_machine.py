@@ -28,7 +28,7 @@ from pybroker.coordinators.shards.ports import Record
 from pybroker.coordinators.shards.timers import TimerWheel
 from pybroker.coordinators.share import records
 from pybroker.coordinators.share.group import JOINS, LEAVES, Partition, ShareGroup, ShareMember
-from pybroker.coordinators.share.groups import ShareGround, ShareGroups
+from pybroker.coordinators.share.groups import RETRY_MS, ShareGround, ShareGroups
 from pybroker.coordinators.share.membership import ShareHeartbeat, ShareHeartbeatResult
 from pybroker.coordinators.share.settings import ShareSettings
 from pybroker.coordinators.share_state.state import Key, ShareState
@@ -385,6 +385,21 @@ class Machine(RuleBasedStateMachine):
     def answer_for_states(self, works: bool, fast: bool) -> None:
         self.states.slow = not fast
         self.states.catch_up(works)
+
+    @precondition(lambda self: not self.disk.slow)
+    @rule(name=st.sampled_from(NAMES), partitions=st.integers(0, 5), times=st.integers(1, 2))
+    def refuse_for_states(self, name: str, partitions: int, times: int) -> None:
+        """A topic changes while nobody can be asked for states. Who asked asks again by itself: no member comes."""
+        self.states.slow = True
+        self.change_topic(name, partitions)
+        self.time_passes(2, set(self.clients))
+        for _ in range(times):
+            self.states.catch_up(works=False)
+            self.run_due()
+            self.time_passes(RETRY_MS // STEP_MS + 1, set())
+            group = self.group
+            if group is not None and (group.initializing or group.deleting):
+                assert self.states.late, "nobody asks again"
 
     @rule(lie_there=st.booleans(), states_work=st.booleans())
     def die(self, lie_there: bool, states_work: bool) -> None:
