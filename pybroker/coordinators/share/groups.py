@@ -243,20 +243,24 @@ class ShareGroups:
             )
         )
         made = {topic_id: topic for topic_id, topic in group.initializing.items() if topic_id not in gone}
-        await asyncio.gather(
+        epochs = await asyncio.gather(
             *(
-                states.initialize(Key(group_id, topic_id, partition), group.epoch, NO_OFFSET)
+                self._initialize(Key(group_id, topic_id, partition), group.epoch)
                 for topic_id, topic in made.items()
                 for partition in topic.partitions
             )
         )
+        latest = max(epochs, default=0)
 
         def change(draft: ShareGroup) -> Finish:
             for topic_id in gone:
                 draft.forget_topic(topic_id)
                 # It may have come back, and begins anew.
                 draft.looked_at = -1
-            if made:
+            if latest > group.epoch:
+                # What is made under a later epoch than that begins anew; the next round makes all of them.
+                draft.epoch = max(draft.epoch, latest + 1)
+            elif made:
                 draft.made(made)
                 draft.epoch += 1
             return lambda _: None
@@ -264,6 +268,19 @@ class ShareGroups:
         outcome = await self.submit(group_id, change)
         if isinstance(outcome, KafkaError):
             raise outcome
+
+    async def _initialize(self, key: Key, epoch: int) -> int:
+        """Makes a state. Gives the epoch that it has: a later one where a group of that id, deleted while it asked for
+        the state, has left one. KafkaError."""
+        states = self._ground.states
+        try:
+            await states.initialize(key, epoch, NO_OFFSET)
+        except KafkaError as problem:
+            left = await states.summary(key) if problem.code == ErrorCode.FENCED_STATE_EPOCH else None
+            if left is None or left.state_epoch <= epoch:
+                raise
+            return left.state_epoch
+        return epoch
 
     def _gone(self, group: ShareGroup) -> set[Uuid]:
         """Topics whose states are to be deleted: also those that went while their states were about to be made. A group

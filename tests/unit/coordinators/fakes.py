@@ -161,6 +161,11 @@ class FakeTopics:
         self._changed(name)
         return topic_id
 
+    def grow(self, name: str, partitions: int) -> None:
+        self.changes += 1
+        self.counts[self.ids[name]] = partitions
+        self._changed(name)
+
     def lead(self, name: str, partition: int, broker: int, epoch: int) -> None:
         """Another leader, or the same one under another epoch."""
         self.leaders[self.ids[name], partition] = broker, epoch

@@ -82,7 +82,7 @@ class States:
         await self._asked(lambda: self.epochs.pop(key, None) and None)
 
     async def summary(self, key: Key) -> ShareState | None:
-        raise NotImplementedError
+        return ShareState(self.epochs[key]) if key in self.epochs else None
 
     def _initialize(self, key: Key, state_epoch: int) -> None:
         if state_epoch < self.epochs.get(key, 0):
