@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -396,8 +396,8 @@ def _followers(
         topic = view.image.topic_by_id(topic_id)
         return None if topic is None else topic.lineage
 
-    def deletions() -> Iterable[DeletionRecord]:
-        return view.image.deletions.values()
+    def deletions() -> Mapping[Uuid, DeletionRecord]:
+        return view.image.deletions
 
     def own_settings(group_id: str) -> Mapping[str, str]:
         return view.image.group_config(group_id)

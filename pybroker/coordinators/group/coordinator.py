@@ -431,6 +431,7 @@ class GroupCoordinator:
         todo: list[tuple[GroupShard, Group | ConsumerGroup | StreamsGroup]] = []
         for shard in self.shards:
             if shard.state is ShardState.ACTIVE:
+                shard.shares.bury_the_dead()
                 todo += ((shard, classic) for classic in shard.groups.values())
                 todo += ((shard, consumer) for consumer in shard.consumers.all())
                 todo += ((shard, streams) for streams in shard.streams.all())

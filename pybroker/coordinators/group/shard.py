@@ -133,6 +133,7 @@ class GroupShard(Shard[Loaded]):
             self.consumers.install(group_id, consumer)
         for group_id, share in loaded.shares.items():
             self.shares.install(group_id, share)
+        self.shares.bury_the_dead()
         for group_id, streams in loaded.streams.items():
             self.streams.install(group_id, streams)
         for group_id in self.offsets.groups():

@@ -45,6 +45,10 @@ class Topics(Protocol):
         """The name of an incarnation that exists."""
         ...
 
+    def is_dead(self, topic_id: Uuid) -> bool:
+        """It is known that the incarnation was deleted and cannot come back."""
+        ...
+
     def partition_count(self, topic_id: Uuid) -> int:
         """Partitions of a topic; 0 if it does not exist."""
         ...

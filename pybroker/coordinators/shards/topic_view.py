@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from pybroker.metadata.cache import MetadataCache
-from pybroker.metadata.deletion_records import DeletionRecord
+from pybroker.metadata.deletion_records import REMOVED, DeletionRecord
 from pybroker.metadata.lineage import TopicLineage
 from pybroker.native import Uuid
 
@@ -17,7 +17,7 @@ class CachedTopics:
         self,
         cache: MetadataCache,
         lineage: Callable[[Uuid], TopicLineage | None] = lambda topic_id: None,
-        deletions: Callable[[], Iterable[DeletionRecord]] = tuple,
+        deletions: Callable[[], Mapping[Uuid, DeletionRecord]] = dict,
     ) -> None:
         self._cache = cache
         self._lineage = lineage
@@ -42,13 +42,18 @@ class CachedTopics:
         present = self._cache.topic_id(name)
         if present is not None and _was_made(self._lineage(present), wall_ms):
             return present
-        dead = (one for one in self._deletions() if one.topic == name and one.topic_id != present)
+        dead = (one for one in self._deletions().values() if one.topic == name and one.topic_id != present)
         then = [one for one in dead if one.deleted_ms >= wall_ms and _was_made(one.lineage, wall_ms)]
         return min(then, key=lambda one: one.deleted_ms).topic_id if then else None
 
     def topic_name(self, topic_id: Uuid) -> str | None:
         """The name of an incarnation that exists."""
         return self._cache.topic_name(topic_id)
+
+    def is_dead(self, topic_id: Uuid) -> bool:
+        """It is known that the incarnation was deleted and cannot come back."""
+        record = self._deletions().get(topic_id)
+        return record is not None and (record.state == REMOVED or record.closed)
 
     def partition_count(self, topic_id: Uuid) -> int:
         """Partitions of a topic; 0 if it does not exist."""

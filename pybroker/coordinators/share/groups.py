@@ -56,13 +56,21 @@ class States(Protocol):
         ...
 
 
+class ShareTopicView(TopicView, Protocol):
+    """What the broker knows of topics."""
+
+    def is_dead(self, topic_id: Uuid) -> bool:
+        """It is known that the incarnation was deleted and cannot come back."""
+        ...
+
+
 class ShareGround(msgspec.Struct, frozen=True):
     """What the share groups of all shards stand on."""
 
     clock: Clock
     loop: asyncio.AbstractEventLoop
     timers: TimerWheel
-    view: TopicView
+    view: ShareTopicView
     settings: ShareSettings
     states: States
 
@@ -302,15 +310,25 @@ class ShareGroups:
 
     def topic_removed(self, topic_id: Uuid) -> None:
         """An incarnation is gone: its states go, too."""
+        for group in self.all():
+            if group.known_partitions(topic_id):
+                self._bury(group.group_id, topic_id)
 
+    def bury_the_dead(self) -> None:
+        """What `topic_removed` would have done for topics that went while nobody coordinated the group. States of one
+        that may come back stay until it cannot."""
+        for group in self.all():
+            for topic_id in (group.initialized.keys() | group.initializing.keys()) - group.deleting.keys():
+                if self._ground.view.is_dead(topic_id):
+                    self._bury(group.group_id, topic_id)
+
+    def _bury(self, group_id: str, topic_id: Uuid) -> None:
         def change(draft: ShareGroup) -> Finish:
             draft.bury_topic(topic_id)
             return lambda _: None
 
-        for group in self.all():
-            if group.known_partitions(topic_id):
-                later = partial(self._ground.timers.schedule, ("share topic", group.group_id, topic_id), RETRY_MS)
-                self.turns.submit_until_stored(group.group_id, change, later)
+        later = partial(self._ground.timers.schedule, ("share topic", group_id, topic_id), RETRY_MS)
+        self.turns.submit_until_stored(group_id, change, later)
 
     # --- time ---------------------------------------------------------------------------------------------------------
 

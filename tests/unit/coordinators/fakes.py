@@ -142,6 +142,8 @@ class FakeTopics:
         self.first_epochs: dict[Uuid, int] = {}
         self.lives: dict[Uuid, tuple[str, int, int]] = {}
         """Incarnations that were made and deleted at known times: name, from, to (wall time in ms)."""
+        self.dead: set[Uuid] = set()
+        """Those that cannot come back."""
         self.leaders: dict[tuple[Uuid, int], tuple[int, int]] = {}
         """Where somebody else than broker 1 under epoch 0 leads."""
         self._listeners: dict[str, list[Callable[[], None]]] = {}
@@ -194,6 +196,9 @@ class FakeTopics:
 
     def topic_name(self, topic_id: Uuid) -> str | None:
         return next((name for name, known in self.ids.items() if known == topic_id), None)
+
+    def is_dead(self, topic_id: Uuid) -> bool:
+        return topic_id in self.dead
 
     def partition_count(self, topic_id: Uuid) -> int:
         return self.counts.get(topic_id, 0)

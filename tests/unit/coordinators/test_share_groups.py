@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
 
 from pybroker.coordinators.group.share import ShareCoordination
+from pybroker.coordinators.shards.topic_view import CachedTopics
 from pybroker.coordinators.share.group import JOINS, LEAVES, ShareGroup
 from pybroker.coordinators.share.membership import ShareHeartbeat, ShareHeartbeatResult
 from pybroker.coordinators.share_state.state import NO_OFFSET, Key, ShareState
 from pybroker.errors import KafkaError
+from pybroker.metadata.deletion_records import DELETING, REMOVED, STAGED
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 from tests.unit.coordinators.fakes import FakeStates, World, answered
 
 G = "g"
 SESSION_MS = 45_000
+RETENTION_CHECK_MS = 600_000
 SETTINGS = {
     "group.share.session.timeout.ms": SESSION_MS,
+    "offsets.retention.check.interval.ms": RETENTION_CHECK_MS,
     "group.share.heartbeat.interval.ms": 5_000,
     "group.share.assignment.interval.ms": 0,
     "group.share.max.size": 100,
@@ -93,6 +101,50 @@ async def joined(world: World, member: str) -> frozenset[tuple[Uuid, int]]:
         answer = await beat(world, member, group(world).members[member].epoch)
         assert answer.error is ErrorCode.NONE, answer
     return group(world).members[member].assigned
+
+
+async def test_states_of_a_topic_that_goes_while_nobody_coordinates_the_group_are_deleted() -> None:
+    world, states, topic = await new_world()
+    await joined(world, "a")
+    world.topics.dead.add(world.topics.remove("orders").topic_id)
+    assert states.kept.keys() == {Key(G, topic, 0), Key(G, topic, 1)}
+    await world.restart()
+    await world.settle()
+    assert not states.kept
+    await world.restart()
+    assert not group(world).initialized
+    assert not group(world).deleting
+
+
+async def test_states_of_a_topic_that_may_come_back_stay_until_it_cannot() -> None:
+    world, states, topic = await new_world()
+    await joined(world, "a")
+    world.topics.remove("orders")
+    await world.restart()
+    await world.pass_time(RETENTION_CHECK_MS)
+    assert states.kept.keys() == {Key(G, topic, 0), Key(G, topic, 1)}
+    world.topics.dead.add(topic)
+    await world.pass_time(RETENTION_CHECK_MS)
+    assert not states.kept
+    assert not group(world).initialized
+    assert not group(world).deleting
+
+
+@pytest.mark.parametrize(
+    ("state", "closed", "dead"),
+    [
+        (None, False, False),
+        (DELETING, False, False),
+        (STAGED, False, False),
+        (STAGED, True, True),
+        (REMOVED, True, True),
+    ],
+)
+def test_dead_is_what_its_deletion_says_cannot_come_back(state: str | None, closed: bool, dead: bool) -> None:
+    topic = Uuid.random()
+    records: dict[Uuid, Any] = {} if state is None else {topic: SimpleNamespace(state=state, closed=closed)}
+    nothing: Any = None
+    assert CachedTopics(nothing, deletions=lambda: records).is_dead(topic) is dead
 
 
 async def test_a_group_that_is_made_anew_gets_states_whatever_one_before_has_left() -> None:

@@ -124,6 +124,6 @@ def test_who_had_a_name_at_a_time(
         for at_ms, gone_ms in deleted
     ]
     cache: Any = SimpleNamespace(topic_id=lambda name: present)
-    topics = CachedTopics(cache, lambda topic_id: lineage(made_ms), lambda: records)
+    topics = CachedTopics(cache, lambda topic_id: lineage(made_ms), lambda: {one.topic_id: one for one in records})
     names = {None: None, "present": present, **{f"deleted {n}": one.topic_id for n, one in enumerate(records)}}
     assert topics.topic_id_at("t", 100) == names[meant]
