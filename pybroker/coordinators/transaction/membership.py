@@ -36,7 +36,8 @@ SETTLES_S = 5.0
 """A producer of version 2 has the next epoch before the markers of its last transaction are written: what begins the
 next one waits so long before its client is to come again."""
 ASKED_AGAIN_S, ASKED_AGAIN_S_MAX = 0.001, 0.1
-"""Another broker is asked again after ever longer times meanwhile."""
+"""Another broker is asked again after ever longer times meanwhile. It does not wait with its answer: answers over one
+connection come in order, and what other transactions ask would wait behind it."""
 
 
 class Colleagues(Protocol):
