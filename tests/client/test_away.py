@@ -289,9 +289,8 @@ WITH_LOGIN = {
 }
 
 
-async def _refused(bootstrap: str, **config: Any) -> None:
+async def _refused(bootstrap: str, words: str = r"security\.protocol=SASL_", **config: Any) -> None:
     """Each client is told at once what to set."""
-    words = r"security\.protocol=SASL_"
     settings = {"bootstrap.servers": bootstrap, **{name.replace("_", "."): value for name, value in config.items()}}
     async with asyncio.timeout(LONG_S):
         async with AdminClient(settings) as admin:
@@ -326,21 +325,34 @@ async def test_a_client_with_tls_is_told_that_there_is_none(listener: str) -> No
 
 
 async def test_what_is_wrong_with_tls_is_told(tmp_path: Path) -> None:
-    """To a client of plaintext, which gets nothing but the end of its connection, and to one that trusts others."""
+    """To a client of plaintext, and to one that trusts others."""
     tls = {
         "listeners": "SSL://127.0.0.1:0",
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": str(Authority(tmp_path).identity("broker")),
     }
     with pybroker.Broker(tls) as broker:
-        settings = {"bootstrap.servers": broker.bootstrap}
-        for more, words in (
-            ({}, r"was lost: .* before it said anything; if that listener has TLS, set security\.protocol=SSL"),
-            ({"security.protocol": "SSL"}, r"verify failed: .*; name the authority of its certificate by ssl\.trust"),
-        ):
-            async with asyncio.timeout(LONG_S), AdminClient({**settings, **more}) as admin:
-                with pytest.raises(BrokerConnectionError, match=words):
-                    await admin.list_topics()
+        words = r"set security\.protocol=SASL_PLAINTEXT, .*, or SSL or SASL_SSL if that listener has TLS"
+        await _refused(broker.bootstrap, words)
+        settings = {"bootstrap.servers": broker.bootstrap, "security.protocol": "SSL"}
+        words = r"verify failed: .*; name the authority of its certificate by ssl\.trust"
+        async with asyncio.timeout(LONG_S), AdminClient(settings) as admin:
+            with pytest.raises(BrokerConnectionError, match=words):
+                await admin.list_topics()
+
+
+async def test_a_listener_with_tls_that_says_nothing_is_told() -> None:
+    """As Apache Kafka's."""
+
+    async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    async with await asyncio.start_server(hang_up, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        words = r"was lost: .* before it said anything; if that listener has TLS, set security\.protocol=SSL"
+        async with asyncio.timeout(LONG_S), AdminClient({"bootstrap.servers": f"127.0.0.1:{port}"}) as admin:
+            with pytest.raises(BrokerConnectionError, match=words):
+                await admin.list_topics()
 
 
 async def test_apache_kafka_hangs_up_on_a_client_without_login(secure_kafka: SecureKafka) -> None:

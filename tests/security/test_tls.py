@@ -21,6 +21,7 @@ import pytest
 
 from pybroker import Broker
 from pybroker.protocol import messages as m
+from pybroker.protocol.error_codes import ErrorCode
 from pybroker.testing.broker import BrokerProcessError
 from tests.security import python_clients
 from tests.security.kit import ROOT, call, jaas, password_of, port_of, through_tls, until
@@ -28,6 +29,7 @@ from tests.support.certificates import Authority
 from tests.support.delivered import offset_and_value
 from tests.support.kafka_tools import run_tool
 from tests.support.memory import resident_mib
+from tests.wire.client import WireClient
 
 TOPIC = "encrypted"
 LARGE = 930_000
@@ -213,7 +215,10 @@ def ended(plain: socket.socket) -> bytes:
 @pytest.mark.parametrize(
     ("sent", "words"),
     [
-        pytest.param(bytes.fromhex("0000001100120000000000010004746573740000"), "does not speak TLS", id="plaintext"),
+        pytest.param(b"\1" + bytes(7), "does not speak TLS", id="neither TLS nor a request"),
+        pytest.param(bytes.fromhex("00000007") + bytes(7), "does not speak TLS", id="a request of no length"),
+        pytest.param(bytes.fromhex("00010001") + bytes(9), "does not speak TLS", id="too long a request"),
+        pytest.param(bytes.fromhex("0000000a") + b"\x7f" * 10, "does not speak TLS", id="an unknown request"),
         pytest.param(b"GET / HTTP/1.1\r\n\r\n", "it speaks HTTP", id="http"),
         pytest.param(bytes.fromhex("1603010005") + b"\xff" * 5, "TLS handshake failed", id="garbage in a record"),
         pytest.param(bytes.fromhex("160301ffff") + bytes(70_000), "TLS handshake failed", id="too long a record"),
@@ -229,11 +234,50 @@ def test_what_is_no_tls_ends_with_one_line(broker: Broker, sent: bytes, words: s
     until(lambda: any("on listener SSL" in line for line in lines_with(broker, words)))
 
 
-def test_a_plaintext_client_of_the_listener_with_login_is_named_its_setting(broker: Broker) -> None:
-    with socket.create_connection(("127.0.0.1", port_of(broker, "LOGIN"))) as plain:
-        plain.sendall(bytes.fromhex("0000001100120000000000010004746573740000"))
-        assert ended(plain) == b""
-    until(lambda: lines_with(broker, "set security.protocol=SASL_SSL"))
+@pytest.mark.parametrize(("listener", "protocol"), [("SSL", "SSL"), ("LOGIN", "SASL_SSL")])
+def test_a_plaintext_client_is_told_in_words_and_gets_nothing_else(
+    broker: Broker, listener: str, protocol: str
+) -> None:
+    port, words = port_of(broker, listener), f"This listener speaks TLS: set security.protocol={protocol}."
+
+    def asked(request: Any, version: int | None = None) -> Any:
+        """After its versions, as clients ask; the connection ends after the answer."""
+        with WireClient(port) as client:
+            assert call(client, m.ApiVersionsRequest(), 0).error_code == 0
+            answer = call(client, request, version)
+            assert client.is_closed_by_peer()
+        return answer
+
+    topic = m.MetadataRequest_MetadataRequestTopic(name=TOPIC)
+    answer = asked(m.MetadataRequest(topics=[topic]))
+    assert [one.error_code for one in answer.topics] == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+    assert answer.cluster_id is None
+    assert answer.brokers[0].port == port
+    answer = asked(m.DescribeClusterRequest())
+    assert (answer.error_code, answer.error_message) == (ErrorCode.SASL_AUTHENTICATION_FAILED, words)
+    made = m.CreateTopicsRequest_CreatableTopic(name="refused", num_partitions=1, replication_factor=1)
+    answer = asked(m.CreateTopicsRequest(topics=[made]))
+    assert [one.error_message for one in answer.topics] == [words]
+    # Before a password is sent that everybody could read; and if it was sent, nobody looks at it.
+    for version in (0, 1):
+        answer = asked(m.SaslHandshakeRequest(mechanism="PLAIN"), version)
+        assert answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
+        assert answer.mechanisms == [f"set security.protocol={protocol}", "This listener speaks TLS"]
+    token = f"\0{ROOT}\0{password_of(ROOT)}".encode()
+    answer = asked(m.SaslAuthenticateRequest(auth_bytes=token))
+    assert (answer.error_code, answer.error_message) == (ErrorCode.SASL_AUTHENTICATION_FAILED, words)
+    line = f"it does not speak TLS, but this listener does; set security.protocol={protocol} "
+    until(lambda: lines_with(broker, line))
+
+
+def test_a_plaintext_client_cannot_stay(broker: Broker) -> None:
+    """With its versions, half a request, or one byte: until connection.authentication.timeout.ms."""
+    for sent in (b"\0", bytes.fromhex("0000001100120000"), bytes.fromhex("0000001100120000000000010004746573740000")):
+        began = time.monotonic()
+        with socket.create_connection(("127.0.0.1", port_of(broker, "SSL"))) as plain:
+            plain.sendall(sent)
+            ended(plain)
+        assert time.monotonic() - began < GIVE_UP_S / 2
 
 
 def test_a_tls_client_on_plaintext_is_told(broker: Broker) -> None:

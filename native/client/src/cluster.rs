@@ -11,7 +11,7 @@ use pybroker_protocol::hot::metadata::{
 };
 use pybroker_protocol::{ApiKey, ErrorCode};
 
-use crate::connection::Connection;
+use crate::connection::{Connection, is_closed};
 use crate::error::{Error, Result};
 use crate::settings::ClientSettings;
 
@@ -257,9 +257,15 @@ impl Client {
         let mut body = Vec::new();
         request.encode(version, &mut body);
         let broker = connection.address().to_owned();
-        let answer = self.call(Node::Any, ApiKey::Metadata as i16, version, &body)?;
+        let answer = self.call(Node::Any, ApiKey::Metadata as i16, version, &body);
+        let answer = answer.map_err(|problem| self.of_first_answer(problem))?;
         let response = MetadataResponse::decode(&answer, version)
             .map_err(|error| Error::decode(&broker, error))?;
+        let settings = &self.settings.connection;
+        if !settings.protocol.sasl && shuts_out(&response) {
+            let code = ErrorCode::TOPIC_AUTHORIZATION_FAILED;
+            return Err(Error::refused(code, broker, Some(&settings.doubt())));
+        }
         self.brokers = response
             .head
             .brokers
@@ -269,6 +275,22 @@ impl Client {
         self.controller = response.head.controller_id;
         self.cluster_id = response.head.cluster_id.map(str::to_owned);
         Ok(response.topics.iter().map(Found::of).collect())
+    }
+
+    /// A broker that tells its versions and ends the connection on the first question about the cluster may be one that
+    /// has no other way to say that it wants a login, or TLS.
+    fn of_first_answer(&self, problem: Error) -> Error {
+        let settings = &self.settings.connection;
+        match problem {
+            Error::Network { broker, problem }
+                if is_closed(&problem) && self.brokers.is_empty() && !settings.protocol.sasl =>
+            {
+                let text = format!("{problem}: {}", settings.doubt());
+                let problem = std::io::Error::new(problem.kind(), text);
+                Error::Network { broker, problem }
+            }
+            other => other,
+        }
     }
 }
 
@@ -280,6 +302,16 @@ pub fn host_and_port(host: &str, port: i32) -> String {
     } else {
         format!("{host}:{port}")
     }
+}
+
+/// Whether every topic is refused by a broker that does not say which cluster it is of: pybroker's way to tell who has
+/// not logged in, or does not speak TLS. Before version 2 nobody says it.
+fn shuts_out(response: &MetadataResponse<'_>) -> bool {
+    let refused = ErrorCode::TOPIC_AUTHORIZATION_FAILED.0;
+    let mut topics = response.topics.iter();
+    response.head.cluster_id.is_none()
+        && !response.topics.is_empty()
+        && topics.all(|topic| topic.error_code == refused)
 }
 
 struct Found {

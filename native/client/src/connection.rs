@@ -327,7 +327,7 @@ impl Connection {
 }
 
 /// Whether the other side has closed the connection.
-fn is_closed(problem: &std::io::Error) -> bool {
+pub(crate) fn is_closed(problem: &std::io::Error) -> bool {
     use std::io::ErrorKind;
     matches!(
         problem.kind(),

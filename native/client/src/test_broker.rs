@@ -91,6 +91,23 @@ impl Broker {
         leaders: impl Fn(usize) -> Vec<i32> + Send + Sync + 'static,
         answer: impl Fn(&Request) -> Reply + Send + Sync + 'static,
     ) -> Self {
+        let told = move |topic_id, port, before| Some(metadata(topic_id, port, &leaders(before)));
+        Self::start_telling(told, answer)
+    }
+
+    /// One that nobody can use who does not log in: its topic is refused, and whoever asks for all is disconnected.
+    pub fn start_shut() -> Self {
+        Self::start_telling(
+            |topic_id, port, before| (before == 0).then(|| refused_metadata(topic_id, port)),
+            |_| None,
+        )
+    }
+
+    /// `told` answers Metadata, given how often it did before.
+    fn start_telling(
+        told: impl Fn(Uuid, u16, usize) -> Reply + Send + Sync + 'static,
+        answer: impl Fn(&Request) -> Reply + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("an address").port();
         let topic_id = Uuid::from_bytes([7; 16]);
@@ -98,7 +115,7 @@ impl Broker {
         let answer = Arc::new(move |request: &Request| {
             if request.key == ApiKey::Metadata as i16 {
                 let before = asked.fetch_add(1, Ordering::Relaxed);
-                Some(metadata(topic_id, port, &leaders(before)))
+                told(topic_id, port, before)
             } else {
                 answer(request)
             }
@@ -221,12 +238,6 @@ fn versions(version: i16) -> Vec<u8> {
 }
 
 fn metadata(topic_id: Uuid, port: u16, leaders: &[i32]) -> Vec<u8> {
-    let nodes = NODES.iter().map(|&node_id| NodeEndpoint {
-        node_id,
-        host: "127.0.0.1",
-        port: port.into(),
-        rack: None,
-    });
     let partitions = (0..).zip(leaders).map(|(partition, &leader)| {
         let led = leader != NO_LEADER;
         MetadataPartition {
@@ -239,21 +250,44 @@ fn metadata(topic_id: Uuid, port: u16, leaders: &[i32]) -> Vec<u8> {
             offline: Cow::Borrowed(&[]),
         }
     });
+    let topic = MetadataTopic {
+        error_code: 0,
+        name: Some(TOPIC),
+        topic_id,
+        internal: false,
+        partitions: partitions.collect(),
+        authorized_operations: i32::MIN,
+    };
+    metadata_of(port, Some("c"), topic)
+}
+
+fn refused_metadata(topic_id: Uuid, port: u16) -> Vec<u8> {
+    let topic = MetadataTopic {
+        error_code: ErrorCode::TOPIC_AUTHORIZATION_FAILED.0,
+        name: Some(TOPIC),
+        topic_id,
+        internal: false,
+        partitions: Vec::new(),
+        authorized_operations: i32::MIN,
+    };
+    metadata_of(port, None, topic)
+}
+
+fn metadata_of(port: u16, cluster_id: Option<&str>, topic: MetadataTopic<'_>) -> Vec<u8> {
+    let nodes = NODES.iter().map(|&node_id| NodeEndpoint {
+        node_id,
+        host: "127.0.0.1",
+        port: port.into(),
+        rack: None,
+    });
     let response = MetadataResponse {
         head: MetadataHead {
             throttle_time_ms: 0,
             brokers: nodes.collect(),
-            cluster_id: Some("c"),
+            cluster_id,
             controller_id: NODES[0],
         },
-        topics: vec![MetadataTopic {
-            error_code: 0,
-            name: Some(TOPIC),
-            topic_id,
-            internal: false,
-            partitions: partitions.collect(),
-            authorized_operations: i32::MIN,
-        }],
+        topics: vec![topic],
         cluster_authorized_operations: i32::MIN,
         error_code: 0,
     };

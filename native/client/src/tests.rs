@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use pybroker_model::Uuid;
 use pybroker_protocol::{ApiKey, ErrorCode};
 
-use crate::test_broker::{Broker, settings_of, texts};
+use crate::test_broker::{Broker, TOPIC, settings_of, texts};
 use crate::{Client, Error, Node, Result};
 
 fn ask(client: &mut Client) -> Result<Vec<u8>> {
@@ -123,6 +123,22 @@ fn a_mechanism_that_is_refused_comes_with_those_that_are_offered() {
         );
         assert!(text.ends_with(&format!(": {offered}")), "{text}");
     }
+}
+
+#[test]
+fn a_broker_that_shuts_everybody_out_may_be_of_another_protocol() {
+    let broker = Broker::start_shut();
+    let question = ": does kafka.security.protocol=PLAINTEXT fit this listener?";
+    let wanted = [(Uuid::ZERO, TOPIC)];
+    let refused = broker
+        .client(&[])
+        .topics(&wanted)
+        .expect_err("it is refused");
+    assert_eq!(refused.code(), ErrorCode::TOPIC_AUTHORIZATION_FAILED);
+    assert!(refused.to_string().ends_with(question), "{refused}");
+    let closed = broker.client(&[]).cluster_id().expect_err("it is closed");
+    assert_eq!(closed.code(), ErrorCode::NETWORK_EXCEPTION);
+    assert!(closed.to_string().ends_with(question), "{closed}");
 }
 
 #[test]

@@ -83,6 +83,9 @@ impl CloseReason {
         match problem {
             TlsProblem::Io(error) => CloseReason::of_io(error),
             TlsProblem::NotTls(guess) => CloseReason::NotTls { guess },
+            TlsProblem::Plaintext { .. } => CloseReason::NotTls {
+                guess: Guess::Garbage,
+            },
             TlsProblem::Failed {
                 handshaking,
                 error,

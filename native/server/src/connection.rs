@@ -21,6 +21,7 @@ use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
 use crate::close::CloseReason;
+use crate::config::Registry;
 use crate::connection_info::ConnectionInfo;
 use crate::dispatch::{Dispatched, Output, Turn, dispatch};
 use crate::frame::{Frame, takes_buffer};
@@ -34,7 +35,7 @@ use crate::outgoing::Outgoing;
 use crate::sasl;
 use crate::shared::{Shared, ThreadState, with_thread_state};
 use crate::slots::{Slot, Slots};
-use crate::tls::TlsSession;
+use crate::tls::{TlsProblem, TlsSession};
 
 /// What a TLS client gets that has taken this listener for one with TLS, in TLS: a fatal alert, handshake_failure
 /// (RFC 8446, section 6). A Java client that hears nothing tries again until its time is up.
@@ -208,6 +209,14 @@ impl Connection {
             .incoming
             .poll_read_tls(context, &mut self.socket, tls, &mut thread.pool);
         match read {
+            // Only clients are told: a broker among brokers has settings that somebody has made for it.
+            Poll::Ready(Err(TlsProblem::Plaintext { read }))
+                if self.info.peer.registry == Registry::Client =>
+            {
+                self.tls = None;
+                self.info.comes_without_tls();
+                Poll::Ready(Ok(read))
+            }
             Poll::Ready(Err(problem)) if !tls.is_flushed() => {
                 // An alert goes first.
                 self.ending = Some(CloseReason::of_tls(problem));
@@ -425,7 +434,13 @@ impl Connection {
     }
 
     fn close(&mut self, thread: &mut ThreadState, reason: CloseReason) {
-        let reason = self.ending.take().unwrap_or(reason);
+        let mut reason = self.ending.take().unwrap_or(reason);
+        if self.info.without_tls {
+            // Whatever it has asked for, and however it went.
+            reason = CloseReason::NotTls {
+                guess: Guess::Garbage,
+            };
+        }
         self.note_sent(thread);
         if let Some(tls) = &mut self.tls
             && self.outgoing.is_empty()

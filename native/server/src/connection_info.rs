@@ -26,6 +26,8 @@ pub(crate) struct ConnectionInfo {
     pub(crate) sasl: bool,
     /// The principal is who the client's certificate says.
     pub(crate) certified: bool,
+    /// It speaks plaintext to a listener with TLS: it is told so, and gets nothing else.
+    pub(crate) without_tls: bool,
     /// How the listener secures its connections.
     pub(crate) security: SecurityProtocol,
     /// When it was accepted.
@@ -62,6 +64,7 @@ impl ConnectionInfo {
             by_token: false,
             sasl: !authenticated,
             certified: false,
+            without_tls: false,
             security,
             opened: Instant::now(),
             raw_tokens: false,
@@ -81,6 +84,12 @@ impl ConnectionInfo {
         if self.client_id.borrow().as_deref() != client_id {
             self.client_id.replace(client_id.map(Into::into));
         }
+    }
+
+    /// The client speaks plaintext, and the listener TLS: from now on it is nobody who could prove anything.
+    pub(crate) fn comes_without_tls(&mut self) {
+        self.without_tls = true;
+        self.authenticated = false;
     }
 
     /// The same client for another thread; what was decided about it so far stays with its data thread.

@@ -123,7 +123,7 @@ fn admit(
     if !supported && api.key != ApiKey::ApiVersions {
         return Err(not_served);
     }
-    if !sasl::may_come_first(api.key) {
+    if !sasl::may_come_first(turn.connection, api.key) {
         if !turn.connection.authenticated {
             return Err(CloseReason::Unauthenticated { api_key });
         }
@@ -243,7 +243,7 @@ fn throttle_time_ms(
         .arrived(quotas, who, (api.key, frame.len()), now)
 }
 
-/// Tells a client that it must log in, if its request leaves a way to do so, and ends its connection.
+/// Tells a client that it must log in, or speak TLS, if its request leaves a way to do so, and ends its connection.
 fn refuse_login(
     turn: &mut Turn<'_, '_>,
     frame: &[u8],

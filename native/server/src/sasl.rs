@@ -22,12 +22,14 @@ pub(crate) fn frame_bytes_min(connection: &ConnectionInfo) -> usize {
     }
 }
 
-/// What a client may send before it has authenticated.
-pub(crate) fn may_come_first(key: ApiKey) -> bool {
-    matches!(
-        key,
-        ApiKey::ApiVersions | ApiKey::SaslHandshake | ApiKey::SaslAuthenticate
-    )
+/// What a client may send before it has authenticated. Without the TLS that its listener has nobody logs in: passwords
+/// would be there for everybody to read.
+pub(crate) fn may_come_first(connection: &ConnectionInfo, key: ApiKey) -> bool {
+    match key {
+        ApiKey::ApiVersions => true,
+        ApiKey::SaslHandshake | ApiKey::SaslAuthenticate => !connection.without_tls,
+        _ => false,
+    }
 }
 
 /// The body of a SaslAuthenticate v0 with this token.

@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 _HEADER = struct.Struct(">i")
 _API_VERSIONS, _SASL_AUTHENTICATE = 18, 36
 _LOGIN_FIRST = frozenset({ErrorCode.ILLEGAL_SASL_STATE, ErrorCode.SASL_AUTHENTICATION_FAILED})
-"""What a broker may say to a client that does not log in."""
+"""What a broker may say to a client that does not log in, or does not speak TLS."""
 _PERHAPS_NO_TLS = "; if that listener has no TLS, set security.protocol=PLAINTEXT, or SASL_PLAINTEXT with a login"
 _PERHAPS_TLS = " before it said anything; if that listener has TLS, set security.protocol=SSL, or SASL_SSL with a login"
 _NO_AUTHORITY = "; name the authority of its certificate by ssl.truststore.location or ssl.ca.location"
@@ -62,9 +62,10 @@ def address(host: str, port: int) -> str:
 
 
 def needs_login(protocol: str) -> str:
-    """What to do where a listener lets nobody in who does not log in."""
+    """What to do where a listener lets nobody in who does not log in, or who does not speak its TLS."""
     better = "SASL_SSL" if protocol == "SSL" else "SASL_PLAINTEXT"
-    return f"security.protocol is {protocol}; set security.protocol={better}, sasl.mechanism and user and password"
+    words = f"security.protocol is {protocol}; set security.protocol={better}, sasl.mechanism and user and password"
+    return f"{words}, or SSL or SASL_SSL if that listener has TLS" if protocol == "PLAINTEXT" else words
 
 
 def _asks_for_login(message: Any, versions: Mapping[int, tuple[int, int]]) -> int:
@@ -72,7 +73,8 @@ def _asks_for_login(message: Any, versions: Mapping[int, tuple[int, int]]) -> in
     if isinstance(message, MetadataResponse) and message.cluster_id is None and not message.error_code:
         if ApiKey.LIST_TOPICS not in versions:
             return 0  # another broker, and perhaps so old that it has no cluster id
-        # pybroker refuses every topic then, and tells only those who have logged in which cluster it is.
+        # pybroker refuses every topic then, and does not tell which cluster it is; so it does where a client does not
+        # speak the listener's TLS.
         refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         every = all(topic.error_code == refused and not topic.partitions for topic in message.topics or ())
         return ErrorCode.SASL_AUTHENTICATION_FAILED if every else 0
@@ -309,7 +311,7 @@ class BrokerConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         asked = any(each.key != _API_VERSIONS for each in self._pending)
         self.hung_up_at_first = self.failure is None and asked and bool(self.versions) and not self._answered
-        # A listener with TLS ends a connection of plaintext, as it cannot say a word that a client understands.
+        # Apache Kafka's listeners with TLS end a connection of plaintext without a word.
         unheard = self.heard_at < 0 and not self._config["security.protocol"].endswith("SSL")
         reason = f"{exc or 'the broker closed it'}{_PERHAPS_TLS if unheard else ''}"
         self._fail(BrokerConnectionError(f"the connection to {self.address} was lost: {reason}"))

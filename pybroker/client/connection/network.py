@@ -222,7 +222,7 @@ class Network:
             place.connection = None
             raise AuthenticationError(
                 f"{lost.address} tells its versions and closes the connection on the first request, as a listener with "
-                f"SASL does: {needs_login(self.config['security.protocol'])}",
+                f"another security.protocol does: {needs_login(self.config['security.protocol'])}",
                 ErrorCode.ILLEGAL_SASL_STATE,
             )
 

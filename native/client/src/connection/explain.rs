@@ -26,11 +26,8 @@ fn explain(broker: String, problem: IoError, settings: &ConnectionSettings) -> E
     if let Some(text) = cause.and_then(|cause| final_trouble(cause, settings)) {
         return Error::Setting(format!("TLS to {broker}: {text}"));
     }
-    let protocol = settings.protocol;
     let ask = |what: &dyn std::fmt::Display, kind: ErrorKind| {
-        let prefix = settings.prefix;
-        let text = format!("{what}: does {prefix}security.protocol={protocol} fit this listener?");
-        IoError::new(kind, text)
+        IoError::new(kind, format!("{what}: {}", settings.doubt()))
     };
     let problem = match cause {
         Some(TlsError::InvalidMessage(_)) => ask(&"the answer is not TLS", problem.kind()),

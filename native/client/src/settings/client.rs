@@ -85,6 +85,14 @@ pub struct ConnectionSettings {
     pub answered: Answered,
 }
 
+impl ConnectionSettings {
+    /// What to ask a user whose listener may be of another kind.
+    pub(crate) fn doubt(&self) -> String {
+        let (prefix, protocol) = (self.prefix, self.protocol);
+        format!("does {prefix}security.protocol={protocol} fit this listener?")
+    }
+}
+
 /// Brokers, by host and port, that these settings fit: as many as there are addresses.
 #[derive(Clone, Debug, Default)]
 pub struct Answered(Arc<Mutex<BTreeSet<String>>>);

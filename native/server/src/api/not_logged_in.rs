@@ -1,4 +1,5 @@
-//! What a client hears that does not log in where it must: most likely one whose `security.protocol` is wrong.
+//! What a client hears that does not log in where it must, or speaks plaintext where TLS is spoken: most likely one whose
+//! `security.protocol` is wrong.
 //!
 //! Apache Kafka ends its connection without a word, and clients try again until their time is up. Here its first
 //! request is answered before that, in the way at which clients give up and say so: topics that Metadata names by
@@ -22,9 +23,21 @@ use crate::reply::ReplyFrame;
 use crate::resolve::endpoints;
 
 const CODE: ErrorCode = ErrorCode::SASL_AUTHENTICATION_FAILED;
-const MESSAGE: &str =
-    "This listener wants clients to log in: set security.protocol=SASL_PLAINTEXT.";
-const MESSAGE_TLS: &str = "This listener wants clients to log in: set security.protocol=SASL_SSL.";
+
+/// What is wrong, and what to set.
+const fn words(without_tls: bool, security: SecurityProtocol) -> (&'static str, &'static str) {
+    let wrong = if without_tls {
+        "This listener speaks TLS"
+    } else {
+        "This listener wants clients to log in"
+    };
+    let setting = match security {
+        SecurityProtocol::SaslSsl => "set security.protocol=SASL_SSL",
+        SecurityProtocol::Ssl => "set security.protocol=SSL",
+        _ => "set security.protocol=SASL_PLAINTEXT",
+    };
+    (wrong, setting)
+}
 
 /// What became of a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -33,7 +46,7 @@ pub(crate) enum Told {
     Nothing,
     /// The addresses of brokers: nothing was asked for that could be refused.
     Brokers,
-    /// To log in.
+    /// To log in, or to speak TLS.
     Refusal,
 }
 
@@ -160,12 +173,18 @@ fn lists(message: &Message, version: i16) -> impl Iterator<Item = (&str, Option<
 }
 
 fn refuse(call: &Call<'_>, class: &Class, value: &mut Value) {
-    let message = match call.connection.security {
-        SecurityProtocol::SaslSsl => MESSAGE_TLS,
-        _ => MESSAGE,
-    };
-    set(class, value, "error_code", Value::Int(CODE.0.into()));
-    set(class, value, "error_message", Value::String(message.into()));
+    let (wrong, setting) = words(call.connection.without_tls, call.connection.security);
+    let mut code = CODE;
+    if call.api_key == ApiKey::SaslHandshake.code() {
+        // It has no message, and one code after which every client gives up and says which mechanisms there are;
+        // librdkafka cuts the list after 32 characters.
+        code = ErrorCode::UNSUPPORTED_SASL_MECHANISM;
+        let instead = [setting, wrong].map(|text| Value::String(text.into()));
+        set(class, value, "mechanisms", Value::Array(instead.into()));
+    }
+    let message = format!("{wrong}: {setting}.");
+    set(class, value, "error_code", Value::Int(code.0.into()));
+    set(class, value, "error_message", Value::String(message));
 }
 
 /// Sets a field of a struct, if its class has it.

@@ -37,6 +37,8 @@ const READ_BYTES_MIN: usize = 16 * 1024;
 const RECORD_OVERHEAD_BYTES: usize = 64;
 /// The first byte of a client hello's record.
 const HANDSHAKE_RECORD: u8 = 0x16;
+/// That of the length of a request, as no first one takes 16 MiB. TLS has no record of this type.
+const REQUEST_LENGTH: u8 = 0;
 
 /// Why a connection cannot go on.
 pub(crate) enum TlsProblem {
@@ -44,6 +46,8 @@ pub(crate) enum TlsProblem {
     Io(io::Error),
     /// The first bytes are not those of a TLS client.
     NotTls(Guess),
+    /// They are those of a request without TLS: `read` bytes of it are where plain bytes go.
+    Plaintext { read: usize },
     /// What the peer sent or shows is not acceptable, or the peer says that of us.
     Failed {
         handshaking: bool,
@@ -157,6 +161,11 @@ impl TlsSession {
         }
         if !self.begun {
             self.begun = true;
+            if self.received.starts_with(&[REQUEST_LENGTH]) {
+                debug_assert!(plain.is_empty(), "nothing came before");
+                core::mem::swap(plain, &mut self.received);
+                return Poll::Ready(Err(TlsProblem::Plaintext { read }));
+            }
             if let Some(guess) = other_protocol(&self.received) {
                 return Poll::Ready(Err(TlsProblem::NotTls(guess)));
             }
@@ -421,5 +430,67 @@ fn encrypt<Data>(
                 return Err(io::Error::new(io::ErrorKind::BrokenPipe, error.to_string()));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use rustls::ServerConfig;
+    use rustls::crypto::ring;
+    use rustls::server::ResolvesServerCertUsingSni;
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::TcpListener;
+
+    use super::super::principal::PrincipalRules;
+    use super::*;
+
+    /// What a listener makes of a client that begins with these bytes, and what it has taken for plain ones. It has no
+    /// certificate: nobody comes so far.
+    fn begins_with(sent: &[u8]) -> (Result<usize, TlsProblem>, Vec<u8>) {
+        let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
+        let builder = builder.with_safe_default_protocol_versions();
+        let nobody = Arc::new(ResolvesServerCertUsingSni::new());
+        let config = builder.expect("versions").with_no_client_auth();
+        let server = TlsServer {
+            config: Arc::new(config.with_cert_resolver(nobody)),
+            rules: PrincipalRules::parse("DEFAULT").expect("rules"),
+        };
+        let mut session = TlsSession::new(Arc::new(server)).expect("a session");
+        let (mut pool, mut plain) = (BufferPool::default(), Vec::new());
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .build();
+        let read = runtime.expect("a runtime").block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+            let address = listener.local_addr().expect("an address");
+            let mut client = TcpStream::connect(address).await.expect("a connection");
+            client.write_all(sent).await.expect("sent");
+            let (mut socket, _) = listener.accept().await.expect("accepted");
+            poll_fn(|context| session.poll_read(context, &mut socket, &mut pool, &mut plain)).await
+        });
+        (read, plain)
+    }
+
+    #[test]
+    fn a_request_without_tls_is_told_from_all_else_and_handed_on_as_it_is() {
+        let request = [0, 0, 0, 9, 0, 18, 0, 0, 0, 0, 0, 1, 0xff];
+        for sent in [&request[..], &request[..1]] {
+            let (read, plain) = begins_with(sent);
+            let length = sent.len();
+            assert!(matches!(read, Err(TlsProblem::Plaintext { read }) if read == length));
+            assert_eq!(plain, sent);
+        }
+        let (http, plain) = begins_with(b"GET / HTTP/1.1\r\n");
+        assert!(matches!(http, Err(TlsProblem::NotTls(Guess::Http))));
+        assert!(plain.is_empty());
+        let (other, plain) = begins_with(&[1, 0, 0, 0, 9]);
+        assert!(matches!(other, Err(TlsProblem::NotTls(Guess::Garbage))));
+        assert!(plain.is_empty());
+        // A record that is not whole.
+        let (record, plain) = begins_with(&[HANDSHAKE_RECORD, 3, 1, 0, 50, 1]);
+        assert!(matches!(record, Ok(6)));
+        assert!(plain.is_empty());
     }
 }
