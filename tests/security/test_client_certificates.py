@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
@@ -114,10 +115,22 @@ def test_clients_show_their_certificates(broker: Broker, authority: Authority, t
     assert "of-root" in run_tool("kafka-topics", arguments).split()
 
 
-def refused(broker: Broker, listener: str, context: ssl.SSLContext) -> None:
-    """TLS 1.3 lets a client hear it at its first answer only."""
-    with pytest.raises((ssl.SSLError, ConnectionError)):
-        call(through_tls(port_of(broker, listener), context), m.ApiVersionsRequest(), 0)
+def refused(broker: Broker, listener: str, context: ssl.SSLContext, address: str = "127.0.0.1") -> None:
+    """TLS 1.3 lets a client hear it at its first answer only. `address`: each has one line a minute."""
+
+    def heard() -> bytes:
+        place = ("127.0.0.1", port_of(broker, listener))
+        with (
+            socket.create_connection(place, source_address=(address, 0)) as plain,
+            context.wrap_socket(plain, server_hostname="localhost") as secured,
+        ):
+            secured.sendall(bytes.fromhex("0000000e0012000000000001000474657374"))
+            return secured.recv(1)
+
+    try:
+        assert heard() == b""
+    except (ssl.SSLError, ConnectionError):
+        return
 
 
 def test_certificates_that_are_not_acceptable(broker: Broker, authority: Authority, tmp_path: Path) -> None:
@@ -126,13 +139,24 @@ def test_certificates_that_are_not_acceptable(broker: Broker, authority: Authori
 
     refused(broker, "SSL", showing(authority, None))
     says("on listener SSL closed: the TLS handshake failed: peer sent no certificates")
-    expired = authority.identity("expired", days="-1")
+    expired = authority.expired("expired")
     refused(broker, "ASKED", showing(authority, expired))
-    says("on listener ASKED closed: the TLS handshake failed: invalid peer certificate: ")
+    says("on listener ASKED closed: the TLS handshake failed: a certificate has expired ")
+    says("by this machine's clock: that of CN=expired, serial number ")
     refused(broker, "SSL", showing(authority, expired))
-    stranger = Authority(tmp_path / "others", "others").identity("root")
-    refused(broker, "SSL", showing(authority, stranger))
+    # What a client writes there is his affair, and no line of its own.
+    stranger = Authority(tmp_path / "others", "others").identity("root", "/O=two\nlines/CN=" + "x" * 60)
+    refused(broker, "SSL", showing(authority, stranger), "127.0.0.2")
+    who = r"CN=" + "x" * 60 + r",O=two\nlines, serial number "
+    says(f"the TLS handshake failed: no authority in ssl.truststore.location vouches for {who}")
     refused(broker, "ASKED", showing(authority, stranger))
+    never = authority.identity("never", days="-1")
+    refused(broker, "SSL", showing(authority, never), "127.0.0.4")
+    says("the TLS handshake failed: a certificate ends before it begins: that of CN=never, serial number ")
+    old = authority.identity("old", version=1)
+    refused(broker, "SSL", showing(authority, old), "127.0.0.3")
+    says("the TLS handshake failed: the certificate of CN=old, serial number ")
+    says("is not of X.509 version 3: openssl makes such ones without -extfile")
     refused(broker, "SSL", showing(authority, authority.identity("unknown", "/CN=unknown/O=x")))
     says('its certificate\'s subject "O=x,CN=unknown" fits none of ssl.principal.mapping.rules')
 

@@ -21,31 +21,41 @@ class Authority:
         made = ("-x509", *KEY, "-keyout", str(self._key), "-out", str(self.certificate))
         _openssl("req", *made, "-subj", f"/CN={name}", "-days", DAYS)
 
-    def identity(self, name: str, subject: str = "", days: str = DAYS) -> Path:
+    def identity(self, name: str, subject: str = "", days: str = DAYS, version: int = 3) -> Path:
         """A PEM file with a private key and its certificate, for 127.0.0.1 and localhost: what a keystore holds.
-        `subject`: as openssl writes it, /CN=name if it is not given. `days` that are negative: it has expired."""
+        `subject`: as openssl writes it, /CN=name if it is not given. `days` that are negative: it ends before it
+        begins. `version`: of X.509; 1 has no extensions."""
         key, request, certificate = (self._folder / f"{name}.{kind}" for kind in ("key", "csr", "crt"))
         extensions = self._folder / f"{name}.ext"
         extensions.write_text("basicConstraints=CA:FALSE\nsubjectAltName=IP:127.0.0.1,DNS:localhost\n")
         _openssl("req", *KEY, "-keyout", str(key), "-out", str(request), "-subj", subject or f"/CN={name}")
         signed = ("-CA", str(self.certificate), "-CAkey", str(self._key), "-CAcreateserial", "-days", days)
-        _openssl("x509", "-req", "-in", str(request), *signed, "-extfile", str(extensions), "-out", str(certificate))
+        extended = ("-extfile", str(extensions)) if version == 3 else ()
+        _openssl("x509", "-req", "-in", str(request), *signed, *extended, "-out", str(certificate))
         store = self._folder / f"{name}.pem"
         store.write_text(key.read_text() + certificate.read_text())
+        return store
+
+    def expired(self, name: str) -> Path:
+        """The same, of a certificate that was good for a day in 2020."""
+        store = self.identity(name)
+        more = f"rand_serial=yes\nnew_certs_dir={self._folder}\npolicy=any\n[any]\ncommonName=supplied\n"
+        settings = self._settings("expired", more)
+        when = ("-startdate", "200101000000Z", "-enddate", "200102000000Z")
+        request, certificate = (str(self._folder / f"{name}.{kind}") for kind in ("csr", "crt"))
+        ours = ("-batch", "-notext", "-config", str(settings))
+        extensions = ("-extfile", str(self._folder / f"{name}.ext"))
+        _openssl("ca", *ours, *when, *extensions, "-in", request, "-out", certificate)
+        store.write_text((self._folder / f"{name}.key").read_text() + Path(certificate).read_text())
         return store
 
     def revoked(self, *names: str, place: Path | None = None, hours: int = 24) -> Path:
         """A PEM file with the authority's list of revoked certificates: those of these identities. `hours`: until
         when it is good; 0: it is out of date in a second."""
         place = place or self._folder / "revoked.pem"
-        index, number = self._folder / "revoked.index", self._folder / "revoked.number"
-        index.write_text("")
+        number = self._folder / "revoked.number"
         number.write_text("01\n")
-        settings = self._folder / "revoked.cnf"
-        settings.write_text(
-            f"[ca]\ndefault_ca=own\n[own]\ndatabase={index}\ncrlnumber={number}\ndefault_md=sha256\n"
-            f"certificate={self.certificate}\nprivate_key={self._key}\n"
-        )
+        settings = self._settings("revoked", f"crlnumber={number}\n")
         ours = ("-config", str(settings))
         for name in names:
             _openssl("ca", *ours, "-revoke", str(self._folder / f"{name}.crt"))
@@ -54,6 +64,16 @@ class Authority:
         _openssl("ca", *ours, "-gencrl", *until, "-out", str(fresh))
         fresh.rename(place)
         return place
+
+    def _settings(self, name: str, more: str) -> Path:
+        """A file of settings for `openssl ca`, which has signed nothing before."""
+        index, settings = (self._folder / f"{name}.{kind}" for kind in ("index", "cnf"))
+        index.write_text("")
+        settings.write_text(
+            f"[ca]\ndefault_ca=own\n[own]\ndatabase={index}\ndefault_md=sha256\n"
+            f"certificate={self.certificate}\nprivate_key={self._key}\n{more}"
+        )
+        return settings
 
     def identity_text(self, name: str) -> bytes:
         """What `identity` made."""

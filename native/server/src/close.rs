@@ -4,10 +4,9 @@ use std::io;
 
 use pybroker_protocol::frame::Guess;
 use pybroker_protocol::primitives::DecodeError;
-use rustls::CertificateError;
 
 use crate::config::{LogLevel, SecurityProtocol};
-use crate::tls::TlsProblem;
+use crate::tls::{TlsProblem, refusal};
 
 /// Why a connection ends.
 #[derive(Debug)]
@@ -40,7 +39,7 @@ pub(crate) enum CloseReason {
     Tls {
         handshaking: bool,
         error: rustls::Error,
-        /// Whose certificate it is, where it was looked up in lists of revoked ones.
+        /// Whose certificate it is that is not acceptable, for the log.
         subject: Option<String>,
     },
     /// No rule of `ssl.principal.mapping.rules` makes a name of its certificate's subject.
@@ -179,8 +178,9 @@ impl CloseReason {
                 error,
                 subject,
             } => {
-                let subject = subject.as_deref().unwrap_or_default();
-                let why = not_vouched_for(error, subject).unwrap_or_else(|| error.to_string());
+                let subject = subject.as_deref();
+                let why = subject.and_then(|subject| refusal(error, subject));
+                let why = why.unwrap_or_else(|| error.to_string());
                 format!("the TLS handshake failed: {why}")
             }
             CloseReason::Tls { error, .. } => format!("TLS failed: {error}"),
@@ -219,26 +219,5 @@ impl CloseReason {
             }
         };
         Some((LogLevel::Warning, line))
-    }
-}
-
-/// What lists of revoked certificates say against a client's, in words.
-fn not_vouched_for(error: &rustls::Error, subject: &str) -> Option<String> {
-    let rustls::Error::InvalidCertificate(problem) = error else {
-        return None;
-    };
-    match problem {
-        CertificateError::Revoked => Some(format!(
-            "a certificate is revoked, says ssl.crl.location: that of {subject}, or one between it and the truststore"
-        )),
-        CertificateError::UnknownRevocationStatus => Some(format!(
-            "ssl.crl.location has no list of an authority that vouches for {subject}"
-        )),
-        CertificateError::ExpiredRevocationList
-        | CertificateError::ExpiredRevocationListContext { .. } => Some(format!(
-            "the list in ssl.crl.location is out of date, of an authority that vouches for {subject}: put its newer one \
-             there"
-        )),
-        _ => None,
     }
 }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
+pub(crate) use refused::refusal;
 pub(crate) use session::{PLAIN_BYTES_MAX, TlsProblem, TlsSession};
 pub use settings::{ClientAuth, TlsError, TlsMaterial, TlsServer};
 

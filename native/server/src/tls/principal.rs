@@ -16,6 +16,24 @@ pub(super) fn subject(certificate: &CertificateDer<'_>) -> Option<String> {
     name_of(certificate.subject())
 }
 
+/// Serial number and subject of a certificate, of one that cannot be used, too (webpki reads version 3 only).
+pub(super) fn serial_and_subject(certificate: &[u8]) -> Option<(&[u8], String)> {
+    const VERSION: u8 = 0xa0;
+    const INTEGER: u8 = 0x02;
+    let mut content = take(&mut &*certificate, SEQUENCE)?;
+    let mut signed = take(&mut content, SEQUENCE)?;
+    if signed.first() == Some(&VERSION) {
+        take(&mut signed, VERSION)?;
+    }
+    let serial = take(&mut signed, INTEGER)?;
+    // Algorithm, issuer, validity.
+    for _ in 0..3 {
+        take(&mut signed, SEQUENCE)?;
+    }
+    let subject = name_of(take(&mut signed, SEQUENCE)?)?;
+    Some((serial, subject))
+}
+
 /// A name's parts, the last one first.
 fn name_of(mut parts: &[u8]) -> Option<String> {
     let mut written = Vec::new();

@@ -52,7 +52,7 @@ pub(crate) enum TlsProblem {
     Failed {
         handshaking: bool,
         error: rustls::Error,
-        /// Whose certificate it is, where it was looked up in lists of revoked ones.
+        /// Whose certificate it is that is not acceptable, for the log.
         subject: Option<String>,
     },
 }

@@ -142,16 +142,16 @@ fn verifier(
     } else {
         builder
     };
-    let Some(pem) = &material.revoked else {
-        let built = builder.build();
-        return built.map_err(|error| problem("ssl.truststore", error.to_string()));
+    let (builder, setting) = match &material.revoked {
+        None => (builder, "ssl.truststore"),
+        // An authority without a list, and a list that should have been followed by a newer one, vouch for nobody.
+        Some(pem) => {
+            let builder = builder.with_crls(revocation_lists(pem)?);
+            (builder.enforce_revocation_expiration(), CRL)
+        }
     };
-    // An authority without a list, and a list that should have been followed by a newer one, vouch for nobody.
-    let built = builder
-        .with_crls(revocation_lists(pem)?)
-        .enforce_revocation_expiration()
-        .build()
-        .map_err(|error| problem(CRL, error.to_string()))?;
+    let built = builder.build();
+    let built = built.map_err(|error| problem(setting, error.to_string()))?;
     Ok(Arc::new(Naming(built)))
 }
 
