@@ -257,3 +257,49 @@ fn poll_sendfile(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    /// The cipher of a listener with TLS reads replies where they are, and records of a file where they were read from
+    /// the page cache: all in one buffer, one piece after the other, and from nowhere else.
+    #[test]
+    fn the_cipher_gets_replies_from_where_they_are_and_records_by_one_copy() {
+        const RECORDS: usize = 1_000_000;
+        const PIECE: usize = 48 * 1024;
+        let records: Vec<u8> = (0..RECORDS).map(|at| (at % 251) as u8).collect();
+        let mut file = tempfile::tempfile().expect("a file");
+        file.write_all(&records).expect("written");
+        let reply = vec![3; 100_000];
+        let (begin, place) = (reply[..70].to_vec(), reply.as_ptr_range());
+        let slice = FileSlice {
+            file: Arc::new(file),
+            position: 0,
+            bytes: RECORDS,
+        };
+        let mut pool = BufferPool::default();
+        let mut outgoing = Outgoing::default();
+        outgoing.push(reply, VecDeque::from([(70, slice)]));
+        let (mut got, mut copied_to) = (Vec::new(), Vec::new());
+        while !outgoing.is_empty() {
+            let sink = |plain: &[u8]| {
+                assert!((1..=PIECE).contains(&plain.len()));
+                if !place.contains(&plain.as_ptr()) {
+                    copied_to.push((plain.as_ptr(), plain.len()));
+                }
+                got.extend_from_slice(plain);
+                Ok(())
+            };
+            outgoing.take_plain(&mut pool, PIECE, sink).expect("taken");
+        }
+        assert_eq!(got[..70], begin);
+        assert!(got[70..70 + RECORDS] == records[..], "the records");
+        assert_eq!(got.len(), 100_000 + RECORDS);
+        let bytes: usize = copied_to.iter().map(|(_, bytes)| bytes).sum();
+        assert_eq!(bytes, RECORDS, "each byte of the file once, and no other");
+        assert!(copied_to.iter().all(|(at, _)| *at == copied_to[0].0));
+    }
+}
