@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -111,7 +111,10 @@ class ShareCoordination:
         }
 
         def change(draft: ShareGroup) -> Finish:
-            _require_empty(draft)
+            draft.require_empty()
+            if not draft.deleting.keys().isdisjoint(states):
+                # What is set now would be deleted with the rest.
+                raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "States of the topic are being deleted.")
             draft.epoch += 1
             draft.made_anew(states)
             return lambda now: now.epoch
@@ -126,59 +129,32 @@ class ShareCoordination:
     async def delete_offsets(self, group_id: str, topics: Sequence[Uuid]) -> dict[Uuid, ErrorCode]:
         """Forgets where a group without members stands in topics; a code for each. KafkaError NON_EMPTY_GROUP."""
         shard, group = self._find(group_id)
-        _require_empty(group)
-        codes: dict[Uuid, ErrorCode] = {}
-        for topic_id in topics:
-            topic = self.partitions_of(group_id).get(topic_id)
-            if topic is None:
-                codes[topic_id] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                continue
-            codes[topic_id] = await self._delete_states(group_id, topic_id, topic.partitions)
-            if codes[topic_id] is ErrorCode.NONE:
-                await self._submitted(shard, group_id, _forgetting(topic_id))
-        return codes
+        group.require_empty()
+        known = self.partitions_of(group_id).keys()
+        return {
+            topic_id: await _code(shard.shares.delete_states(group_id, [topic_id]))
+            if topic_id in known
+            else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            for topic_id in topics
+        }
 
     async def delete_group(self, group_id: str) -> ErrorCode:
         """DeleteGroups: NONE once the group and its states are buried. KafkaError NON_EMPTY_GROUP."""
-        _, group = self._find(group_id)
-        _require_empty(group)
-        for topic_id, topic in self.partitions_of(group_id).items():
-            code = await self._delete_states(group_id, topic_id, topic.partitions)
-            if code is not ErrorCode.NONE:
-                return code
         shard, group = self._find(group_id)
-        _require_empty(group)
+        group.require_empty()
+        await shard.shares.delete_states(group_id, self.partitions_of(group_id))
+        shard, group = self._find(group_id)
+        group.require_empty()
         done: asyncio.Future[ErrorCode] = self._loop.create_future()
         records = shard.shares.drop(group)
         shard.log.write(list(records.items()), lambda error, _: None if done.done() else done.set_result(error))
         return await done
-
-    async def _delete_states(self, group_id: str, topic_id: Uuid, partitions: Iterable[int]) -> ErrorCode:
-        codes = await asyncio.gather(
-            *(_code(self._states.delete(Key(group_id, topic_id, index))) for index in partitions)
-        )
-        return next((code for code in codes if code is not ErrorCode.NONE), ErrorCode.NONE)
 
     async def _submitted(self, shard: GroupShard, group_id: str, change: Callable[[ShareGroup], Finish]) -> int:
         outcome = await shard.shares.submit(group_id, change)
         if isinstance(outcome, KafkaError):
             raise outcome
         return int(outcome or 0)
-
-
-def _require_empty(group: ShareGroup) -> None:
-    if group.members:
-        raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"Group {group.group_id} has members.")
-
-
-def _forgetting(topic_id: Uuid) -> Callable[[ShareGroup], Finish]:
-    def change(draft: ShareGroup) -> Finish:
-        _require_empty(draft)
-        draft.forget_topic(topic_id)
-        draft.looked_at = -1
-        return lambda now: now.epoch
-
-    return change
 
 
 async def _code(work: object) -> ErrorCode:

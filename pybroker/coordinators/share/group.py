@@ -78,7 +78,8 @@ class ShareGroup(msgspec.Struct):
     """States that are being made."""
     initialized: dict[Uuid, TopicState] = {}
     deleting: dict[Uuid, str] = {}
-    """Names of topics that are gone, whose states are being deleted. Which partitions they had the other two tell."""
+    """Names of topics whose states are being deleted: the topic is gone, or somebody asked for it. Which partitions
+    they had the other two tell."""
     looked_at: int = -1
     """Version of the broker's view of topics that the epoch takes into account; −1: none."""
 
@@ -117,10 +118,15 @@ class ShareGroup(msgspec.Struct):
             )
         return member
 
+    def require_empty(self) -> None:
+        """KafkaError NON_EMPTY_GROUP."""
+        if self.members:
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"Group {self.group_id} has members.")
+
     def has_state(self, partition: Partition) -> bool:
-        """Its state is there: it may be given to members."""
+        """Its state is there, and stays: it may be given to members."""
         topic = self.initialized.get(partition[0])
-        return topic is not None and partition[1] in topic.partitions
+        return topic is not None and partition[1] in topic.partitions and partition[0] not in self.deleting
 
     def missing(self, topics: Mapping[Uuid, tuple[str, int]]) -> dict[Uuid, TopicState]:
         """Of topics (name, number of partitions): what is neither there nor on its way."""
@@ -169,7 +175,7 @@ class ShareGroup(msgspec.Struct):
         return frozenset[int]().union(*found)
 
     def bury_topic(self, topic_id: Uuid) -> None:
-        """A topic is gone: its states are to be deleted."""
+        """The states of a topic are to be deleted."""
         known = self.initialized.get(topic_id) or self.initializing.get(topic_id)
         if known is not None:
             self.deleting[topic_id] = known.name

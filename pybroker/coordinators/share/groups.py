@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Protocol
 
@@ -307,6 +307,28 @@ class ShareGroups:
 
         self.turns.submit(group_id, change, reply)
         return future
+
+    async def delete_states(self, group_id: str, topics: Collection[Uuid]) -> None:
+        """Forgets where a group without members stands in topics; a member that joins meanwhile has them begin anew.
+        KafkaError NON_EMPTY_GROUP; other: it is tried again by itself."""
+
+        def change(draft: ShareGroup) -> Finish:
+            draft.require_empty()
+            for topic_id in topics:
+                draft.bury_topic(topic_id)
+            return lambda _: None
+
+        outcome = await self.submit(group_id, change)
+        if isinstance(outcome, KafkaError):
+            raise outcome
+        while (group := self.get(group_id)) is not None and not group.deleting.keys().isdisjoint(topics):
+            task = self._working.get(group_id)
+            if task is None:
+                raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The states are being deleted.")
+            await asyncio.wait([task])
+            problem = None if task.cancelled() else task.exception()
+            if problem is not None:
+                raise problem
 
     def topic_removed(self, topic_id: Uuid) -> None:
         """An incarnation is gone: its states go, too."""

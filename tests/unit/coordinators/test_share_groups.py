@@ -18,7 +18,7 @@ from pybroker.errors import KafkaError
 from pybroker.metadata.deletion_records import DELETING, REMOVED, STAGED
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
-from tests.unit.coordinators.fakes import FakeStates, World, answered
+from tests.unit.coordinators.fakes import FakeStates, World
 
 G = "g"
 SESSION_MS = 45_000
@@ -53,6 +53,12 @@ class States(FakeStates):
             if known is None or state_epoch > known.state_epoch or start_offset != NO_OFFSET:
                 self.kept[key] = ShareState(state_epoch, start_offset)
 
+        await self._asked(work)
+
+    async def delete(self, key: Key) -> None:
+        await self._asked(lambda: self.kept.pop(key, None) and None)
+
+    async def _asked(self, work: Callable[[], None]) -> None:
         if not self.hold:
             work()
             return
@@ -62,7 +68,8 @@ class States(FakeStates):
 
     def release(self) -> None:
         self.hold = False
-        for work, done in self._held:
+        held, self._held = self._held, []
+        for work, done in held:
             work()
             if not done.done():
                 done.set_result(None)
@@ -74,6 +81,10 @@ async def new_world() -> tuple[World, States, Uuid]:
     world = World(states=states)
     world.config |= SETTINGS
     return world, states, world.topics.create("orders", 2)
+
+
+def coordination(world: World) -> ShareCoordination:
+    return ShareCoordination(world.groups, world.topics, world.states, world.loop)
 
 
 async def beat(world: World, member: str, epoch: int = JOINS) -> ShareHeartbeatResult:
@@ -148,10 +159,9 @@ def test_dead_is_what_its_deletion_says_cannot_come_back(state: str | None, clos
 
 
 async def test_a_group_that_is_made_anew_gets_states_whatever_one_before_has_left() -> None:
-    """A state that was asked for is made when its group is deleted already, under an epoch that the new group of that
-    id is far from."""
+    """What a coordinator asked for that was replaced meanwhile is made when the group is deleted already, under an
+    epoch that the new group of that id is far from."""
     world, states, topic = await new_world()
-    shares = ShareCoordination(world.groups, world.topics, states, world.loop)
     for _ in range(4):
         await joined(world, "a")
         await beat(world, "a", LEAVES)
@@ -161,9 +171,9 @@ async def test_a_group_that_is_made_anew_gets_states_whatever_one_before_has_lef
     await beat(world, "a", group(world).members["a"].epoch)
     asked_under = group(world).epoch
     await beat(world, "a", LEAVES)
-    deleted = world.loop.create_task(shares.delete_group(G))
-    await world.settle()
-    assert await answered(deleted) is ErrorCode.NONE
+    states.hold = False
+    await world.restart()
+    assert await coordination(world).delete_group(G) is ErrorCode.NONE
     assert not states.kept
     states.release()
     await world.settle()
@@ -171,3 +181,24 @@ async def test_a_group_that_is_made_anew_gets_states_whatever_one_before_has_lef
 
     assert await joined(world, "b") == {(topic, partition) for partition in range(4)}
     assert {state.start_offset for state in states.kept.values()} == {NO_OFFSET}
+
+
+async def test_a_member_that_joins_while_states_are_deleted_reads_from_the_beginning() -> None:
+    world, states, topic = await new_world()
+    await joined(world, "a")
+    await beat(world, "a", LEAVES)
+    states.hold = True
+    deleted = world.loop.create_task(coordination(world).delete_group(G))
+    await world.settle()
+    with pytest.raises(KafkaError) as early:
+        await coordination(world).alter(G, {topic: {0: 5}})
+    assert early.value.code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert (await beat(world, "b")).assigned == frozenset(), "nothing that is about to go"
+    states.release()
+    await world.settle()
+    assert deleted.done()
+    with pytest.raises(KafkaError) as refused:
+        await deleted
+    assert refused.value.code == ErrorCode.NON_EMPTY_GROUP
+    assert await joined(world, "b") == {(topic, 0), (topic, 1)}
+    assert states.kept.keys() == {Key(G, topic, 0), Key(G, topic, 1)}

@@ -425,6 +425,19 @@ class Machine(RuleBasedStateMachine):
         self.groups.bury_the_dead()
         self.note_epochs()
 
+    @precondition(lambda self: self.group is not None and not self.group.members)
+    @rule(member_id=st.sampled_from(IDS), subscription=st.sampled_from(SUBSCRIPTIONS))
+    def delete_states_as_one_joins(self, member_id: str, subscription: tuple[str, ...]) -> None:
+        group = self.group
+        assert group is not None
+        self.states.slow = True
+        deletion = self.loop.create_task(
+            self.groups.delete_states(G, group.initialized.keys() | group.initializing.keys())
+        )
+        deletion.add_done_callback(lambda done: done.cancelled() or done.exception())
+        self.run_due()
+        self.join(member_id, subscription)
+
     @precondition(lambda self: self.group is not None and not self.group.members and self.groups.turns.is_quiet(G))
     @rule()
     def delete(self) -> None:
@@ -434,9 +447,11 @@ class Machine(RuleBasedStateMachine):
         if self.states.slow or self.disk.slow:
             return
         self.run_due()
-        for topic_id in group.initialized.keys() | group.initializing.keys():
-            for index in group.known_partitions(topic_id):
-                self.states.epochs.pop(Key(G, topic_id, index), None)
+        self.loop.run_until_complete(
+            self.groups.delete_states(G, group.initialized.keys() | group.initializing.keys())
+        )
+        group = self.group
+        assert group is not None
         assert not self.states.epochs
         self.disk.put(list(self.groups.drop(group).items()))
         assert self.disk.read().group(G) is None
@@ -535,7 +550,8 @@ class Machine(RuleBasedStateMachine):
         group = self.group
         for topic_id, topic in ({} if group is None else group.initialized).items():
             for index in topic.partitions:
-                assert Key(G, topic_id, index) in self.states.epochs or (topic_id, index) not in self.live
+                is_there = Key(G, topic_id, index) in self.states.epochs or topic_id in group.deleting
+                assert is_there or (topic_id, index) not in self.live
 
 
 async def _ended(tasks: Iterable[asyncio.Task[Any]]) -> None:
