@@ -9,7 +9,7 @@ import pytest
 from tests.clients.aiokafka_client import Aiokafka
 from tests.clients.api import Client
 from tests.clients.confluent import Confluent
-from tests.clients.driver import FranzClient, JavaClient, KafkajsClient
+from tests.clients.driver import FranzClient, JavaClient, KafkajsClient, SaramaClient
 from tests.clients.kafka_python import KafkaPython
 from tests.support.brokers import BrokerProcess
 
@@ -19,6 +19,7 @@ CLIENTS: dict[str, Callable[[str], Client]] = {
     "aiokafka": Aiokafka,
     "java": JavaClient,
     "franz-go": FranzClient,
+    "sarama": SaramaClient,
     "kafkajs": KafkajsClient,
 }
 

@@ -160,6 +160,15 @@ class FranzClient(DrivenClient):
         super().__init__([str(go.built(HERE / "franz")), bootstrap])
 
 
+class SaramaClient(DrivenClient):
+    """sarama."""
+
+    name = "sarama"
+
+    def __init__(self, bootstrap: str) -> None:
+        super().__init__([str(go.built(HERE / "sarama")), bootstrap])
+
+
 class KafkajsClient(DrivenClient):
     """kafkajs."""
 

@@ -14,6 +14,7 @@ PRODUCE_ERRORS = {
     "aiokafka": {"UNKNOWN_TOPIC_OR_PARTITION", "KafkaTimeoutError"},
     "java": {"TimeoutException", "UNKNOWN_TOPIC_OR_PARTITION", "REQUEST_TIMED_OUT"},
     "franz-go": {"UNKNOWN_TOPIC_OR_PARTITION"},
+    "sarama": {"UNKNOWN_TOPIC_OR_PARTITION"},
     "kafkajs": {"UNKNOWN_TOPIC_OR_PARTITION"},
 }
 

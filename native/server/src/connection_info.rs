@@ -36,9 +36,9 @@ pub(crate) struct ConnectionInfo {
     pub(crate) raw_tokens: bool,
     /// When authentication must have been renewed (KIP-368).
     pub(crate) session_ends: Option<Instant>,
-    /// Which incarnation of a name was fetched over this connection last, by requests without session and without
-    /// epochs: they notice only so that a name was created again. Bounded; used by the connection's own task only.
-    incarnations: RefCell<HashMap<Arc<str>, TopicId>>,
+    /// Which incarnation of a partition was read over this connection last, by requests that go by name and without
+    /// session: only so is it noticed that the name was created again. Bounded; used by the connection's own task only.
+    incarnations: RefCell<HashMap<Arc<str>, HashMap<i32, TopicId>>>,
     /// What the client called itself in the last request, for the log.
     pub(crate) client_id: RefCell<Option<Box<str>>>,
     /// What was decided about topics.
@@ -53,6 +53,8 @@ pub(crate) struct ConnectionInfo {
 
 /// Names that a connection remembers: more than an old client consumes from.
 const INCARNATIONS_MAX: usize = 1_000;
+/// Of each name.
+const INCARNATION_PARTITIONS_MAX: usize = 1_000;
 
 impl ConnectionInfo {
     pub(crate) fn new(peer: Arc<Peer>, security: SecurityProtocol, anonymous: Arc<str>) -> Self {
@@ -107,15 +109,26 @@ impl ConnectionInfo {
         }
     }
 
-    /// Notes which incarnation of a name is fetched now; gives the one fetched before.
-    pub(crate) fn fetched(&self, name: &Arc<str>, id: TopicId) -> Option<TopicId> {
+    /// Which incarnation of a partition was read before.
+    pub(crate) fn read_before(&self, name: &str, partition: i32) -> Option<TopicId> {
+        let incarnations = self.incarnations.borrow();
+        incarnations.get(name)?.get(&partition).copied()
+    }
+
+    /// Notes which incarnation of a partition was read.
+    pub(crate) fn has_read(&self, name: &Arc<str>, partition: i32, id: TopicId) {
         let mut incarnations = self.incarnations.borrow_mut();
-        if let Some(known) = incarnations.get_mut(name) {
-            return Some(core::mem::replace(known, id));
+        if !incarnations.contains_key(name) && incarnations.len() >= INCARNATIONS_MAX {
+            return;
         }
-        if incarnations.len() < INCARNATIONS_MAX {
-            incarnations.insert(Arc::clone(name), id);
+        let of_name = incarnations.entry(Arc::clone(name)).or_default();
+        if of_name.len() < INCARNATION_PARTITIONS_MAX || of_name.contains_key(&partition) {
+            of_name.insert(partition, id);
         }
-        None
+    }
+
+    /// The client compares its position with the leader's epochs (KIP-320): it needs nobody who notices for it.
+    pub(crate) fn compares_epochs(&self, name: &str) {
+        self.incarnations.borrow_mut().remove(name);
     }
 }

@@ -20,6 +20,8 @@ const REPLICA_EPOCH_TAG: u32 = 10_000;
 pub const WITH_RACK: i16 = 11;
 /// First version with fetch sessions.
 pub const SESSIONS: i16 = 7;
+/// First version that carries the leader epoch that the client knows.
+pub const WITH_EPOCH: i16 = 9;
 
 /// The request; positions refer to the body it was read from. Reused from request to request.
 #[derive(Debug, Clone, PartialEq, Eq)]

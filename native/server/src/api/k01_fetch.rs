@@ -7,8 +7,9 @@
 //!
 //! Errors of the whole response: 70, 71, 106 (sessions). An unknown topic is told per partition: by id
 //! UNKNOWN_TOPIC_ID, by name UNKNOWN_TOPIC_OR_PARTITION, and does not end the wait for the others (as Kafka). A
-//! fetch by name that cannot carry an epoch (to v8) and read another incarnation of the topic before gets one
-//! OFFSET_OUT_OF_RANGE.
+//! fetch by name that read another incarnation of the topic before gets one OFFSET_OUT_OF_RANGE: of a version that cannot
+//! carry an epoch (to v8) always; of a later one, without session, if it goes on behind the start of the log and has not
+//! compared its position with the leader's epochs (OffsetForLeaderEpoch) since.
 //!
 //! Over its quota it is answered at once, without partitions, as Kafka does (KIP-219).
 //!

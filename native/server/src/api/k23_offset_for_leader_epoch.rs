@@ -31,6 +31,11 @@ pub(crate) fn run(
     } else {
         refusals(call, request.replica_id, &request.topics)
     };
+    for topic in &request.topics {
+        if let Some(name) = topic.topic.name() {
+            call.connection.compares_epochs(name);
+        }
+    }
     let topics = answer_each(
         call.shared,
         &request.topics,

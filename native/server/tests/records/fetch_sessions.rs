@@ -1,5 +1,9 @@
 //! Fetch sessions, and whom a new incarnation of a name is kept from.
 
+use pybroker_protocol::hot::of_topic::{OfTopic, TopicRef};
+use pybroker_protocol::hot::offset_for_leader_epoch::{
+    EpochPartition, OffsetForLeaderEpochRequest,
+};
 use pybroker_protocol::{ApiKey, ErrorCode};
 
 use crate::support::records::{Fetch, Fetched, batch};
@@ -167,6 +171,44 @@ fn a_new_incarnation_is_not_read_by_those_who_read_the_old_one() {
         out_of_range
     );
     assert_eq!(client.fetch(4, &sessionless).one().offsets(), [0]);
+    // With the new epoch, but a position of the old log, which would leave out what is before it.
+    client.produce(9, A(), 0, &batch(&[b"newer"]));
+    let mut behind = Fetch::of(A(), 0, 1);
+    behind.partitions[0].3 = 6;
+    let mut careless = server.connect();
+    let mut careful = server.connect();
+    for each in [&mut careless, &mut careful] {
+        assert_eq!(each.fetch(12, &behind).one().offsets(), [1]);
+    }
+    server.delete_topic(topic_id(2), 1);
+    server.create_topic(topic_id(3), "a", 1, 7);
+    client.produce(9, A(), 0, &batch(&[b"1", b"2", b"3"]));
+    for each in [&mut careless, &mut careful] {
+        let fenced = each.fetch(12, &behind).one().head.error_code;
+        assert_eq!(fenced, ErrorCode::FENCED_LEADER_EPOCH.0);
+    }
+    behind.partitions[0].3 = 7;
+    // Who asks where its epoch ends has a position of its own will.
+    let mut question = Vec::new();
+    OffsetForLeaderEpochRequest {
+        replica_id: -1,
+        topics: vec![OfTopic {
+            topic: TopicRef::Name("a"),
+            partitions: vec![EpochPartition {
+                partition: 0,
+                current_leader_epoch: 7,
+                leader_epoch: 6,
+            }],
+        }],
+    }
+    .encode(3, &mut question);
+    careful.call(ApiKey::OffsetForLeaderEpoch, 3, &question);
+    assert_eq!(careful.fetch(12, &behind).one().head.error_code, 0);
+    let told = careless.fetch(12, &behind).one().head.error_code;
+    assert_eq!(told, out_of_range);
+    let start = Fetch::of(A(), 0, 0);
+    assert_eq!(careless.fetch(12, &start).one().head.error_code, 0);
+    assert_eq!(careless.fetch(12, &behind).one().head.error_code, 0);
     // Another connection never read the old one.
     assert_eq!(server.connect().fetch(4, &sessionless).one().offsets(), [0]);
 }

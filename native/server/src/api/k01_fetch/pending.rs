@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
+use pybroker_protocol::ErrorCode;
 use pybroker_replica::{Isolation, Partition, Registration, TopicMap};
 
 use super::read::{Outcome, read_all, resolve};
@@ -13,7 +14,7 @@ use crate::access::Access;
 use crate::close::CloseReason;
 use crate::cold_reads::{ColdRead, is_resident};
 use crate::connection_info::ConnectionInfo;
-use crate::fetch_sessions::FetchTarget;
+use crate::fetch_sessions::{FetchTarget, TopicKey};
 use crate::metadata_view::MetadataView;
 use crate::metrics::Moments;
 use crate::outgoing::Outgoing;
@@ -82,6 +83,7 @@ impl PendingFetch {
             source.give_up(self.wanted.incremental, thread);
             return Poll::Ready(Ok(()));
         }
+        self.note_incarnations(connection, &outcomes);
         self.finish(shared, thread, context, outcomes, warm, outgoing)
     }
 
@@ -214,6 +216,22 @@ impl PendingFetch {
         }
         core::mem::replace(&mut self.source, Source::Request(Vec::new())).release(thread);
         Poll::Ready(Ok(()))
+    }
+
+    /// Notes which incarnations the client reads from now on: one that it was told to start anew in, too.
+    fn note_incarnations(&self, connection: &ConnectionInfo, outcomes: &[Outcome]) {
+        let Source::Request(targets) = &self.source else {
+            return;
+        };
+        for outcome in outcomes {
+            let target = &targets[outcome.place as usize];
+            let code = ErrorCode(outcome.head.error_code);
+            if let (TopicKey::Name(name), Some(id)) = (&target.topic, target.resolved)
+                && (code == ErrorCode::NONE || code == ErrorCode::OFFSET_OUT_OF_RANGE)
+            {
+                connection.has_read(name, target.partition, id);
+            }
+        }
     }
 
     /// Drops partitions without news from an incremental response and orders the session for its next fetch.

@@ -110,8 +110,8 @@ fn source(
 }
 
 fn targets(call: &Call<'_>, request: &FetchRequest, body: &[u8], by_id: bool) -> Vec<FetchTarget> {
-    // Without a session the connection remembers which incarnation of a name was read; from v9 on epochs tell.
-    let remembers = call.version <= 8 && request.session_epoch == EPOCH_FINAL;
+    // Without a session the connection remembers which incarnation of a name was read.
+    let remembers = request.session_epoch == EPOCH_FINAL;
     let mut targets = Vec::with_capacity(request.partitions.len());
     let map = call.shared.replicas.snapshot();
     for topic in &request.topics {
@@ -125,13 +125,13 @@ fn targets(call: &Call<'_>, request: &FetchRequest, body: &[u8], by_id: bool) ->
                 None => TopicKey::Name(name.into()),
             }
         };
-        let resolved = match &key {
-            TopicKey::Name(name) if remembers => map
-                .topic_id(name)
-                .and_then(|id| call.connection.fetched(name, id)),
-            _ => None,
-        };
         for partition in &request.partitions[topic.partitions()] {
+            let resolved = match &key {
+                TopicKey::Name(name) if remembers => {
+                    call.connection.read_before(name, partition.partition)
+                }
+                _ => None,
+            };
             targets.push(FetchTarget {
                 topic: key.clone(),
                 partition: partition.partition,

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use pybroker_model::TopicId;
 use pybroker_protocol::ErrorCode;
+use pybroker_protocol::hot::fetch_request::WITH_EPOCH;
 use pybroker_protocol::hot::fetch_response::{
     AbortedTransaction, EpochEndOffset, FetchPartitionHead, StagedAttach,
 };
@@ -47,6 +48,7 @@ pub(super) fn read_all(
     let mut outcomes = Vec::with_capacity(source.len());
     let mut resolved: Option<(&TopicKey, ResolvedTopic<'_>, Option<ErrorCode>)> = None;
     let mut incarnations = Vec::new();
+    let in_session = matches!(source, Source::Session(_));
     for (place, target) in source.targets() {
         // Neighbours are mostly of one topic: look it up once.
         let (topic, refused) = match &resolved {
@@ -69,18 +71,24 @@ pub(super) fn read_all(
             });
             continue;
         }
+        let mut of_another = false;
         if let Some(id) = incarnation(topic, target) {
             incarnations.push((place, id));
-            // Another one was read before, and the client's version has no epoch by which it would notice.
-            if target.resolved.is_some() && wanted.version.number <= 8 {
-                outcomes.push(Outcome {
-                    urgent: true,
-                    ..Outcome::refused(place, target, ErrorCode::OFFSET_OUT_OF_RANGE)
-                });
-                continue;
-            }
+            of_another = target.resolved.is_some();
         }
-        let outcome = read_one(wanted, view, topic, place, target, left, empty);
+        let starts_anew = || Outcome {
+            urgent: true,
+            ..Outcome::refused(place, target, ErrorCode::OFFSET_OUT_OF_RANGE)
+        };
+        if of_another && wanted.version.number < WITH_EPOCH {
+            outcomes.push(starts_anew());
+            continue;
+        }
+        let mut outcome = read_one(wanted, view, topic, place, target, left, empty);
+        // An epoch is no proof: some clients take the new one for a position of the old log.
+        if of_another && !in_session && outcome.is_behind_the_start(target) {
+            outcome = starts_anew();
+        }
         if let Some(slice) = &outcome.slice {
             left = left.saturating_sub(slice.bytes);
             empty = false;
@@ -238,6 +246,11 @@ fn found(isolation: Isolation, place: u32, target: &FetchTarget, read: Partition
 }
 
 impl Outcome {
+    /// Records are left out if the position is not one of this log.
+    fn is_behind_the_start(&self, target: &FetchTarget) -> bool {
+        self.head.error_code == 0 && target.fetch_offset > self.head.log_start_offset
+    }
+
     fn refused(place: u32, target: &FetchTarget, error: ErrorCode) -> Self {
         Outcome {
             place,

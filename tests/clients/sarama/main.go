@@ -1,0 +1,364 @@
+// A sarama client, told what to do by one JSON command a line; tests/clients/driver.py describes the conversation.
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/twmb/franz-go/pkg/kerr"
+)
+
+const (
+	timeout    = 60 * time.Second
+	tryAgain   = 100 * time.Millisecond
+	nothingYet = 10 * time.Millisecond
+)
+
+type command struct {
+	Op          string
+	Topic       string
+	Group       string
+	Partitions  int32
+	Records     [][]json.RawMessage
+	Acks        string
+	Idempotent  bool
+	Compression string
+	Count       int
+	Member      int
+	Producer    int
+	TimeoutMs   int64 `json:"timeout_ms"`
+	Offsets     [][2]int64
+}
+
+// What a record is for the other side of the conversation.
+type row []any
+
+func rowOf(m *sarama.ConsumerMessage) row {
+	text := func(b []byte) any {
+		if b == nil {
+			return nil
+		}
+		return string(b)
+	}
+	headers := [][2]string{}
+	for _, h := range m.Headers {
+		headers = append(headers, [2]string{string(h.Key), string(h.Value)})
+	}
+	return row{m.Partition, m.Offset, text(m.Key), text(m.Value), headers}
+}
+
+// member keeps what its group gives it until it is asked.
+type member struct {
+	topic string
+	group sarama.ConsumerGroup
+	stop  context.CancelFunc
+	ended chan struct{}
+
+	mutex   sync.Mutex
+	session sarama.ConsumerGroupSession
+	arrived []row
+	problem error
+}
+
+func (m *member) Setup(session sarama.ConsumerGroupSession) error {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	m.session = session
+	return nil
+}
+
+func (m *member) Cleanup(sarama.ConsumerGroupSession) error {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	m.session = nil
+	return nil
+}
+
+func (m *member) ConsumeClaim(_ sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {
+	for message := range claim.Messages() {
+		m.mutex.Lock()
+		m.arrived = append(m.arrived, rowOf(message))
+		m.mutex.Unlock()
+	}
+	return nil
+}
+
+// run is in the group until it is stopped: sarama gives up at every error, and its users go on.
+func (m *member) run(ctx context.Context) {
+	defer close(m.ended)
+	for ctx.Err() == nil {
+		if err := m.group.Consume(ctx, []string{m.topic}, m); err != nil {
+			m.mutex.Lock()
+			m.problem = err
+			m.mutex.Unlock()
+			time.Sleep(tryAgain)
+		}
+	}
+}
+
+// poll gives the records, and an error only where there are none.
+func (m *member) poll(wait time.Duration) ([]row, error) {
+	giveUp := time.Now().Add(wait)
+	for {
+		m.mutex.Lock()
+		found, problem := m.arrived, m.problem
+		if len(found) > 0 || problem != nil || time.Now().After(giveUp) {
+			m.arrived, m.problem = nil, nil
+			m.mutex.Unlock()
+			if len(found) > 0 {
+				return found, nil
+			}
+			return []row{}, problem
+		}
+		m.mutex.Unlock()
+		time.Sleep(nothingYet)
+	}
+}
+
+func (m *member) assignment() []int32 {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	if m.session == nil {
+		return []int32{}
+	}
+	return append([]int32{}, m.session.Claims()[m.topic]...)
+}
+
+func (m *member) commit(offsets [][2]int64) error {
+	m.mutex.Lock()
+	session := m.session
+	m.mutex.Unlock()
+	if session == nil {
+		return sarama.ErrRebalanceInProgress
+	}
+	for _, pair := range offsets {
+		session.MarkOffset(m.topic, int32(pair[0]), pair[1], "")
+	}
+	session.Commit()
+	return nil
+}
+
+func (m *member) leave() error {
+	m.stop()
+	<-m.ended
+	return m.group.Close()
+}
+
+type producer struct {
+	sender       sarama.SyncProducer
+	acknowledged bool
+}
+
+func (p producer) send(c command) ([]int64, error) {
+	sent := make([]*sarama.ProducerMessage, len(c.Records))
+	for i, fields := range c.Records {
+		message := &sarama.ProducerMessage{Topic: c.Topic}
+		var key, value *string
+		var headers [][2]string
+		for i, into := range []any{&message.Partition, &key, &value, &headers} {
+			if err := json.Unmarshal(fields[i], into); err != nil {
+				return nil, err
+			}
+		}
+		if key != nil {
+			message.Key = sarama.StringEncoder(*key)
+		}
+		if value != nil {
+			message.Value = sarama.StringEncoder(*value)
+		}
+		for _, pair := range headers {
+			header := sarama.RecordHeader{Key: []byte(pair[0]), Value: []byte(pair[1])}
+			message.Headers = append(message.Headers, header)
+		}
+		sent[i] = message
+	}
+	if err := p.sender.SendMessages(sent); err != nil {
+		return nil, err
+	}
+	offsets := make([]int64, len(sent))
+	for i, message := range sent {
+		if offsets[i] = message.Offset; !p.acknowledged {
+			offsets[i] = -1
+		}
+	}
+	return offsets, nil
+}
+
+type driver struct {
+	addresses []string
+	members   []*member
+	producers []producer
+}
+
+// configuration is what all of them have: the newest version that sarama speaks, and a look for metadata each second.
+func configuration() *sarama.Config {
+	config := sarama.NewConfig()
+	config.Version = sarama.MaxVersion
+	config.Metadata.RefreshFrequency = time.Second
+	config.Producer.Return.Successes = true
+	config.Producer.Partitioner = sarama.NewManualPartitioner
+	config.Consumer.Offsets.Initial = sarama.OffsetOldest
+	config.Consumer.Offsets.AutoCommit.Enable = false
+	config.Consumer.Group.Session.Timeout = 30 * time.Second
+	config.Consumer.Group.Heartbeat.Interval = 300 * time.Millisecond
+	return config
+}
+
+func (d *driver) administer(work func(sarama.ClusterAdmin) error) error {
+	admin, err := sarama.NewClusterAdmin(d.addresses, configuration())
+	if err != nil {
+		return err
+	}
+	defer admin.Close()
+	return work(admin)
+}
+
+func (d *driver) open(c command) (int, error) {
+	config := configuration()
+	if err := config.Producer.Compression.UnmarshalText([]byte(c.Compression)); err != nil {
+		return 0, err
+	}
+	config.Producer.RequiredAcks = map[string]sarama.RequiredAcks{
+		"0": sarama.NoResponse, "1": sarama.WaitForLocal, "all": sarama.WaitForAll,
+	}[c.Acks]
+	if c.Idempotent {
+		config.Producer.Idempotent = true
+		config.Net.MaxOpenRequests = 1
+	}
+	sender, err := sarama.NewSyncProducer(d.addresses, config)
+	if err != nil {
+		return 0, err
+	}
+	d.producers = append(d.producers, producer{sender, c.Acks != "0"})
+	return len(d.producers) - 1, nil
+}
+
+func (d *driver) read(c command) ([]row, error) {
+	consumer, err := sarama.NewConsumer(d.addresses, configuration())
+	if err != nil {
+		return nil, err
+	}
+	defer consumer.Close()
+	arrived := make(chan *sarama.ConsumerMessage)
+	done := make(chan struct{})
+	defer close(done)
+	for p := range c.Partitions {
+		partition, err := consumer.ConsumePartition(c.Topic, p, 0)
+		if err != nil {
+			return nil, err
+		}
+		defer partition.AsyncClose()
+		go func() {
+			for message := range partition.Messages() {
+				select {
+				case arrived <- message:
+				case <-done:
+					return
+				}
+			}
+		}()
+	}
+	found := []row{}
+	giveUp := time.After(timeout)
+	for len(found) < c.Count {
+		select {
+		case message := <-arrived:
+			found = append(found, rowOf(message))
+		case <-giveUp:
+			return nil, fmt.Errorf("%d of %d records within %v", len(found), c.Count, timeout)
+		}
+	}
+	return found, nil
+}
+
+func (d *driver) join(c command) (int, error) {
+	group, err := sarama.NewConsumerGroup(d.addresses, c.Group, configuration())
+	if err != nil {
+		return 0, err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	joined := &member{topic: c.Topic, group: group, stop: stop, ended: make(chan struct{})}
+	go joined.run(ctx)
+	d.members = append(d.members, joined)
+	return len(d.members) - 1, nil
+}
+
+func (d *driver) run(c command) (any, error) {
+	switch c.Op {
+	case "create":
+		return nil, d.administer(func(admin sarama.ClusterAdmin) error {
+			return admin.CreateTopic(c.Topic, &sarama.TopicDetail{NumPartitions: c.Partitions, ReplicationFactor: -1}, false)
+		})
+	case "delete":
+		return nil, d.administer(func(admin sarama.ClusterAdmin) error { return admin.DeleteTopic(c.Topic) })
+	case "open":
+		return d.open(c)
+	case "send":
+		return d.producers[c.Producer].send(c)
+	case "shut":
+		return nil, d.producers[c.Producer].sender.Close()
+	case "read":
+		return d.read(c)
+	case "join":
+		return d.join(c)
+	case "poll":
+		return d.members[c.Member].poll(time.Duration(c.TimeoutMs) * time.Millisecond)
+	case "assignment":
+		return d.members[c.Member].assignment(), nil
+	case "commit":
+		return nil, d.members[c.Member].commit(c.Offsets)
+	case "leave":
+		return nil, d.members[c.Member].leave()
+	case "purge", "forget":
+		// Only other clients ask their users for these after UNKNOWN_TOPIC_ID.
+		return nil, nil
+	}
+	return nil, fmt.Errorf("no such operation: %q", c.Op)
+}
+
+// nameOf gives Kafka's name of the code in an error.
+func nameOf(err error) string {
+	var failed sarama.ProducerErrors
+	if errors.As(err, &failed) && len(failed) > 0 {
+		err = failed[0].Err
+	}
+	var code sarama.KError
+	if !errors.As(err, &code) {
+		return err.Error()
+	}
+	var known *kerr.Error
+	if errors.As(kerr.ErrorForCode(int16(code)), &known) {
+		return known.Message
+	}
+	return err.Error()
+}
+
+func main() {
+	d := &driver{addresses: strings.Split(os.Args[1], ",")}
+	answers := json.NewEncoder(os.Stdout)
+	lines := bufio.NewScanner(os.Stdin)
+	lines.Buffer(nil, 64<<20)
+	for lines.Scan() {
+		var c command
+		var result any
+		err := json.Unmarshal(lines.Bytes(), &c)
+		if err == nil {
+			result, err = d.run(c)
+		}
+		answer := map[string]any{"ok": result}
+		if err != nil {
+			answer = map[string]any{"error": nameOf(err), "detail": err.Error()}
+		}
+		if err := answers.Encode(answer); err != nil {
+			panic(err)
+		}
+	}
+}
