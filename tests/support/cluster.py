@@ -111,12 +111,16 @@ class BrokerCluster:
         """All brokers."""
         return ",".join(broker.bootstrap for broker in self.brokers.values())
 
-    def start(self) -> None:
-        """All brokers at once; returns when each of them shows all."""
-        for broker in self.brokers.values():
+    def start(self, last: int | None = None) -> None:
+        """All brokers at once, `last` when the others serve, so that one of those is the controller; returns when each
+        of them shows all."""
+        first = [broker for number, broker in self.brokers.items() if number != last]
+        for broker in first:
             broker.launch()
-        for broker in self.brokers.values():
+        for broker in first:
             broker.await_answers()
+        if last is not None:
+            self.brokers[last].start()
         # One that serves has heard of those that came before it.
         for broker in self.brokers.values():
             until(lambda port=broker.port: answers_metadata(port, brokers_min=len(self.brokers)))  # type: ignore[misc]
