@@ -157,7 +157,7 @@ class FranzClient(DrivenClient):
     name = "franz-go"
 
     def __init__(self, bootstrap: str) -> None:
-        super().__init__([str(go.built(HERE / "franz")), bootstrap])
+        super().__init__([str(go.built(HERE / "go")), "franz", bootstrap])
 
 
 class SaramaClient(DrivenClient):
@@ -166,7 +166,7 @@ class SaramaClient(DrivenClient):
     name = "sarama"
 
     def __init__(self, bootstrap: str) -> None:
-        super().__init__([str(go.built(HERE / "sarama")), bootstrap])
+        super().__init__([str(go.built(HERE / "go")), "sarama", bootstrap])
 
 
 class KafkajsClient(DrivenClient):

@@ -27,7 +27,7 @@ def main() -> None:
         java.compiled(TESTS / source, maven.jars(libraries))
     for libraries in test_oracle.RELEASES.values():
         java.compiled(test_oracle.SOURCE, maven.jars(libraries))
-    for module in ("clients/franz", "clients/sarama", "security/franz", "transactions/go"):
+    for module in ("clients/go", "security/franz", "transactions/go"):
         go.built(TESTS / module)
     for program in ("clients/kafkajs/driver.js", "transactions/kafkajs/transactions.js"):
         node.installed(TESTS / program, node.KAFKAJS)

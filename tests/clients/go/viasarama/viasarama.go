@@ -1,58 +1,31 @@
-// A sarama client, told what to do by one JSON command a line; tests/clients/driver.py describes the conversation.
-package main
+// Package viasarama drives sarama.
+package viasarama
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/IBM/sarama"
 	"github.com/twmb/franz-go/pkg/kerr"
+
+	"pybroker/tests/clients/conversation"
 )
 
 const (
-	timeout    = 60 * time.Second
 	tryAgain   = 100 * time.Millisecond
 	nothingYet = 10 * time.Millisecond
 )
 
-type command struct {
-	Op          string
-	Topic       string
-	Group       string
-	Partitions  int32
-	Records     [][]json.RawMessage
-	Acks        string
-	Idempotent  bool
-	Compression string
-	Count       int
-	Member      int
-	Producer    int
-	TimeoutMs   int64 `json:"timeout_ms"`
-	Offsets     [][2]int64
-}
-
-// What a record is for the other side of the conversation.
-type row []any
-
-func rowOf(m *sarama.ConsumerMessage) row {
-	text := func(b []byte) any {
-		if b == nil {
-			return nil
-		}
-		return string(b)
-	}
+func rowOf(m *sarama.ConsumerMessage) conversation.Row {
 	headers := [][2]string{}
 	for _, h := range m.Headers {
 		headers = append(headers, [2]string{string(h.Key), string(h.Value)})
 	}
-	return row{m.Partition, m.Offset, text(m.Key), text(m.Value), headers}
+	return conversation.RowOf(m.Partition, m.Offset, m.Key, m.Value, headers)
 }
 
 // member keeps what its group gives it until it is asked.
@@ -64,7 +37,7 @@ type member struct {
 
 	mutex   sync.Mutex
 	session sarama.ConsumerGroupSession
-	arrived []row
+	arrived []conversation.Row
 	problem error
 }
 
@@ -105,7 +78,7 @@ func (m *member) run(ctx context.Context) {
 }
 
 // poll gives the records, and an error only where there are none.
-func (m *member) poll(wait time.Duration) ([]row, error) {
+func (m *member) poll(wait time.Duration) ([]conversation.Row, error) {
 	giveUp := time.Now().Add(wait)
 	for {
 		m.mutex.Lock()
@@ -116,7 +89,7 @@ func (m *member) poll(wait time.Duration) ([]row, error) {
 			if len(found) > 0 {
 				return found, nil
 			}
-			return []row{}, problem
+			return []conversation.Row{}, problem
 		}
 		m.mutex.Unlock()
 		time.Sleep(nothingYet)
@@ -157,24 +130,21 @@ type producer struct {
 	acknowledged bool
 }
 
-func (p producer) send(c command) ([]int64, error) {
-	sent := make([]*sarama.ProducerMessage, len(c.Records))
-	for i, fields := range c.Records {
-		message := &sarama.ProducerMessage{Topic: c.Topic}
-		var key, value *string
-		var headers [][2]string
-		for i, into := range []any{&message.Partition, &key, &value, &headers} {
-			if err := json.Unmarshal(fields[i], into); err != nil {
-				return nil, err
-			}
+func (p producer) send(c conversation.Command) ([]int64, error) {
+	records, err := c.Sent()
+	if err != nil {
+		return nil, err
+	}
+	sent := make([]*sarama.ProducerMessage, len(records))
+	for i, each := range records {
+		message := &sarama.ProducerMessage{Topic: c.Topic, Partition: each.Partition}
+		if each.Key != nil {
+			message.Key = sarama.StringEncoder(*each.Key)
 		}
-		if key != nil {
-			message.Key = sarama.StringEncoder(*key)
+		if each.Value != nil {
+			message.Value = sarama.StringEncoder(*each.Value)
 		}
-		if value != nil {
-			message.Value = sarama.StringEncoder(*value)
-		}
-		for _, pair := range headers {
+		for _, pair := range each.Headers {
 			header := sarama.RecordHeader{Key: []byte(pair[0]), Value: []byte(pair[1])}
 			message.Headers = append(message.Headers, header)
 		}
@@ -221,7 +191,7 @@ func (d *driver) administer(work func(sarama.ClusterAdmin) error) error {
 	return work(admin)
 }
 
-func (d *driver) open(c command) (int, error) {
+func (d *driver) open(c conversation.Command) (int, error) {
 	config := configuration()
 	if err := config.Producer.Compression.UnmarshalText([]byte(c.Compression)); err != nil {
 		return 0, err
@@ -241,7 +211,7 @@ func (d *driver) open(c command) (int, error) {
 	return len(d.producers) - 1, nil
 }
 
-func (d *driver) read(c command) ([]row, error) {
+func (d *driver) read(ctx context.Context, c conversation.Command) ([]conversation.Row, error) {
 	consumer, err := sarama.NewConsumer(d.addresses, configuration())
 	if err != nil {
 		return nil, err
@@ -266,20 +236,19 @@ func (d *driver) read(c command) ([]row, error) {
 			}
 		}()
 	}
-	found := []row{}
-	giveUp := time.After(timeout)
+	found := []conversation.Row{}
 	for len(found) < c.Count {
 		select {
 		case message := <-arrived:
 			found = append(found, rowOf(message))
-		case <-giveUp:
-			return nil, fmt.Errorf("%d of %d records within %v", len(found), c.Count, timeout)
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%d of %d records: %w", len(found), c.Count, ctx.Err())
 		}
 	}
 	return found, nil
 }
 
-func (d *driver) join(c command) (int, error) {
+func (d *driver) join(c conversation.Command) (int, error) {
 	group, err := sarama.NewConsumerGroup(d.addresses, c.Group, configuration())
 	if err != nil {
 		return 0, err
@@ -291,7 +260,7 @@ func (d *driver) join(c command) (int, error) {
 	return len(d.members) - 1, nil
 }
 
-func (d *driver) run(c command) (any, error) {
+func (d *driver) run(ctx context.Context, c conversation.Command) (any, error) {
 	switch c.Op {
 	case "create":
 		return nil, d.administer(func(admin sarama.ClusterAdmin) error {
@@ -306,7 +275,7 @@ func (d *driver) run(c command) (any, error) {
 	case "shut":
 		return nil, d.producers[c.Producer].sender.Close()
 	case "read":
-		return d.read(c)
+		return d.read(ctx, c)
 	case "join":
 		return d.join(c)
 	case "poll":
@@ -341,24 +310,8 @@ func nameOf(err error) string {
 	return err.Error()
 }
 
-func main() {
-	d := &driver{addresses: strings.Split(os.Args[1], ",")}
-	answers := json.NewEncoder(os.Stdout)
-	lines := bufio.NewScanner(os.Stdin)
-	lines.Buffer(nil, 64<<20)
-	for lines.Scan() {
-		var c command
-		var result any
-		err := json.Unmarshal(lines.Bytes(), &c)
-		if err == nil {
-			result, err = d.run(c)
-		}
-		answer := map[string]any{"ok": result}
-		if err != nil {
-			answer = map[string]any{"error": nameOf(err), "detail": err.Error()}
-		}
-		if err := answers.Encode(answer); err != nil {
-			panic(err)
-		}
-	}
+// Converse answers commands about the brokers at an address.
+func Converse(bootstrap string) {
+	d := &driver{addresses: strings.Split(bootstrap, ",")}
+	conversation.Hold(d.run, nameOf)
 }

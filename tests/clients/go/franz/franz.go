@@ -1,13 +1,10 @@
-// A franz-go client, told what to do by one JSON command a line; tests/clients/driver.py describes the conversation.
-package main
+// Package franz drives franz-go.
+package franz
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -15,26 +12,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"pybroker/tests/clients/conversation"
 )
-
-const timeout = 60 * time.Second
-
-type command struct {
-	Op          string
-	Topic       string
-	Group       string
-	Partitions  int32
-	Records     [][]json.RawMessage
-	Acks        string
-	Idempotent  bool
-	Compression string
-	Count       int
-	Member      int
-	Producer    int
-	TimeoutMs   int64 `json:"timeout_ms"`
-	Offsets     [][2]int64
-	Newer       bool // the group is one of KIP-848
-}
 
 type member struct {
 	client *kgo.Client
@@ -94,7 +74,7 @@ func (d *driver) client(options ...kgo.Opt) (*kgo.Client, error) {
 	return kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(strings.Split(d.bootstrap, ",")...)}, options...)...)
 }
 
-func (d *driver) run(ctx context.Context, c command) (any, error) {
+func (d *driver) run(ctx context.Context, c conversation.Command) (any, error) {
 	switch c.Op {
 	case "create":
 		_, err := d.admin.CreateTopic(ctx, c.Partitions, -1, nil, c.Topic)
@@ -163,9 +143,9 @@ func (d *driver) run(ctx context.Context, c command) (any, error) {
 	return nil, fmt.Errorf("no such operation: %q", c.Op)
 }
 
-func (d *driver) producer(c command) (*kgo.Client, error) {
+func (d *driver) producer(c conversation.Command) (*kgo.Client, error) {
 	options := []kgo.Opt{kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchCompression(compressions[c.Compression]),
-		kgo.ProducerLinger(5 * time.Millisecond), kgo.RecordDeliveryTimeout(timeout), kgo.UnknownTopicRetries(1),
+		kgo.ProducerLinger(5 * time.Millisecond), kgo.RecordDeliveryTimeout(conversation.Timeout), kgo.UnknownTopicRetries(1),
 		kgo.MetadataMinAge(500 * time.Millisecond)}
 	if acks, known := map[string]kgo.Acks{"0": kgo.NoAck(), "1": kgo.LeaderAck(), "all": kgo.AllISRAcks()}[c.Acks]; known {
 		options = append(options, kgo.RequiredAcks(acks))
@@ -176,24 +156,21 @@ func (d *driver) producer(c command) (*kgo.Client, error) {
 	return d.client(options...)
 }
 
-func (p producer) send(ctx context.Context, c command) (any, error) {
+func (p producer) send(ctx context.Context, c conversation.Command) (any, error) {
+	records, err := c.Sent()
+	if err != nil {
+		return nil, err
+	}
 	var sent []*kgo.Record
-	for _, row := range c.Records {
-		record := &kgo.Record{Topic: c.Topic}
-		var key, value *string
-		var headers [][2]string
-		for i, into := range []any{&record.Partition, &key, &value, &headers} {
-			if err := json.Unmarshal(row[i], into); err != nil {
-				return nil, err
-			}
+	for _, each := range records {
+		record := &kgo.Record{Topic: c.Topic, Partition: each.Partition}
+		if each.Key != nil {
+			record.Key = []byte(*each.Key)
 		}
-		if key != nil {
-			record.Key = []byte(*key)
+		if each.Value != nil {
+			record.Value = []byte(*each.Value)
 		}
-		if value != nil {
-			record.Value = []byte(*value)
-		}
-		for _, pair := range headers {
+		for _, pair := range each.Headers {
 			record.Headers = append(record.Headers, kgo.RecordHeader{Key: pair[0], Value: []byte(pair[1])})
 		}
 		sent = append(sent, record)
@@ -210,7 +187,7 @@ func (p producer) send(ctx context.Context, c command) (any, error) {
 	return offsets, nil
 }
 
-func (d *driver) read(ctx context.Context, c command) (any, error) {
+func (d *driver) read(ctx context.Context, c conversation.Command) (any, error) {
 	partitions := map[int32]kgo.Offset{}
 	for p := int32(0); p < c.Partitions; p++ {
 		partitions[p] = kgo.NewOffset().At(0)
@@ -220,7 +197,7 @@ func (d *driver) read(ctx context.Context, c command) (any, error) {
 		return nil, err
 	}
 	defer client.Close()
-	found := [][]any{}
+	found := []conversation.Row{}
 	for len(found) < c.Count && ctx.Err() == nil {
 		more, err := rows(client.PollFetches(ctx))
 		if err != nil {
@@ -257,58 +234,38 @@ func (d *driver) assignment(ctx context.Context, m member) (any, error) {
 }
 
 // rows gives the records, and an error only where there are none: what keeps failing comes again.
-func rows(fetches kgo.Fetches) ([][]any, error) {
+func rows(fetches kgo.Fetches) ([]conversation.Row, error) {
 	for _, problem := range fetches.Errors() {
 		if !errors.Is(problem.Err, context.DeadlineExceeded) && fetches.NumRecords() == 0 {
 			return nil, problem.Err
 		}
 	}
-	found := [][]any{}
-	text := func(b []byte) any {
-		if b == nil {
-			return nil
-		}
-		return string(b)
-	}
+	found := []conversation.Row{}
 	fetches.EachRecord(func(r *kgo.Record) {
 		headers := [][2]string{}
 		for _, h := range r.Headers {
 			headers = append(headers, [2]string{h.Key, string(h.Value)})
 		}
-		found = append(found, []any{r.Partition, r.Offset, text(r.Key), text(r.Value), headers})
+		found = append(found, conversation.RowOf(r.Partition, r.Offset, r.Key, r.Value, headers))
 	})
 	return found, nil
 }
 
-func main() {
-	d := &driver{bootstrap: os.Args[1]}
+func nameOf(err error) string {
+	var code *kerr.Error
+	if errors.As(err, &code) {
+		return code.Message
+	}
+	return err.Error()
+}
+
+// Converse answers commands about the brokers at an address.
+func Converse(bootstrap string) {
+	d := &driver{bootstrap: bootstrap}
 	client, err := d.client()
 	if err != nil {
 		panic(err)
 	}
 	d.admin = kadm.NewClient(client)
-	answers := json.NewEncoder(os.Stdout)
-	lines := bufio.NewScanner(os.Stdin)
-	lines.Buffer(nil, 64<<20)
-	for lines.Scan() {
-		var c command
-		var result any
-		err := json.Unmarshal(lines.Bytes(), &c)
-		if err == nil {
-			ctx, cancel := context.WithTimeout(context.Background(), timeout)
-			result, err = d.run(ctx, c)
-			cancel()
-		}
-		answer := map[string]any{"ok": result}
-		if err != nil {
-			answer = map[string]any{"error": err.Error(), "detail": err.Error()}
-			var code *kerr.Error
-			if errors.As(err, &code) {
-				answer["error"] = code.Message
-			}
-		}
-		if err := answers.Encode(answer); err != nil {
-			panic(err)
-		}
-	}
+	conversation.Hold(d.run, nameOf)
 }
