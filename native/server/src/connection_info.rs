@@ -117,6 +117,10 @@ impl ConnectionInfo {
 
     /// Notes which incarnation of a partition was read.
     pub(crate) fn has_read(&self, name: &Arc<str>, partition: i32, id: TopicId) {
+        // So it is with nearly every fetch.
+        if self.read_before(name, partition) == Some(id) {
+            return;
+        }
         let mut incarnations = self.incarnations.borrow_mut();
         if !incarnations.contains_key(name) && incarnations.len() >= INCARNATIONS_MAX {
             return;
