@@ -35,14 +35,14 @@ fn thread_cpu() -> f64 {
 /// Connected pairs on the loopback interface: (serving side, client side).
 fn pairs(connections: usize) -> Outcome<Vec<(TcpStream, TcpStream)>> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
+    #[cfg(target_os = "linux")]
+    rustix::net::sockopt::set_tcp_congestion(&listener, "reno")?; // what is accepted does not pace, as the broker's
     let address = listener.local_addr()?;
     (0..connections)
         .map(|_| {
             let client = TcpStream::connect(address)?;
             let (server, _) = listener.accept()?;
             server.set_nodelay(true)?;
-            #[cfg(target_os = "linux")]
-            rustix::net::sockopt::set_tcp_congestion(&server, "reno")?; // no pacing on loopback, as the broker
             client.set_nodelay(true)?;
             Ok((server, client))
         })

@@ -45,6 +45,8 @@ pub(crate) fn bind(config: &ListenerConfig, limits: &Limits) -> io::Result<Bound
         socket.set_recv_buffer_size(bytes)?;
     }
     socket.bind(&config.address.into())?;
+    // What is accepted here never begins to pace: a connection that did goes on even with another algorithm.
+    do_not_pace(&socket, config.address);
     socket.listen(limits.listen_backlog)?;
     let socket: std::net::TcpListener = socket.into();
     Ok(Bound {
@@ -213,17 +215,22 @@ fn close_late(
     });
 }
 
+/// Nothing is congested on loopback, but a system default that paces (bbr) arms a timer for each burst: with it a fetch of
+/// 1 MiB costs twice the CPU. Every kernel has reno; without it the default stays.
+#[cfg(target_os = "linux")]
+fn do_not_pace(socket: impl std::os::fd::AsFd, address: SocketAddr) {
+    if address.ip().to_canonical().is_loopback() {
+        let _ = rustix::net::sockopt::set_tcp_congestion(socket, "reno");
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn do_not_pace<S>(_: S, _: SocketAddr) {}
+
 /// Takes the socket out of the acceptor's runtime, ready for another one's.
 fn prepare(socket: tokio::net::TcpStream, peer: SocketAddr) -> io::Result<std::net::TcpStream> {
     socket.set_nodelay(true)?;
-    #[cfg(target_os = "linux")]
-    if peer.ip().to_canonical().is_loopback() {
-        // Nothing is congested on loopback, but a system default that paces (bbr) arms a timer for each burst: 38 % of
-        // the CPU of a large fetch, 20 % of a small one. Every kernel has reno; without it the default stays.
-        let _ = rustix::net::sockopt::set_tcp_congestion(&socket, "reno");
-    }
-    #[cfg(not(target_os = "linux"))]
-    let _ = peer;
+    do_not_pace(&socket, peer);
     socket.into_std()
 }
 
@@ -232,8 +239,8 @@ mod tests {
     use super::*;
     use crate::config::SecurityProtocol;
 
-    #[test]
-    fn connections_have_the_buffers_that_were_asked_for() {
+    /// A client and the listener's side of its connection.
+    fn connect(limits: &Limits) -> (std::net::TcpStream, Socket) {
         let config = ListenerConfig {
             name: "PLAINTEXT".into(),
             address: SocketAddr::from(([127, 0, 0, 1], 0)),
@@ -241,21 +248,35 @@ mod tests {
             tls: None,
             registry: Registry::Client,
         };
+        let bound = bind(&config, limits).expect("a free port");
+        let client = std::net::TcpStream::connect(bound.address).expect("listening");
+        // The connection is complete before the listener, which does not block, is asked for it.
+        loop {
+            match bound.socket.accept() {
+                Ok((socket, _)) => break (client, Socket::from(socket)),
+                Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
+            }
+        }
+    }
+
+    /// As it comes from the listener: setting it afterwards does not end pacing that has begun.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn what_is_accepted_on_loopback_does_not_pace() {
+        let (_client, accepted) = connect(&Limits::default());
+        let algorithm = rustix::net::sockopt::tcp_congestion(&accepted).expect("an open socket");
+        assert_eq!(algorithm, "reno");
+    }
+
+    #[test]
+    fn connections_have_the_buffers_that_were_asked_for() {
         let limits = Limits {
             listen_backlog: 5,
             socket_send_buffer_bytes: Some(20_000),
             socket_receive_buffer_bytes: Some(30_000),
             ..Limits::default()
         };
-        let bound = bind(&config, &limits).expect("a free port");
-        let _client = std::net::TcpStream::connect(bound.address).expect("listening");
-        // The connection is complete before the listener, which does not block, is asked for it.
-        let accepted = loop {
-            match bound.socket.accept() {
-                Ok((socket, _)) => break Socket::from(socket),
-                Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
-            }
-        };
+        let (_client, accepted) = connect(&limits);
         // Linux books twice the size for its own administration; others give it as it is.
         let send = accepted.send_buffer_size().expect("an open socket");
         let receive = accepted.recv_buffer_size().expect("an open socket");

@@ -13,7 +13,7 @@ use super::read::Outcome;
 use super::wanted::{Source, Wanted};
 use crate::cold_reads::copy;
 use crate::fetch_sessions::TopicKey;
-use crate::limits::{COPIED_BYTES_MAX, SENDFILE_BYTES_MIN, SENDFILE_PIECE_BYTES_MIN};
+use crate::limits::SENDFILE_BYTES_MIN;
 use crate::outgoing::{FileSlice, Outgoing};
 use crate::reply::{ReplyFrame, ReplyHeader};
 use crate::resolve::endpoints;
@@ -122,7 +122,6 @@ impl Reply<'_> {
         let sizes = runs_of_one_topic(self.source, self.outcomes);
         writer.start(bytes, 0, 0, self.wanted.session_id, sizes.len());
         let mut rest = self.outcomes;
-        let mut way = Way::default();
         for size in sizes {
             let (run, after) = rest.split_at(size);
             rest = after;
@@ -132,7 +131,7 @@ impl Reply<'_> {
                 let length = outcome.slice.as_ref().map_or(0, |slice| slice.bytes);
                 writer.partition(bytes, &outcome.head, Some(length));
                 match &outcome.slice {
-                    Some(slice) if way.is_sent(slice) => {
+                    Some(slice) if is_sent(slice) => {
                         cuts.push_back((bytes.len() - start, slice.clone()))
                     }
                     Some(FileSlice {
@@ -169,32 +168,16 @@ impl Reply<'_> {
     }
 }
 
-/// Which slices of a reply are sent from their file, asked in the order of the reply.
-#[derive(Default)]
-struct Way {
-    copied: usize,
-}
-
-impl Way {
-    fn is_sent(&mut self, slice: &FileSlice) -> bool {
-        if slice.bytes < SENDFILE_PIECE_BYTES_MIN {
-            return false;
-        }
-        if slice.bytes >= SENDFILE_BYTES_MIN || self.copied + slice.bytes > COPIED_BYTES_MAX {
-            return true;
-        }
-        self.copied += slice.bytes;
-        false
-    }
+fn is_sent(slice: &FileSlice) -> bool {
+    slice.bytes >= SENDFILE_BYTES_MIN
 }
 
 /// The slices that are sent from their file.
 pub(super) fn sent_slices(outcomes: &[Outcome]) -> impl Iterator<Item = &FileSlice> {
-    let mut way = Way::default();
     outcomes
         .iter()
         .filter_map(|outcome| outcome.slice.as_ref())
-        .filter(move |slice| way.is_sent(slice))
+        .filter(|slice| is_sent(slice))
 }
 
 /// The response groups partitions by topic: the lengths of the runs.
