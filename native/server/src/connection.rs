@@ -13,7 +13,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 use pybroker_protocol::frame::Guess;
@@ -70,7 +70,8 @@ pub(crate) struct Connection {
     timer: Pin<Box<Sleep>>,
     /// What the timer is set to; it may ring early and is then set again, so that most turns leave it alone.
     armed: Option<Instant>,
-    registered: bool,
+    /// Through which its requests are woken, from its first turn on.
+    waker: Option<Waker>,
 }
 
 /// What a turn has used up.
@@ -118,7 +119,7 @@ impl Connection {
             resumed: now,
             timer: Box::pin(tokio::time::sleep_until(now.into())),
             armed: None,
-            registered: false,
+            waker: None,
         }
     }
 
@@ -129,21 +130,22 @@ impl Connection {
     ) -> Result<(), CloseReason> {
         let now = Instant::now();
         thread.clock = now;
-        if !self.registered {
-            self.registered = true;
-            thread
-                .wakers
-                .insert(self.info.peer.connection_id, context.waker().clone());
-        }
+        let waker = self.waker.take().unwrap_or_else(|| {
+            let task = context.waker();
+            let id = self.info.peer.connection_id;
+            thread.wakers.insert(id, task.clone());
+            thread.wakeups.waker(task)
+        });
+        let requests = &mut Context::from_waker(&waker);
         if self.info.quotas.muted_until().is_some() {
             self.look_whether_muted(context, now)?;
         }
         let mut work = Work::default();
         let mut got_bytes = false;
         loop {
-            let mut moved = self.advance(thread, context, &mut work, now)?;
+            let mut moved = self.advance(thread, requests, &mut work, now)?;
             moved |= self.flush(thread, context, &mut work, now)?;
-            moved |= self.run_frames(thread, context, &mut work, now)?;
+            moved |= self.run_frames(thread, requests, &mut work, now)?;
             if !moved
                 && self.may_read(thread, context)
                 && let Poll::Ready(read) = self.poll_read(thread, context)
@@ -155,7 +157,7 @@ impl Connection {
                 thread.metrics.bytes_in.add(bytes as u64);
                 got_bytes = true;
                 moved = true;
-                self.run_frames(thread, context, &mut work, now)?;
+                self.run_frames(thread, requests, &mut work, now)?;
             }
             if work.is_used_up() {
                 context.waker().wake_by_ref();
@@ -190,6 +192,7 @@ impl Connection {
         thread.flush_group.end_turn(now, thread.clock);
         self.check_deadlines(thread, now)?;
         self.arm(thread, context, now);
+        self.waker = Some(waker);
         Ok(())
     }
 

@@ -64,6 +64,7 @@ mod threads;
 mod throttle_place;
 mod throttled_log;
 pub mod tls;
+mod wakeups;
 mod workers;
 
 pub use server::{Server, StartError};

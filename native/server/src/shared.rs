@@ -28,6 +28,7 @@ use crate::quotas::ConnectionRate;
 use crate::slow_appends::{FlushWatch, SlowAppends};
 use crate::slow_requests::SlowRequests;
 use crate::throttled_log::ThrottledLog;
+use crate::wakeups::Wakeups;
 
 /// State of the server that all threads see. Nothing here is locked on the way of a Produce or Fetch.
 pub(crate) struct Shared {
@@ -79,6 +80,8 @@ pub(crate) struct ThreadState {
     pub(crate) clock: Instant,
     /// Connections of this thread, to be woken when the server stops.
     pub(crate) wakers: HashMap<u64, Waker>,
+    /// Through which other threads wake them.
+    pub(crate) wakeups: Arc<Wakeups>,
 }
 
 impl ThreadState {

@@ -17,6 +17,7 @@ use crate::limits::FETCH_SESSION_PARTITIONS_MAX;
 use crate::metrics::{ThreadMetrics, TopicsOfThread, Unsent};
 use crate::shared::{Shared, ThreadState, install_thread_state, with_thread_state};
 use crate::tls::{TlsServer, TlsSession};
+use crate::wakeups::Wakeups;
 
 /// What a data thread is told.
 pub(crate) enum Command {
@@ -59,6 +60,7 @@ impl DataThread {
                 with_thread_state(|thread| thread.flush_group.begin());
             })
             .build()?;
+        let wakeups = Arc::<Wakeups>::default();
         let state = ThreadState {
             pool: BufferPool::default(),
             settings: shared.settings.load_full(),
@@ -73,10 +75,12 @@ impl DataThread {
             sessions: FetchSessions::new(sessions_max, FETCH_SESSION_PARTITIONS_MAX),
             metrics: Arc::clone(&metrics),
             wakers: HashMap::new(),
+            wakeups: Arc::clone(&wakeups),
         };
         let work = move || {
             note_system_id(&state.metrics);
             install_thread_state(state);
+            runtime.spawn(wakeups.serve());
             runtime.block_on(serve(shared, inbox));
             // Connections left over are dropped with the runtime.
             drop(runtime);
