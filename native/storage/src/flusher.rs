@@ -35,14 +35,14 @@ use crate::health::Health;
 use crate::journal::{self, Entries};
 use crate::log::Log;
 use crate::woken::Woken;
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 mod held;
 mod journaling;
@@ -53,10 +53,6 @@ pub(crate) use journaling::{Journaling, NoteJournal};
 
 /// Logs waiting at once from which on one `syncfs` is cheaper than syncing each.
 pub const SYNCFS_LOGS: usize = 64;
-/// A group of several logs is followed by the next no sooner: what comes a moment later goes with it, which saves
-/// writes and turns of those who wait, at no cost to who writes alone (`benches/README.md`). Twice as long costs a fifth
-/// of the rate that a few connections reach.
-const PERIOD_MIN: Duration = Duration::from_micros(400);
 /// Most logs synced by one `syncfs`; the rest waits for the next.
 const GROUP_LOGS_MAX: usize = 16_384;
 
@@ -279,8 +275,6 @@ impl Shared {
 
     /// One group after another, each with all that waits.
     fn run_journal(&self) {
-        // Of the group before.
-        let (mut begun, mut size) = (None, 0);
         loop {
             let (logs, since): (Vec<_>, _) = {
                 let mut small = self.small.lock();
@@ -290,12 +284,8 @@ impl Shared {
                     }
                     self.wake_small.wait(&mut small);
                 }
-                if let Some(rest) = rest_of_period(size, begun, self.now()) {
-                    MutexGuard::unlocked(&mut small, || std::thread::sleep(rest));
-                }
                 (small.logs.drain(..).collect(), small.since)
             };
-            (begun, size) = (self.now(), logs.len());
             let others = self.turn(&logs, || self.journaling.flush(&logs));
             if let (Some(now), Some(since)) = (self.now(), since)
                 && others.len() < logs.len()
@@ -393,14 +383,6 @@ impl Shared {
     }
 }
 
-/// How long the next group has to wait, after one of so many logs that began then. Who is alone waits for nobody.
-fn rest_of_period(logs: usize, begun: Option<Instant>, now: Option<Instant>) -> Option<Duration> {
-    let since = now?.saturating_duration_since(begun?);
-    (logs > 1)
-        .then(|| PERIOD_MIN.saturating_sub(since))
-        .filter(|rest| !rest.is_zero())
-}
-
 /// Everything appended to `logs` is on disk in their files when this answers true; without their flush locks.
 #[cfg(target_os = "linux")]
 fn sync_group(root: &File, health: &Health, logs: &[Arc<Log>]) -> bool {
@@ -429,25 +411,4 @@ fn sync_group(root: &File, health: &Health, logs: &[Arc<Log>]) -> bool {
 #[cfg(not(target_os = "linux"))]
 fn sync_group(_: &File, _: &Health, logs: &[Arc<Log>]) -> bool {
     logs.iter().all(|log| log.flush().is_ok())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_group_of_several_logs_is_followed_after_a_period() {
-        let begun = Instant::now();
-        let after = |logs, since| rest_of_period(logs, Some(begun), Some(begun + since));
-        assert_eq!(after(2, Duration::ZERO), Some(PERIOD_MIN));
-        assert_eq!(after(2, PERIOD_MIN / 4), Some(PERIOD_MIN * 3 / 4));
-        assert_eq!(after(2, PERIOD_MIN), None);
-        assert_eq!(after(1, Duration::ZERO), None, "nobody writes beside it");
-        assert_eq!(rest_of_period(2, None, Some(begun)), None, "the first");
-        assert_eq!(
-            rest_of_period(2, Some(begun), None),
-            None,
-            "nobody tells the time"
-        );
-    }
 }
