@@ -17,7 +17,7 @@ pub(crate) struct Wakeups {
 #[derive(Debug, Default)]
 struct Ready {
     tasks: Vec<Waker>,
-    /// Wakes the thread, if it has none to look after.
+    /// Wakes the thread: for the first of them, the others are found with it.
     thread: Option<Waker>,
 }
 
