@@ -52,6 +52,17 @@ func (c Command) Sent() ([]Sent, error) {
 	return sent, nil
 }
 
+// Offsets gives those of the records that were sent; -1 where nothing is acknowledged.
+func Offsets[T any](sent []T, acknowledged bool, of func(T) int64) []int64 {
+	offsets := make([]int64, len(sent))
+	for i, record := range sent {
+		if offsets[i] = -1; acknowledged {
+			offsets[i] = of(record)
+		}
+	}
+	return offsets
+}
+
 // Row is a record that was received, for the other side.
 type Row []any
 

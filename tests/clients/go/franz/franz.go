@@ -178,13 +178,8 @@ func (p producer) send(ctx context.Context, c conversation.Command) (any, error)
 	if err := p.client.ProduceSync(ctx, sent...).FirstErr(); err != nil {
 		return nil, err
 	}
-	offsets := make([]int64, len(sent))
-	for i, record := range sent {
-		if offsets[i] = record.Offset; !p.acknowledged {
-			offsets[i] = -1
-		}
-	}
-	return offsets, nil
+	offsetOf := func(record *kgo.Record) int64 { return record.Offset }
+	return conversation.Offsets(sent, p.acknowledged, offsetOf), nil
 }
 
 func (d *driver) read(ctx context.Context, c conversation.Command) (any, error) {

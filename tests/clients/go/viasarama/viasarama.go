@@ -153,13 +153,8 @@ func (p producer) send(c conversation.Command) ([]int64, error) {
 	if err := p.sender.SendMessages(sent); err != nil {
 		return nil, err
 	}
-	offsets := make([]int64, len(sent))
-	for i, message := range sent {
-		if offsets[i] = message.Offset; !p.acknowledged {
-			offsets[i] = -1
-		}
-	}
-	return offsets, nil
+	offsetOf := func(message *sarama.ProducerMessage) int64 { return message.Offset }
+	return conversation.Offsets(sent, p.acknowledged, offsetOf), nil
 }
 
 type driver struct {
