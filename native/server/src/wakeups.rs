@@ -22,7 +22,7 @@ struct Ready {
 }
 
 /// A connection, as other threads see it.
-struct Connection {
+struct ConnectionWaker {
     thread: Arc<Wakeups>,
     task: Waker,
 }
@@ -35,11 +35,11 @@ thread_local! {
 impl Wakeups {
     /// Wakes `task`, which runs on this data thread, from anywhere.
     pub(crate) fn waker(self: &Arc<Self>, task: &Waker) -> Waker {
-        let connection = Connection {
+        let waker = ConnectionWaker {
             thread: Arc::clone(self),
             task: task.clone(),
         };
-        Waker::from(Arc::new(connection))
+        Waker::from(Arc::new(waker))
     }
 
     /// Runs on the thread for as long as it has connections.
@@ -74,7 +74,7 @@ impl Wakeups {
     }
 }
 
-impl Wake for Connection {
+impl Wake for ConnectionWaker {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
