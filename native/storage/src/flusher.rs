@@ -256,7 +256,7 @@ impl Shared {
     }
 
     fn push(&self, log: Arc<Log>) -> bool {
-        if log.journal.is_some() && log.is_small(journaling::SMALL_BYTES_MAX) {
+        if log.journal.is_some() && log.is_small(journal::SMALL_BYTES_MAX) {
             let mut small = self.small.lock();
             if small.logs.is_empty() {
                 small.since = self.now();

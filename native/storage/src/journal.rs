@@ -28,6 +28,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Weak;
 
 pub(crate) mod format;
+mod group;
 mod output;
 pub(crate) mod replay;
 #[cfg(test)]
@@ -35,8 +36,12 @@ mod tests;
 
 use format::{BLOCK_BYTES, GroupHeader, HEADER_BYTES};
 pub(crate) use format::{EntryHead, entry_bytes};
+use group::Group;
 use output::Output;
 
+/// More of one log at once is synced in its segment. `examples/journal_cost.rs`: up to 64 KiB of one log a journal saves
+/// a third of the CPU and time, at 256 KiB both cost the same, and the bytes are written twice.
+pub(crate) const SMALL_BYTES_MAX: usize = 128 << 10;
 /// What zeros are written ahead of the groups at once.
 const GROW_BYTES: u64 = 1 << 20;
 /// Of each file, for groups without entries: what takes records away is held up neither by a full journal nor by a full
@@ -84,8 +89,7 @@ pub(crate) struct Journal {
     /// The other file has groups that are needed.
     other_held: bool,
     /// The group in the making.
-    group: Vec<u8>,
-    entries: u32,
+    group: Group,
 }
 
 impl Journal {
@@ -106,11 +110,10 @@ impl Journal {
             floor: 1,
             writes: 0,
             other_held: false,
-            group: Vec::new(),
-            entries: 0,
+            group: Group::default(),
         };
         journal.grow(0, RESERVED_BYTES)?;
-        journal.begin();
+        journal.begin(0);
         journal.commit(false)?;
         files::sync_dir(dir)?;
         Ok(journal)
@@ -121,11 +124,9 @@ impl Journal {
         self.id
     }
 
-    /// Begins a group of entries.
-    pub(crate) fn begin(&mut self) {
-        self.group.clear();
-        self.group.resize(HEADER_BYTES, 0);
-        self.entries = 0;
+    /// Begins a group. `bytes`: of all entries that are going to be added.
+    pub(crate) fn begin(&mut self, bytes: usize) {
+        self.group.begin(bytes);
     }
 
     /// Bytes of the group in the making.
@@ -138,9 +139,9 @@ impl Journal {
         self.position >= self.file_bytes / 2
     }
 
-    /// Whether so many bytes of entries more find room in the current file.
+    /// Whether a group with so many bytes of entries finds room in the current file.
     pub(crate) fn has_room(&self, bytes: usize) -> bool {
-        let end = self.position + padded(self.group.len().max(HEADER_BYTES) + bytes) as u64;
+        let end = self.position + padded(HEADER_BYTES + bytes) as u64;
         end <= self.file_bytes - RESERVED_BYTES
     }
 
@@ -150,20 +151,7 @@ impl Journal {
         head: &EntryHead<'_>,
         read: impl FnOnce(&mut [u8]) -> Result<(), E>,
     ) -> Result<(), E> {
-        let before = self.group.len();
-        head.write(&mut self.group);
-        let begin = self.group.len();
-        self.group.resize(begin + head.length as usize, 0);
-        match read(&mut self.group[begin..]) {
-            Ok(()) => {
-                self.entries += 1;
-                Ok(())
-            }
-            Err(error) => {
-                self.group.truncate(before);
-                Err(error)
-            }
-        }
+        self.group.push(head, read)
     }
 
     /// Brings the group to disk. It is not begun anew: that is `begin`.
@@ -173,27 +161,24 @@ impl Journal {
     /// counts until then; the caller takes it for written, and nobody is told. All others are final: nobody knows what
     /// is on disk.
     pub(crate) fn commit(&mut self, voids: bool) -> Result<(), StorageError> {
-        let body = self.group.len() - HEADER_BYTES;
-        self.group.resize(padded(self.group.len()), 0);
-        let end = self.position + self.group.len() as u64;
-        let reserved = if self.entries > 0 && !voids {
+        let end = self.position + padded(self.group.len()) as u64;
+        let reserved = if self.group.entries() > 0 && !voids {
             RESERVED_BYTES
         } else {
             0
         };
         self.grow(self.current, end + reserved)?;
         self.writes += 1;
-        let header = GroupHeader {
+        self.group.close(|body_bytes, entries| GroupHeader {
             journal: self.id,
             sequence: self.next,
             write: self.writes,
             floor: self.floor,
-            body_bytes: body as u32,
-            entries: self.entries,
+            body_bytes,
+            entries,
             voids,
-        };
-        header.put(&mut self.group);
-        self.files[self.current].write(&self.group, self.position)?;
+        });
+        self.files[self.current].write(self.group.blocks(), self.position)?;
         self.position = end;
         self.next += 1;
         Ok(())
@@ -249,7 +234,7 @@ impl Journal {
     pub(crate) fn release_other(&mut self) -> Result<(), StorageError> {
         let before = self.floor;
         self.floor = self.first_in_current;
-        self.begin();
+        self.begin(0);
         if let Err(error) = self.commit(false) {
             self.floor = before;
             return Err(error);
@@ -270,11 +255,8 @@ impl Journal {
     /// # Errors
     /// As [`Journal::commit`].
     pub(crate) fn void(&mut self, logs: &[TopicIdPartition]) -> Result<(), StorageError> {
-        self.begin();
-        for id in logs {
-            format::write_id(&mut self.group, *id);
-        }
-        self.entries = logs.len() as u32;
+        self.begin(logs.len() * format::VOID_BYTES);
+        logs.iter().for_each(|id| self.group.push_void(*id));
         self.commit(true)
     }
 
@@ -286,7 +268,7 @@ impl Journal {
     pub(crate) fn empty(&mut self) -> Result<(), StorageError> {
         let before = self.floor;
         self.floor = self.next;
-        self.begin();
+        self.begin(0);
         if let Err(error) = self.commit(false) {
             self.floor = before;
             return Err(error);

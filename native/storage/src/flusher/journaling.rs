@@ -4,7 +4,7 @@
 use crate::error::StorageError;
 use crate::files;
 use crate::health::Health;
-use crate::journal::{Entries, Journal, entry_bytes};
+use crate::journal::{Entries, Journal, SMALL_BYTES_MAX, entry_bytes};
 use crate::log::{JournalSample, Log, Waiting};
 use crate::woken::Woken;
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -18,9 +18,6 @@ use std::time::Duration;
 
 mod segments;
 
-/// More of one log at once is synced in its segment. `examples/journal_cost.rs`: up to 64 KiB of one log a journal saves
-/// a third of the CPU and time, at 256 KiB both cost the same, and the bytes are written twice.
-pub(crate) const SMALL_BYTES_MAX: usize = 128 << 10;
 /// About what goes into one group; the rest is for the next.
 const GROUP_BYTES: usize = 2 << 20;
 
@@ -282,7 +279,7 @@ impl Journaling {
         let Some(journal) = journal else {
             return Ok(false);
         };
-        journal.begin();
+        journal.begin(bytes);
         if journal.has_room(bytes) {
             return Ok(true);
         }

@@ -1,8 +1,7 @@
-//! One file of the journal, as it is written: a small group goes past the page cache and is on disk when the call returns
-//! (O_DIRECT and O_DSYNC), a larger one through the cache, and is synced then.
+//! One file of the journal, as it is written: past the page cache, and on disk when the call returns (O_DIRECT and
+//! O_DSYNC); where that cannot be had through the cache, and synced then.
 //!
-//! `examples/journal_cost.rs` measured: past the cache a group of up to some 64 KiB costs a fifth less CPU; of much more
-//! the cache makes larger pieces, and is faster.
+//! Past the cache a group costs less CPU and time, the more so the larger it is: benches/README.md.
 
 use super::format::BLOCK_BYTES;
 use crate::error::StorageError;
@@ -12,9 +11,6 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Larger groups go through the page cache.
-const DIRECT_BYTES_MAX: usize = 64 << 10;
-
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Output {
@@ -22,8 +18,6 @@ pub(super) struct Output {
     cached: File,
     /// `None`: the system or the file system does not know it.
     direct: Option<File>,
-    /// Memory with a block's border in it, for what goes past the cache.
-    aligned: Vec<u8>,
 }
 
 impl Output {
@@ -40,7 +34,6 @@ impl Output {
             direct: open_direct(&path),
             path,
             cached,
-            aligned: Vec::new(),
         })
     }
 
@@ -61,10 +54,9 @@ impl Output {
     /// # Errors
     /// [`StorageError::Full`]: the disk has no room for it. All others are final.
     pub(super) fn write(&mut self, blocks: &[u8], position: u64) -> Result<(), StorageError> {
-        if blocks.len() <= DIRECT_BYTES_MAX
-            && let Some(direct) = &self.direct
-        {
-            match write_past_cache(direct, &mut self.aligned, blocks, position) {
+        let aligned = blocks.as_ptr().addr().is_multiple_of(BLOCK_BYTES);
+        if let Some(direct) = self.direct.as_ref().filter(|_| aligned) {
+            match direct.write_all_at(blocks, position) {
                 Ok(()) => return Ok(()),
                 // It was opened so, and cannot be written so: blocks larger than ours.
                 Err(error) if error.kind() == io::ErrorKind::InvalidInput => self.direct = None,
@@ -99,21 +91,6 @@ impl Output {
     pub(super) fn use_cache(&mut self) {
         self.direct = None;
     }
-}
-
-fn write_past_cache(
-    direct: &File,
-    aligned: &mut Vec<u8>,
-    blocks: &[u8],
-    position: u64,
-) -> io::Result<()> {
-    if aligned.is_empty() {
-        aligned.resize(DIRECT_BYTES_MAX + BLOCK_BYTES, 0);
-    }
-    let border = aligned.as_ptr().align_offset(BLOCK_BYTES);
-    let aligned = &mut aligned[border..border + blocks.len()];
-    aligned.copy_from_slice(blocks);
-    direct.write_all_at(aligned, position)
 }
 
 #[cfg(target_os = "linux")]

@@ -49,7 +49,7 @@ impl Disk {
     }
 
     fn put(&self, journal: &mut Journal, position: u32, bytes: &[u8]) {
-        journal.begin();
+        journal.begin(entry_bytes(DIRECTORY, bytes.len()));
         let head = EntryHead {
             id: self.id,
             segment: 0,

@@ -1,30 +1,65 @@
 //! What was written last, kept until it is on disk: the journal takes it from here instead of reading the file.
 
 use super::Segment;
+use crate::journal::SMALL_BYTES_MAX;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// More is read from the file: the copy would cost as much.
-const KEPT_BYTES_MAX: usize = 16 << 10;
+/// Of all segments of the process, however many of them wait for a disk that is slow.
+const ALL_KEPT_BYTES_MAX: usize = 32 << 20;
 
-/// A stretch of the file.
-#[derive(Debug, Default)]
+static ALL_KEPT_BYTES: AtomicUsize = AtomicUsize::new(0);
+
+/// A stretch of the file: as much at most as goes to the journal at once.
+#[derive(Debug)]
 pub(super) struct Kept {
     position: u64,
     bytes: Vec<u8>,
+    /// Bytes that all have together.
+    all: &'static AtomicUsize,
+}
+
+impl Default for Kept {
+    fn default() -> Self {
+        Self::of(&ALL_KEPT_BYTES)
+    }
 }
 
 impl Kept {
+    const fn of(all: &'static AtomicUsize) -> Self {
+        Self {
+            position: 0,
+            bytes: Vec::new(),
+            all,
+        }
+    }
+
     fn end(&self) -> u64 {
         self.position + self.bytes.len() as u64
     }
 
     fn add(&mut self, bytes: &[u8], position: u64) {
-        if self.end() != position || self.bytes.len() + bytes.len() > KEPT_BYTES_MAX {
-            self.bytes.clear();
+        if self.end() != position || self.bytes.len() + bytes.len() > SMALL_BYTES_MAX {
+            self.clear();
             self.position = position;
         }
-        if bytes.len() <= KEPT_BYTES_MAX {
-            self.bytes.extend_from_slice(bytes);
+        if bytes.len() > SMALL_BYTES_MAX {
+            return;
         }
+        let others = self.all.fetch_add(bytes.len(), Ordering::Relaxed);
+        self.bytes.extend_from_slice(bytes);
+        if others + bytes.len() > ALL_KEPT_BYTES_MAX {
+            self.free();
+        }
+    }
+
+    fn clear(&mut self) {
+        self.all.fetch_sub(self.bytes.len(), Ordering::Relaxed);
+        self.bytes.clear();
+    }
+
+    /// Holds no memory any more.
+    fn free(&mut self) {
+        *self = Self::of(self.all);
     }
 
     fn copy(&self, position: u64, out: &mut [u8]) -> bool {
@@ -44,11 +79,19 @@ impl Kept {
     fn forget(&mut self, position: u64) {
         if position >= self.end() {
             // Partitions that rest hold no memory.
-            *self = Self::default();
+            self.free();
         } else if position > self.position {
-            self.bytes.drain(..(position - self.position) as usize);
+            let gone = (position - self.position) as usize;
+            self.bytes.drain(..gone);
             self.position = position;
+            self.all.fetch_sub(gone, Ordering::Relaxed);
         }
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.clear();
     }
 }
 
@@ -109,22 +152,42 @@ mod tests {
     #[test]
     fn much_is_not_kept() {
         let mut kept = Kept::default();
-        kept.add(&vec![1; KEPT_BYTES_MAX], 0);
-        assert!(copied(&kept, 0, KEPT_BYTES_MAX).is_some());
-        kept.add(b"abc", KEPT_BYTES_MAX as u64);
-        assert_eq!(copied(&kept, KEPT_BYTES_MAX as u64 - 1, 2), None);
+        kept.add(&vec![1; SMALL_BYTES_MAX], 0);
+        assert!(copied(&kept, 0, SMALL_BYTES_MAX).is_some());
+        kept.add(b"abc", SMALL_BYTES_MAX as u64);
+        assert_eq!(copied(&kept, SMALL_BYTES_MAX as u64 - 1, 2), None);
         assert_eq!(
-            copied(&kept, KEPT_BYTES_MAX as u64, 3),
+            copied(&kept, SMALL_BYTES_MAX as u64, 3),
             Some(b"abc".to_vec())
         );
-        let next = KEPT_BYTES_MAX as u64 + 3;
-        kept.add(&vec![1; KEPT_BYTES_MAX + 1], next);
+        let next = SMALL_BYTES_MAX as u64 + 3;
+        kept.add(&vec![1; SMALL_BYTES_MAX + 1], next);
         assert_eq!(copied(&kept, next, 1), None);
         assert!(kept.bytes.is_empty());
-        kept.add(b"def", next + KEPT_BYTES_MAX as u64 + 1);
+        kept.add(b"def", next + SMALL_BYTES_MAX as u64 + 1);
         assert_eq!(
-            copied(&kept, next + KEPT_BYTES_MAX as u64 + 1, 3),
+            copied(&kept, next + SMALL_BYTES_MAX as u64 + 1, 3),
             Some(b"def".to_vec())
         );
+    }
+
+    #[test]
+    fn all_together_keep_so_much() {
+        static ALL: AtomicUsize = AtomicUsize::new(ALL_KEPT_BYTES_MAX - 6);
+        let held = || ALL.load(Ordering::Relaxed) + 6 - ALL_KEPT_BYTES_MAX;
+        let (mut one, mut other) = (Kept::of(&ALL), Kept::of(&ALL));
+        one.add(b"abc", 100);
+        other.add(b"def", 0);
+        assert_eq!(held(), 6);
+        one.add(b"g", 103);
+        assert_eq!((copied(&one, 100, 3), held()), (None, 3), "no room for it");
+        one.add(b"hij", 104);
+        assert_eq!(copied(&one, 104, 3), Some(b"hij".to_vec()));
+        other.forget(1);
+        assert_eq!(held(), 5);
+        one.add(b"k", 100);
+        assert_eq!((copied(&one, 100, 1), held()), (Some(b"k".to_vec()), 3));
+        drop((one, other));
+        assert_eq!(held(), 0);
     }
 }

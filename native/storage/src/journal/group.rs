@@ -1,0 +1,79 @@
+//! What is written to a journal at once.
+
+use super::format::{BLOCK_BYTES, EntryHead, GroupHeader, HEADER_BYTES, write_id};
+use super::padded;
+use pybroker_model::TopicIdPartition;
+
+/// A group in the making. Its memory begins at a block's border, as what goes past the page cache has to, and is used
+/// again for the next one.
+#[derive(Debug, Default)]
+pub(super) struct Group {
+    /// The group from `start` on.
+    bytes: Vec<u8>,
+    start: usize,
+    entries: u32,
+}
+
+impl Group {
+    /// Begins anew. `bytes`: of all entries that are going to be added.
+    pub(super) fn begin(&mut self, bytes: usize) {
+        self.bytes.clear();
+        self.bytes
+            .reserve(padded(HEADER_BYTES + bytes) + BLOCK_BYTES);
+        self.start = self
+            .bytes
+            .as_ptr()
+            .align_offset(BLOCK_BYTES)
+            .min(BLOCK_BYTES);
+        self.bytes.resize(self.start + HEADER_BYTES, 0);
+        self.entries = 0;
+    }
+
+    /// Bytes so far.
+    pub(super) const fn len(&self) -> usize {
+        self.bytes.len() - self.start
+    }
+
+    /// Adds an entry; `read` fills its bytes. The group is as before if that fails.
+    pub(super) fn push<E>(
+        &mut self,
+        head: &EntryHead<'_>,
+        read: impl FnOnce(&mut [u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let before = self.bytes.len();
+        head.write(&mut self.bytes);
+        let begin = self.bytes.len();
+        self.bytes.resize(begin + head.length as usize, 0);
+        match read(&mut self.bytes[begin..]) {
+            Ok(()) => {
+                self.entries += 1;
+                Ok(())
+            }
+            Err(error) => {
+                self.bytes.truncate(before);
+                Err(error)
+            }
+        }
+    }
+
+    /// Adds a log whose entries are void.
+    pub(super) fn push_void(&mut self, id: TopicIdPartition) {
+        write_id(&mut self.bytes, id);
+        self.entries += 1;
+    }
+
+    pub(super) const fn entries(&self) -> u32 {
+        self.entries
+    }
+
+    /// Whole blocks, with the header that is made of the number of bytes and of entries.
+    pub(super) fn close(&mut self, header: impl FnOnce(u32, u32) -> GroupHeader) {
+        let body = self.len() - HEADER_BYTES;
+        self.bytes.resize(self.start + padded(self.len()), 0);
+        header(body as u32, self.entries).put(&mut self.bytes[self.start..]);
+    }
+
+    pub(super) fn blocks(&self) -> &[u8] {
+        &self.bytes[self.start..]
+    }
+}
