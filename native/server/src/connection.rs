@@ -186,7 +186,7 @@ impl Connection {
             .end_turn(&mut thread.pool, &self.shared.budget, got_bytes, now);
         self.unsent.append(&mut thread.unsent);
         if self.unsent.is_full() {
-            self.note_sent(thread);
+            self.note_sent(thread, 0);
         }
         self.charge(held);
         thread.flush_group.end_turn(now, thread.clock);
@@ -268,7 +268,7 @@ impl Connection {
         now: Instant,
     ) -> Result<bool, CloseReason> {
         if self.is_flushed() {
-            self.note_sent(thread);
+            self.note_sent(thread, 0);
             return Ok(false);
         }
         let before = work.sent;
@@ -288,7 +288,7 @@ impl Connection {
         match flushed {
             Poll::Ready(Ok(true)) => {
                 self.write_progress = None;
-                self.note_sent(thread);
+                self.note_sent(thread, sent);
             }
             Poll::Ready(Ok(false)) => self.write_progress = Some(now),
             Poll::Ready(Err(error)) => return Err(CloseReason::of_io(error)),
@@ -444,7 +444,7 @@ impl Connection {
                 guess: Guess::Garbage,
             };
         }
-        self.note_sent(thread);
+        self.note_sent(thread, 0);
         if let Some(tls) = &mut self.tls
             && self.outgoing.is_empty()
         {

@@ -96,6 +96,11 @@ impl Counts {
         self.steps.iter().sum()
     }
 
+    /// Counts so many values of 0 more.
+    pub fn add_zeros(&mut self, count: u64) {
+        self.steps[0] += count;
+    }
+
     /// How many are below `bound`, a power of two.
     #[must_use]
     pub fn below(&self, bound: u64) -> u64 {

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::{Stage, ThreadMetrics, micros_of};
+use super::{STAGES, ThreadMetrics, micros_of};
 
 /// When what has happened to a request.
 #[derive(Debug, Clone, Copy)]
@@ -38,10 +38,10 @@ pub(crate) struct Answered {
     pub(crate) written: Instant,
 }
 
-/// Microseconds of each stage, and of all.
+/// Microseconds of each stage, in the order of [`STAGES`], and of all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Split {
-    pub(crate) stages: [u64; 5],
+    pub(crate) stages: [u64; STAGES.len()],
     pub(crate) total: u64,
 }
 
@@ -107,25 +107,13 @@ impl Unsent {
     ) {
         for answered in self.0.drain(..) {
             let split = answered.split(now);
-            let of_key = metrics.of_key(answered.api_key);
-            of_key.total.record(split.total);
-            for (stage, micros) in STAGES_IN_ORDER.into_iter().zip(split.stages) {
-                of_key.stage(stage).record(micros);
-            }
+            metrics.of_key(answered.api_key).record(&split);
             if split.total >= slow_micros {
                 slow(&answered, &split);
             }
         }
     }
 }
-
-const STAGES_IN_ORDER: [Stage; 5] = [
-    Stage::Queue,
-    Stage::Local,
-    Stage::Remote,
-    Stage::ResponseQueue,
-    Stage::ResponseSend,
-];
 
 impl ThreadMetrics {
     /// Counts a request that is answered now (or, for acks=0, done).
@@ -139,6 +127,8 @@ impl ThreadMetrics {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::RequestMetrics;
+    use pybroker_storage::Counts;
     use std::time::Duration;
 
     #[test]
@@ -164,5 +154,22 @@ mod tests {
             ..answered
         };
         assert_eq!(simple.split(after(12)).stages, [0, 12_000, 0, 0, 0]);
+    }
+
+    #[test]
+    fn every_request_is_in_every_stage() {
+        let metrics = RequestMetrics::default();
+        for stages in [[0, 12, 0, 0, 0], [1, 2, 3, 4, 5], [0, 0, 0, 0, 0]] {
+            let total = stages.iter().sum();
+            metrics.record(&Split { stages, total });
+        }
+        for (at, (stage, ..)) in STAGES.iter().enumerate() {
+            let mut counts = Counts::default();
+            metrics.add_stage_to(*stage, &mut counts);
+            let sum = [1, 14, 3, 4, 5][at];
+            assert_eq!((counts.count(), counts.sum), (3, sum), "{stage:?}");
+            let zeros = [2, 1, 2, 2, 2][at];
+            assert_eq!(counts.below(1), zeros, "{stage:?}");
+        }
     }
 }

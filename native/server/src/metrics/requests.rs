@@ -1,8 +1,8 @@
 //! What is counted of the requests of one API key.
 
-use pybroker_storage::Distribution;
+use pybroker_storage::{Counts, Distribution};
 
-use super::{Counter, ERRORS};
+use super::{Counter, ERRORS, Split};
 
 /// Versions from 0 on have counters of their own; the few above share the last.
 pub(crate) const VERSIONS: usize = 24;
@@ -44,6 +44,8 @@ pub(crate) struct RequestMetrics {
     pub(crate) bytes: Distribution,
     pub(crate) total: Distribution,
     stages: [Distribution; STAGES.len()],
+    /// Those that took no time but for [`Stage::Local`], which are in no other stage: most that wait for nothing.
+    local_only: Counter,
 }
 
 impl Default for RequestMetrics {
@@ -54,14 +56,32 @@ impl Default for RequestMetrics {
             bytes: Distribution::default(),
             total: Distribution::default(),
             stages: std::array::from_fn(|_| Distribution::default()),
+            local_only: Counter::default(),
         }
     }
 }
 
 impl RequestMetrics {
+    /// Counts where the time of a request went.
     #[inline]
-    pub(crate) fn stage(&self, stage: Stage) -> &Distribution {
-        &self.stages[stage as usize]
+    pub(crate) fn record(&self, split: &Split) {
+        self.total.record(split.total);
+        if split.stages[Stage::Local as usize] == split.total {
+            self.stages[Stage::Local as usize].record(split.total);
+            self.local_only.add(1);
+            return;
+        }
+        for (stage, micros) in self.stages.iter().zip(split.stages) {
+            stage.record(micros);
+        }
+    }
+
+    /// Adds to `counts` how long requests were in that stage.
+    pub(crate) fn add_stage_to(&self, stage: Stage, counts: &mut Counts) {
+        self.stages[stage as usize].add_to(counts);
+        if stage != Stage::Local {
+            counts.add_zeros(self.local_only.get());
+        }
     }
 
     #[inline]

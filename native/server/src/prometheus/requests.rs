@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use pybroker_protocol::api_key::APIS;
 use pybroker_protocol::{Api, ErrorCode, Plane};
-use pybroker_storage::{Counts, Distribution};
+use pybroker_storage::Counts;
 
 use super::Sources;
 use super::recent::{Key, Recent, Scrape};
@@ -39,10 +39,10 @@ impl OfApi<'_> {
         self.threads.iter().map(|metrics| read(metrics)).sum()
     }
 
-    fn counts(&self, read: impl Fn(&RequestMetrics) -> &Distribution) -> Counts {
+    fn counts(&self, add: impl Fn(&RequestMetrics, &mut Counts)) -> Counts {
         let mut counts = Counts::default();
         for metrics in &self.threads {
-            read(metrics).add_to(&mut counts);
+            add(metrics, &mut counts);
         }
         counts
     }
@@ -159,7 +159,7 @@ fn histograms(apis: &[OfApi<'_>], page: &mut Page) {
             page,
             name,
             &[("api", api.name)],
-            &api.counts(|one| &one.total),
+            &api.counts(|one, counts| one.total.add_to(counts)),
             1,
         );
     }
@@ -172,7 +172,7 @@ fn histograms(apis: &[OfApi<'_>], page: &mut Page) {
     for api in apis.iter().filter(|api| !api.threads.is_empty()) {
         for (stage, _, label) in STAGES {
             let labels = [("api", api.name), ("stage", label)];
-            let counts = api.counts(|one| one.stage(stage));
+            let counts = api.counts(|one, counts| one.add_stage_to(stage, counts));
             histogram(page, name, &labels, &counts, STAGE_BOUNDS_STEP);
         }
     }
@@ -197,11 +197,11 @@ fn histogram(page: &mut Page, name: &str, labels: &[(&str, &str)], counts: &Coun
 fn times(apis: &[OfApi<'_>], recent: &mut Recent, flushes: &Counts, page: &mut Page) {
     let mut scrape = recent.scrape(Instant::now());
     let millis = 1e-3;
-    let mut of_apis = |name, help: &str, unit, read: &dyn Fn(&RequestMetrics) -> &Distribution| {
+    let mut of_apis = |name, help: &str, unit, add: &dyn Fn(&RequestMetrics, &mut Counts)| {
         page.family(name, Kind::Summary, help);
         for api in apis {
             let labels = [("request", api.name)];
-            let counts = api.counts(read);
+            let counts = api.counts(add);
             summary(page, &mut scrape, (name, api.slot), &labels, &counts, unit);
         }
     };
@@ -209,7 +209,7 @@ fn times(apis: &[OfApi<'_>], recent: &mut Recent, flushes: &Counts, page: &mut P
         "kafka_network_requestmetrics_totaltimems",
         "Milliseconds from the whole request to the last byte of the reply (Kafka: TotalTimeMs).",
         millis,
-        &|one| &one.total,
+        &|one, counts| one.total.add_to(counts),
     );
     for (name, help, stage) in [
         (
@@ -238,13 +238,15 @@ fn times(apis: &[OfApi<'_>], recent: &mut Recent, flushes: &Counts, page: &mut P
             Stage::ResponseSend,
         ),
     ] {
-        of_apis(name, help, millis, &|one| one.stage(stage));
+        of_apis(name, help, millis, &|one, counts| {
+            one.add_stage_to(stage, counts);
+        });
     }
     of_apis(
         "kafka_network_requestmetrics_requestbytes",
         "Bytes of requests (Kafka: RequestBytes).",
         1.0,
-        &|one| &one.bytes,
+        &|one, counts| one.bytes.add_to(counts),
     );
     let name = "kafka_log_logflushstats_logflushrateandtimems";
     page.family(
