@@ -145,13 +145,13 @@ impl Journal {
         end <= self.file_bytes - RESERVED_BYTES
     }
 
-    /// Adds an entry; `read` fills its bytes. The group is as before if that fails.
+    /// Adds an entry; `append` adds its bytes. The group is as before if that fails.
     pub(crate) fn push<E>(
         &mut self,
         head: &EntryHead<'_>,
-        read: impl FnOnce(&mut [u8]) -> Result<(), E>,
+        append: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
     ) -> Result<(), E> {
-        self.group.push(head, read)
+        self.group.push(head, append)
     }
 
     /// Brings the group to disk. It is not begun anew: that is `begin`.

@@ -230,7 +230,7 @@ impl Journaling {
         };
         for ((log, _, sample), name) in turns.iter().zip(&names) {
             let head = sample.head(log, name);
-            if journal.push(&head, |out| sample.read(out)).is_err() {
+            if journal.push(&head, |out| sample.append_to(out)).is_err() {
                 // Who syncs the file says what is the matter with it.
                 return Ok(false);
             }

@@ -34,18 +34,18 @@ impl Group {
         self.bytes.len() - self.start
     }
 
-    /// Adds an entry; `read` fills its bytes. The group is as before if that fails.
+    /// Adds an entry; `append` adds its bytes. The group is as before if that fails.
     pub(super) fn push<E>(
         &mut self,
         head: &EntryHead<'_>,
-        read: impl FnOnce(&mut [u8]) -> Result<(), E>,
+        append: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
     ) -> Result<(), E> {
         let before = self.bytes.len();
         head.write(&mut self.bytes);
-        let begin = self.bytes.len();
-        self.bytes.resize(begin + head.length as usize, 0);
-        match read(&mut self.bytes[begin..]) {
+        let end = self.bytes.len() + head.length as usize;
+        match append(&mut self.bytes) {
             Ok(()) => {
+                assert_eq!(self.bytes.len(), end, "an entry is as long as it says");
                 self.entries += 1;
                 Ok(())
             }

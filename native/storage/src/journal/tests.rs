@@ -57,11 +57,11 @@ impl Disk {
             length: bytes.len() as u32,
             directory: DIRECTORY,
         };
-        let fill = |out: &mut [u8]| -> Result<(), Infallible> {
-            out.copy_from_slice(bytes);
+        let append = |out: &mut Vec<u8>| -> Result<(), Infallible> {
+            out.extend_from_slice(bytes);
             Ok(())
         };
-        assert_eq!(journal.push(&head, fill), Ok(()));
+        assert_eq!(journal.push(&head, append), Ok(()));
         journal.commit(false).expect("writes");
     }
 

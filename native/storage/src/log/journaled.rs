@@ -43,12 +43,15 @@ impl JournalSample {
         }
     }
 
-    /// Its bytes, as the segment's file has them.
-    pub(crate) fn read(&self, out: &mut [u8]) -> Result<(), StorageError> {
+    /// Adds its bytes, as the segment's file has them.
+    pub(crate) fn append_to(&self, out: &mut Vec<u8>) -> Result<(), StorageError> {
         let position = u64::from(self.from.position);
-        if self.segment.copy_kept(position, out) {
+        if self.segment.append_kept(position, self.bytes(), out) {
             return Ok(());
         }
+        let begin = out.len();
+        out.resize(begin + self.bytes(), 0);
+        let out = &mut out[begin..];
         let path = || self.segment.path(crate::file_names::LOG);
         let file = self.segment.file(false)?;
         let count = file

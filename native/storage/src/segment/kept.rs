@@ -62,18 +62,9 @@ impl Kept {
         *self = Self::of(self.all);
     }
 
-    fn copy(&self, position: u64, out: &mut [u8]) -> bool {
-        let Some(skipped) = position.checked_sub(self.position) else {
-            return false;
-        };
-        let Some(bytes) = self.bytes.get(skipped as usize..) else {
-            return false;
-        };
-        let Some(bytes) = bytes.get(..out.len()) else {
-            return false;
-        };
-        out.copy_from_slice(bytes);
-        true
+    fn get(&self, position: u64, count: usize) -> Option<&[u8]> {
+        let skipped = position.checked_sub(self.position)?;
+        self.bytes.get(skipped as usize..)?.get(..count)
     }
 
     fn forget(&mut self, position: u64) {
@@ -101,9 +92,12 @@ impl Segment {
         self.kept.lock().add(bytes, position);
     }
 
-    /// Fills `out` with what was written at `position`; false if not all of it is kept.
-    pub(crate) fn copy_kept(&self, position: u64, out: &mut [u8]) -> bool {
-        self.kept.lock().copy(position, out)
+    /// Adds `count` bytes that were written at `position` to `out`; false if not all of them are kept.
+    pub(crate) fn append_kept(&self, position: u64, count: usize, out: &mut Vec<u8>) -> bool {
+        let kept = self.kept.lock();
+        let bytes = kept.get(position, count);
+        out.extend_from_slice(bytes.unwrap_or_default());
+        bytes.is_some()
     }
 
     /// What lies below is on disk.
@@ -117,8 +111,7 @@ mod tests {
     use super::*;
 
     fn copied(kept: &Kept, position: u64, count: usize) -> Option<Vec<u8>> {
-        let mut out = vec![0; count];
-        kept.copy(position, &mut out).then_some(out)
+        kept.get(position, count).map(<[u8]>::to_vec)
     }
 
     #[test]
