@@ -67,17 +67,20 @@ def disks(directories: Sequence[str], mountinfo: Path = Path("/proc/self/mountin
 
 def _room(directory: str, there: Path) -> Iterator[Finding]:
     room = os.statvfs(there)
-    free, total = room.f_bavail * room.f_frsize, room.f_blocks * room.f_frsize
-    says = f"{directory}: {of_bytes(free)} of {of_bytes(total)} free"
-    if free < FREE_BYTES_MIN:
-        yield bad(DISK, says, "make room: a full disk refuses every write; retention.bytes bounds a topic")
-    elif free < total * FREE_SHARE_MIN:
-        yield warn(DISK, says, "make room, or bound topics by retention.bytes and retention.ms")
-    elif room.f_files and room.f_favail < room.f_files * INODES_SHARE_MIN:
+    yield free_room(directory, room.f_bavail * room.f_frsize, room.f_blocks * room.f_frsize)
+    if room.f_files and room.f_favail < room.f_files * INODES_SHARE_MIN:
         few = f"{directory}: {room.f_favail:,} of {room.f_files:,} inodes free"
         yield warn(DISK, few, "a partition needs about ten: make room")
-    else:
-        yield ok(DISK, says)
+
+
+def free_room(directory: str, free: int, total: int) -> Finding:
+    """What so many free bytes of a disk mean."""
+    says = f"{directory}: {of_bytes(free)} of {of_bytes(total)} free"
+    if free < FREE_BYTES_MIN:
+        return bad(DISK, says, "make room: a full disk refuses every write; retention.bytes bounds a topic")
+    if free < total * FREE_SHARE_MIN:
+        return warn(DISK, says, "make room, or bound topics by retention.bytes and retention.ms")
+    return ok(DISK, says)
 
 
 def _file_system(directory: str, there: Path, mountinfo: Path) -> Iterator[Finding]:

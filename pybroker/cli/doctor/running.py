@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pybroker.cli.doctor import settings as of_settings
-from pybroker.cli.doctor.finding import Finding, bad, of_bytes, ok, warn
-from pybroker.cli.doctor.places import DISK, FREE_BYTES_MIN, FREE_SHARE_MIN
+from pybroker.cli.doctor.finding import Finding, bad, ok, warn
+from pybroker.cli.doctor.places import DISK, free_room
 
 if TYPE_CHECKING:
     from pybroker.client import AdminClient
@@ -115,11 +115,7 @@ def _disks(described: Mapping[int, Mapping[str, Any]]) -> Iterator[Finding]:
             elif about.total_bytes <= 0:
                 continue  # older than KIP-827
             else:
-                free, total = about.usable_bytes, about.total_bytes
-                says = f"{where}: {of_bytes(free)} of {of_bytes(total)} free"
-                advice = "make room, or bound topics by retention.bytes and retention.ms"
-                is_full, is_filling = free < FREE_BYTES_MIN, free < total * FREE_SHARE_MIN
-                yield bad(DISK, says, advice) if is_full else warn(DISK, says, advice) if is_filling else ok(DISK, says)
+                yield free_room(where, about.usable_bytes, about.total_bytes)
 
 
 async def _health(admin: AdminClient) -> list[Finding]:

@@ -175,6 +175,13 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [each.what for each in places.disks([str(tmp_path)]) if each.state is State.BAD] == [places.DISK]
 
 
+def test_a_disk_without_inodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    room = os.statvfs_result((4096, 4096, 1 << 30, 1 << 29, 1 << 29, 1000, 40, 40, 0, 255))
+    monkeypatch.setattr(places.os, "statvfs", lambda _: room)
+    found = [each.says for each in places.disks([str(tmp_path)]) if each.what == places.DISK]
+    assert found[1].endswith("40 of 1,000 inodes free")
+
+
 def test_rights(tmp_path: Path) -> None:
     data, file = tmp_path / "data", tmp_path / "server.properties"
     data.mkdir()
