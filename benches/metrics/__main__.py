@@ -21,7 +21,7 @@ from statistics import median
 
 from benches.compare import load
 from benches.compare.peers import pybroker
-from benches.rounds import CPU, MEGABYTES, compared, verdict
+from benches.rounds import CPU, MEGABYTES, compared, data_threads_ran, verdict
 from pybroker.client import NewTopic, blocking
 from tests.support.brokers import BrokerProcess
 from tests.support.wire import free_port
@@ -100,20 +100,14 @@ def of_scrapes(folder: Path, partitions: int) -> Iterator[str]:
             admin.create_topics(
                 [NewTopic(f"topic-{number}", num_partitions=PARTITIONS_A_TOPIC) for number in topics]
             ).all()
-        while data_threads_ran(broker) != data_threads_ran(broker):
+        while data_threads_ran(broker.pid) != data_threads_ran(broker.pid):
             time.sleep(1.0)
-        before = data_threads_ran(broker)
+        before = data_threads_ran(broker.pid)
         figures = [scrape(address) for _ in range(SCRAPES)]
-        ran_ms = (data_threads_ran(broker) - before) / 1e6
+        ran_ms = (data_threads_ran(broker.pid) - before) / 1e6
     ratio = verdict(median(figures) / SCRAPE_MS_MAX, 1.0)
     yield f"scrape: {median(figures):.0f} ms with {partitions:,} partitions, of {SCRAPE_MS_MAX:.0f} ms: {ratio}"
     yield f"data threads ran {ran_ms:.3f} ms during {SCRAPES} scrapes"
-
-
-def data_threads_ran(broker: BrokerProcess) -> int:
-    """Nanoseconds, as the kernel counts them."""
-    tasks = [each for each in Path(f"/proc/{broker.pid}/task").iterdir() if (each / "comm").read_text()[:5] == "data-"]
-    return sum(int((each / "schedstat").read_text().split()[0]) for each in tasks)
 
 
 def main() -> None:

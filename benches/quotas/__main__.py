@@ -1,23 +1,27 @@
 """`python -m benches.quotas [--rounds N] [--seconds N]`, on one broker with `log.flush.mode=os`:
 
-    checking    CPU of a request of one record of 100 bytes (acks=1), without a quota and with quotas that nobody
-                reaches, of bytes and of time
+    checking    what data threads run for a request of one record of 100 bytes (acks=1), without a quota and with quotas
+                that nobody reaches, of bytes and of time
     neighbours  p99 of a producer of 50 records a second, open loop: alone, beside four greedy clients with a quota of
-                bytes, and beside four with a quota of time
+                bytes, and beside four with a quota of time; and while those load another broker of the machine, which
+                tells what of it is the machine's
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import multiprocessing
 import tempfile
 import time
+from collections.abc import Iterator
 from multiprocessing.synchronize import Event
 from pathlib import Path
+from statistics import median
 
 from benches.compare import load
 from benches.compare.peers import PEERS
-from benches.rounds import CPU, MEGABYTES, compared, verdict
+from benches.rounds import MEGABYTES, compared, data_threads_ran, verdict
 from pybroker import native
 from pybroker.client import NewTopic, QuotaEntity, blocking
 from pybroker.protocol import messages as m
@@ -45,7 +49,9 @@ def checking(broker: BrokerProcess, rounds: int) -> str:
     """What a request costs with and without quotas."""
 
     def measured() -> float:
-        return float(load.run(broker, "produce", topic="cost", acks=1, megabytes=MEGABYTES)[CPU])
+        before = data_threads_ran(broker.pid)
+        requests = load.run(broker, "produce", topic="cost", acks=1, megabytes=MEGABYTES)["requests"]
+        return (data_threads_ran(broker.pid) - before) / 1000 / float(requests)
 
     def without() -> float:
         quotas(broker, "", **dict.fromkeys(HIGH))
@@ -97,10 +103,10 @@ def p99(found: list[float]) -> float:
     return found[len(found) * 99 // 100]
 
 
-def beside(broker: BrokerProcess, client_id: str, seconds: float) -> list[float]:
-    """Latencies while greedy clients run, once they have used up what came at once."""
+def beside(broker: BrokerProcess, greedy: BrokerProcess, client_id: str, seconds: float) -> list[float]:
+    """Latencies of a broker while greedy clients load one, once they have used up what came at once."""
     stop = multiprocessing.Event()
-    clients = [multiprocessing.Process(target=greed, args=(broker.port, client_id, stop)) for _ in range(GREEDY)]
+    clients = [multiprocessing.Process(target=greed, args=(greedy.port, client_id, stop)) for _ in range(GREEDY)]
     for each in clients:
         each.start()
     time.sleep(3.0)
@@ -114,23 +120,37 @@ def beside(broker: BrokerProcess, client_id: str, seconds: float) -> list[float]
     return found
 
 
-def neighbours(broker: BrokerProcess, rounds: int, seconds: float) -> list[str]:
-    """What others feel of greedy clients that have a quota."""
+def prepare(broker: BrokerProcess) -> None:
+    """Topics, and the quotas of the greedy."""
     with blocking.AdminClient({"bootstrap.servers": broker.bootstrap}) as admin:
         admin.create_topics([NewTopic(name, num_partitions=1) for name in ("small", "bulk")]).all()
     quotas(broker, "bytes", producer_byte_rate=BYTES_A_SECOND)
     quotas(broker, "time", request_percentage=PERCENT)
     latencies(broker, 1.0)
-    lines = []
+
+
+def neighbours(broker: BrokerProcess, other: BrokerProcess, rounds: int, seconds: float) -> Iterator[str]:
+    """What others feel of greedy clients that have a quota."""
+    prepare(broker)
+    prepare(other)
     for client_id in ("bytes", "time"):
-        alone, other, ratio = compared(
-            lambda: p99(latencies(broker, seconds)),
-            lambda client_id=client_id: p99(beside(broker, client_id, seconds)),  # type: ignore[misc]
-            rounds,
+        found = []
+        for _ in range(rounds):
+            alone = p99(latencies(broker, seconds))
+            found.append(
+                (
+                    alone,
+                    p99(beside(broker, broker, client_id, seconds)),
+                    p99(beside(broker, other, client_id, seconds)),
+                )
+            )
+        alone, here, there = (median(figures) for figures in zip(*found, strict=True))
+        yield (
+            f"neighbours: p99 {alone:.2f} ms alone, {here:.2f} beside {GREEDY} clients with a quota of {client_id}, "
+            f"{there:.2f} while they load another broker"
         )
-        says = f"neighbours: p99 {alone:.2f} ms alone, {other:.2f} beside {GREEDY} clients with a quota of {client_id}"
-        lines.append(f"{says}: {verdict(ratio, P99_MAX)}")
-    return lines
+        yield f"    to alone: {verdict(median(here / alone for alone, here, _ in found), P99_MAX)}"
+        yield f"    to the load elsewhere: {verdict(median(here / there for _, here, there in found), P99_MAX)}"
 
 
 def main() -> None:
@@ -140,15 +160,18 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20.0, help="of one section of the neighbours")
     given = parser.parse_args()
     load.build_client()
-    with tempfile.TemporaryDirectory() as folder:
-        broker = PEERS["pybroker os"](Path(folder))
-        broker.start()
-        try:
-            print(checking(broker, given.rounds), flush=True)
-            for line in neighbours(broker, given.rounds, given.seconds):
-                print(line, flush=True)
-        finally:
-            broker.end()
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        brokers = []
+        for name in ("one", "other"):
+            (Path(folder) / name).mkdir()
+            broker = PEERS["pybroker os"](Path(folder) / name)
+            broker.start()
+            stack.callback(broker.end)
+            brokers.append(broker)
+        one, other = brokers
+        print(checking(one, given.rounds), flush=True)
+        for line in neighbours(one, other, given.rounds, given.seconds):
+            print(line, flush=True)
 
 
 if __name__ == "__main__":

@@ -407,11 +407,9 @@ impl Connection {
                     unappended: self.slots.hold_produces_back(),
                 }
             };
-            let begun = self.info.quotas.begin();
+            let began = turn.thread.clock;
             let dispatched = dispatch(&mut turn, frame, now, output)?;
-            if let Some(begun) = begun {
-                self.info.quotas.end(begun);
-            }
+            self.count_time(thread, began);
             match dispatched {
                 Dispatched::Done => {}
                 Dispatched::Last(reason) => self.ending = Some(reason),
@@ -423,6 +421,14 @@ impl Connection {
             }
         }
         Ok(any)
+    }
+
+    /// Counts what the thread has worked for the client since `began`, if the client has a quota of time.
+    #[inline]
+    fn count_time(&self, thread: &mut ThreadState, began: Instant) {
+        if self.info.quotas.counts_time() {
+            self.info.quotas.worked(began, thread.clock_after(began));
+        }
     }
 
     fn frame_bytes_max(&self, thread: &ThreadState) -> usize {

@@ -14,7 +14,6 @@ use crate::quotas::{Held, Quotas, clipped};
 #[derive(Default)]
 pub(crate) struct ConnectionQuotas {
     resolved: RefCell<Resolved>,
-    /// Time of threads is counted.
     timed: Cell<bool>,
     muted_until: Cell<Option<Instant>>,
 }
@@ -114,17 +113,16 @@ impl ConnectionQuotas {
         self.muted_until.set(None);
     }
 
-    /// When a piece of work begins, if its time is counted.
+    /// Whether time of threads is counted.
     #[inline]
-    pub(crate) fn begin(&self) -> Option<Instant> {
-        self.timed.get().then(Instant::now)
+    pub(crate) fn counts_time(&self) -> bool {
+        self.timed.get()
     }
 
-    /// A piece of work has ended.
-    pub(crate) fn end(&self, begun: Instant) {
+    /// A thread has worked for the client from one time to another.
+    pub(crate) fn worked(&self, from: Instant, to: Instant) {
         if let Some(request) = &self.resolved.borrow().held.request {
-            let now = Instant::now();
-            request.add((now - begun).as_nanos() as u64, now);
+            request.add(to.saturating_duration_since(from).as_nanos() as u64, to);
         }
     }
 

@@ -236,8 +236,8 @@ fn throttle_time_ms(
     let client_id = client_id.and_then(|span| core::str::from_utf8(frame.get(span)?).ok());
     let quotas = turn.shared.metadata.quotas();
     let who = (&*connection.principal, client_id.unwrap_or_default());
-    // Time passes within a turn.
-    let now = Instant::now();
+    // When the request before it ended, not when the turn began.
+    let now = turn.thread.clock;
     connection
         .quotas
         .arrived(quotas, who, (api.key, frame.len()), now)

@@ -16,7 +16,7 @@ mod table;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use hashbrown::HashMap;
@@ -26,8 +26,8 @@ pub use figures::Figures;
 use figures::Key;
 use mutations::Mutations;
 use registry::Registry;
-use samples::Samples;
 pub use samples::Windows;
+use samples::{Samples, excess_ms};
 pub(crate) use series::render;
 use table::Table;
 pub use table::{EntityQuotas, Holds, Kind, Values};
@@ -198,11 +198,11 @@ impl Quotas {
         }
         let address = address.to_canonical();
         let bound = table.of_address(address)?;
-        let at_ms = self.ms(now);
         let windows = self.windows();
+        let passed = now.saturating_duration_since(self.began);
         let mut addresses = self.addresses.lock();
         if addresses.len() >= ADDRESSES_MAX && !addresses.contains_key(&address) {
-            addresses.retain(|_, made| made.sum(at_ms) > 0);
+            addresses.retain(|_, made| made.sum(made.windows().at(passed)) > 0);
             if addresses.len() >= ADDRESSES_MAX {
                 addresses.clear();
             }
@@ -210,11 +210,7 @@ impl Quotas {
         let made = addresses
             .entry(address)
             .or_insert_with(|| Samples::new(windows));
-        connection_wait_ms(made, bound, true, at_ms)
-    }
-
-    fn ms(&self, now: Instant) -> u64 {
-        now.saturating_duration_since(self.began).as_millis() as u64
+        connection_wait_ms(made, bound, true, passed)
     }
 
     fn all(&self) -> Vec<Arc<Figures>> {
@@ -239,20 +235,21 @@ impl ConnectionRate {
 
     /// Counts one; gives the milliseconds to wait before it is served (`max.connection.creation.rate`; 0: no bound).
     pub(crate) fn take(&self, per_second: u32, now: Instant) -> Option<u32> {
-        let at_ms = now.saturating_duration_since(self.began).as_millis() as u64;
         if per_second == 0 {
             return None;
         }
-        connection_wait_ms(&self.made, per_second.into(), false, at_ms)
+        let passed = now.saturating_duration_since(self.began);
+        connection_wait_ms(&self.made, per_second.into(), false, passed)
     }
 }
 
 /// Counts a connection; the milliseconds to wait if it is one too many, a window at most as in Kafka's
 /// `ConnectionQuotas`. `refuses`: one too many is not counted.
-fn connection_wait_ms(made: &Samples, bound: f64, refuses: bool, at_ms: u64) -> Option<u32> {
-    let wait = made.excess_ms(made.sum(at_ms) + 1, bound, at_ms);
+fn connection_wait_ms(made: &Samples, bound: f64, refuses: bool, passed: Duration) -> Option<u32> {
+    let at = made.windows().at(passed);
+    let wait = excess_ms(made.sum(at) + 1, bound, at);
     if wait == 0 || !refuses {
-        made.add(1, at_ms);
+        made.add(1, at);
     }
     let most = u32::try_from(made.windows().length_ms).unwrap_or(u32::MAX);
     (wait > 0).then(|| wait.min(most))
@@ -278,7 +275,6 @@ pub(crate) fn clipped(name: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     fn produce(user: Option<&str>, client_id: Option<&str>, bound: Option<f64>) -> QuotaDelta {
         QuotaDelta {

@@ -51,11 +51,9 @@ impl Connection {
         // A slow reader's finished replies wait in their slots, where they are counted.
         while self.outgoing.pending_bytes() < PENDING_REPLY_BYTES_MAX && !self.begins_muted() {
             let Some(slot) = self.slots.pop() else { break };
-            let begun = self.info.quotas.begin();
+            let began = thread.clock;
             let finished = self.finish(slot, thread, context, now)?;
-            if let Some(begun) = begun {
-                self.info.quotas.end(begun);
-            }
+            self.count_time(thread, began);
             let unfinished = match finished {
                 Head::Answered => {
                     moved = true;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
-use super::samples::{Samples, Windows};
+use super::samples::{At, Samples, Windows, excess_ms};
 use super::table::Kind;
 
 /// Nanoseconds a second that are one percent of a thread.
@@ -58,25 +58,26 @@ impl Figures {
         }
     }
 
-    fn ms(&self, now: Instant) -> u64 {
-        now.saturating_duration_since(self.began).as_millis() as u64
+    fn at(&self, now: Instant) -> At {
+        let passed = now.saturating_duration_since(self.began);
+        self.used.windows().at(passed)
     }
 
     /// Counts what was used; gives the milliseconds for which the client has to be slowed down.
     pub(crate) fn record(&self, amount: u64, now: Instant) -> u32 {
-        let at_ms = self.ms(now);
-        self.used.add(amount, at_ms);
-        self.note(self.excess_ms(0, at_ms), at_ms)
+        let at = self.at(now);
+        self.used.add(amount, at);
+        self.note(self.excess_ms(0, at), at)
     }
 
     /// Counts what is about to be used if that is within the quota, else gives the milliseconds until it may be. What is
     /// alone in all windows is counted in any case: it would never be within the quota.
     pub(crate) fn admit(&self, amount: u64, now: Instant) -> Result<(), u32> {
-        let at_ms = self.ms(now);
-        match self.excess_ms(amount, at_ms) {
-            wait if wait > 0 && self.used.sum(at_ms) > 0 => Err(self.note(wait, at_ms)),
+        let at = self.at(now);
+        match self.excess_ms(amount, at) {
+            wait if wait > 0 && self.used.sum(at) > 0 => Err(self.note(wait, at)),
             _ => {
-                self.used.add(amount, at_ms);
+                self.used.add(amount, at);
                 Ok(())
             }
         }
@@ -84,18 +85,18 @@ impl Figures {
 
     /// The milliseconds for which the client has to be slowed down for what it has used so far.
     pub(crate) fn owed_ms(&self, now: Instant) -> u32 {
-        let at_ms = self.ms(now);
-        self.note(self.excess_ms(0, at_ms), at_ms)
+        let at = self.at(now);
+        self.note(self.excess_ms(0, at), at)
     }
 
     /// Only counts.
     pub fn add(&self, amount: u64, now: Instant) {
-        self.used.add(amount, self.ms(now));
+        self.used.add(amount, self.at(now));
     }
 
-    fn excess_ms(&self, more: u64, at_ms: u64) -> u32 {
-        let sum = self.used.sum(at_ms).saturating_add(more);
-        let wait = self.used.excess_ms(sum, self.bound(), at_ms);
+    fn excess_ms(&self, more: u64, at: At) -> u32 {
+        let sum = self.used.sum(at).saturating_add(more);
+        let wait = excess_ms(sum, self.bound(), at);
         match self.key.kind {
             // Kafka bounds it by one window: time that was used is not owed by the byte.
             Kind::Request => wait.min(u32::try_from(self.used.windows().length_ms).unwrap_or(wait)),
@@ -103,10 +104,10 @@ impl Figures {
         }
     }
 
-    fn note(&self, wait_ms: u32, at_ms: u64) -> u32 {
+    fn note(&self, wait_ms: u32, at: At) -> u32 {
         if wait_ms > 0 {
-            self.throttled_ms.add(wait_ms.into(), at_ms);
-            self.throttles.add(1, at_ms);
+            self.throttled_ms.add(wait_ms.into(), at);
+            self.throttles.add(1, at);
         }
         wait_ms
     }
@@ -119,19 +120,19 @@ impl Figures {
 
     /// Nothing was used lately: without these figures nothing would be different.
     pub(super) fn is_idle(&self, now: Instant) -> bool {
-        self.used.sum(self.ms(now)) == 0
+        self.used.sum(self.at(now)) == 0
     }
 
     /// What is used a second, in the unit of the quota.
     pub(super) fn rate(&self, now: Instant) -> f64 {
-        self.used.rate(self.ms(now)) / self.unit()
+        self.used.rate(self.at(now)) / self.unit()
     }
 
     /// Milliseconds for which a client was slowed down, on average of the times that it was.
     pub(super) fn throttle_ms(&self, now: Instant) -> f64 {
-        let at_ms = self.ms(now);
-        let times = self.throttles.sum(at_ms);
-        self.throttled_ms.sum(at_ms) as f64 / times.max(1) as f64
+        let at = self.at(now);
+        let times = self.throttles.sum(at);
+        self.throttled_ms.sum(at) as f64 / times.max(1) as f64
     }
 }
 

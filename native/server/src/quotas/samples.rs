@@ -5,6 +5,7 @@
 //! defaults ten seconds and what has passed of the present one (`Rate` and `SampledStat` of Kafka's clients).
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 /// A slot is the number of its window, modulo 2^24, above what was counted in it.
 const SUM_BITS: u32 = 40;
@@ -30,10 +31,16 @@ impl Default for Windows {
 }
 
 impl Windows {
-    /// The time that a rate is measured over: a window at least.
-    fn elapsed_ms(self, at_ms: u64) -> u64 {
+    /// Where a time is that has passed since the beginning of all windows.
+    pub(super) fn at(self, passed: Duration) -> At {
+        let ms = passed.as_millis() as u64;
+        let (number, passed_ms) = (ms / self.length_ms, ms % self.length_ms);
         let whole = (self.count as u64 - 1) * self.length_ms;
-        (whole + at_ms % self.length_ms).max(self.length_ms)
+        At {
+            number: number & NUMBER_MAX,
+            slot: (number % self.count as u64) as usize,
+            elapsed_ms: (whole + passed_ms).max(self.length_ms),
+        }
     }
 
     /// What may come at once at a rate a second: Kafka's most in all windows but the present one.
@@ -42,11 +49,25 @@ impl Windows {
     }
 }
 
+/// A time among windows, worked out once for all that is asked and counted then.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct At {
+    /// Of the present window, modulo 2^24.
+    number: u64,
+    slot: usize,
+    /// What a rate is measured over: a window at least.
+    elapsed_ms: u64,
+}
+
 /// What was counted, by window. Any thread adds to it; none waits for another.
 #[derive(Debug)]
 pub(super) struct Samples {
     windows: Windows,
     slots: Box<[AtomicU64]>,
+    /// The number of a window, above what was counted in those before it: most requests come in the window of the last
+    /// one, and need not look at all. What a thread counts late, in a window that has ended for others, is seen from the
+    /// next one on.
+    before: AtomicU64,
 }
 
 impl Samples {
@@ -55,8 +76,9 @@ impl Samples {
             windows,
             // No window has the highest number so soon: nothing counts.
             slots: (0..windows.count)
-                .map(|_| AtomicU64::new(NUMBER_MAX << SUM_BITS))
+                .map(|_| AtomicU64::new(packed(NUMBER_MAX, 0)))
                 .collect(),
+            before: AtomicU64::new(packed(NUMBER_MAX, 0)),
         }
     }
 
@@ -65,89 +87,117 @@ impl Samples {
     }
 
     /// Counts in the present window.
-    pub(super) fn add(&self, amount: u64, at_ms: u64) {
-        let (slot, number) = self.place(at_ms);
+    pub(super) fn add(&self, amount: u64, at: At) {
+        let slot = &self.slots[at.slot];
         let mut seen = slot.load(Relaxed);
         loop {
-            let before = if seen >> SUM_BITS == number {
-                seen & SUM_MAX
-            } else {
-                0
-            };
-            let sum = before.saturating_add(amount).min(SUM_MAX);
-            match slot.compare_exchange_weak(seen, number << SUM_BITS | sum, Relaxed, Relaxed) {
+            let sum = sum_of(seen, at.number).saturating_add(amount);
+            match slot.compare_exchange_weak(seen, packed(at.number, sum), Relaxed, Relaxed) {
                 Ok(_) => return,
                 Err(now) => seen = now,
             }
         }
     }
 
-    fn place(&self, at_ms: u64) -> (&AtomicU64, u64) {
-        let window = at_ms / self.windows.length_ms;
-        let place = (window % self.slots.len() as u64) as usize;
-        (&self.slots[place], window & NUMBER_MAX)
+    /// What is in all windows.
+    pub(super) fn sum(&self, at: At) -> u64 {
+        let seen = self.before.load(Relaxed);
+        let before = if seen >> SUM_BITS == at.number {
+            seen & SUM_MAX
+        } else {
+            self.sum_before(at)
+        };
+        before + sum_of(self.slots[at.slot].load(Relaxed), at.number)
     }
 
-    /// What is in all windows.
-    pub(super) fn sum(&self, at_ms: u64) -> u64 {
-        let window = at_ms / self.windows.length_ms;
-        self.slots
-            .iter()
-            .map(|slot| slot.load(Relaxed))
-            .filter(|seen| {
-                let age = window.wrapping_sub(seen >> SUM_BITS) & NUMBER_MAX;
-                age < self.slots.len() as u64
-            })
-            .map(|seen| seen & SUM_MAX)
-            .sum()
+    /// What is in all windows but the present one.
+    #[cold]
+    fn sum_before(&self, at: At) -> u64 {
+        let is_before = |seen: &u64| {
+            let age = at.number.wrapping_sub(seen >> SUM_BITS) & NUMBER_MAX;
+            (1..self.slots.len() as u64).contains(&age)
+        };
+        let slots = self.slots.iter().map(|slot| slot.load(Relaxed));
+        let sum = slots.filter(is_before).map(|seen| seen & SUM_MAX).sum();
+        self.before.store(packed(at.number, sum), Relaxed);
+        sum
     }
 
     /// Kafka's rate, a second.
-    pub(super) fn rate(&self, at_ms: u64) -> f64 {
-        self.rate_of(self.sum(at_ms), at_ms)
+    pub(super) fn rate(&self, at: At) -> f64 {
+        rate_of(self.sum(at), at)
     }
+}
 
-    fn rate_of(&self, sum: u64, at_ms: u64) -> f64 {
-        sum as f64 * 1e3 / self.windows.elapsed_ms(at_ms) as f64
+/// What a slot holds of a window.
+fn sum_of(slot: u64, number: u64) -> u64 {
+    if slot >> SUM_BITS == number {
+        slot & SUM_MAX
+    } else {
+        0
     }
+}
 
-    /// How long to wait until so much is within `bound` a second, in milliseconds: Kafka's
-    /// `(rate − bound) / bound × time`. 0: it is within it.
-    pub(super) fn excess_ms(&self, sum: u64, bound: f64, at_ms: u64) -> u32 {
-        let rate = self.rate_of(sum, at_ms);
-        if rate <= bound {
-            return 0;
-        }
-        let wait = (rate - bound) / bound * self.windows.elapsed_ms(at_ms) as f64;
-        // The answer's field is an INT.
-        wait.round().min(f64::from(i32::MAX)) as u32
+fn packed(number: u64, sum: u64) -> u64 {
+    number << SUM_BITS | sum.min(SUM_MAX)
+}
+
+fn rate_of(sum: u64, at: At) -> f64 {
+    sum as f64 * 1e3 / at.elapsed_ms as f64
+}
+
+/// How long to wait until so much is within `bound` a second, in milliseconds: Kafka's
+/// `(rate − bound) / bound × time`. 0: it is within it.
+pub(super) fn excess_ms(sum: u64, bound: f64, at: At) -> u32 {
+    let rate = rate_of(sum, at);
+    if rate <= bound {
+        return 0;
     }
+    let wait = (rate - bound) / bound * at.elapsed_ms as f64;
+    // The answer's field is an INT.
+    wait.round().min(f64::from(i32::MAX)) as u32
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn at(ms: u64) -> At {
+        Windows::default().at(Duration::from_millis(ms))
+    }
+
     #[test]
     fn a_rate_is_over_ten_windows_and_the_present_one() {
         let samples = Samples::new(Windows::default());
-        assert_eq!(samples.sum(0), 0);
-        samples.add(1_000, 500);
-        assert_eq!(samples.rate(500), 1e6 / 10_500.0);
-        assert_eq!(samples.rate(10_999), 1e6 / 10_999.0);
-        assert_eq!(samples.rate(11_000), 0.0, "its window is the twelfth");
-        samples.add(7, 11_400);
-        assert_eq!(samples.sum(11_400), 7, "its slot is used again");
+        assert_eq!(samples.sum(at(0)), 0);
+        samples.add(1_000, at(500));
+        assert_eq!(samples.rate(at(500)), 1e6 / 10_500.0);
+        assert_eq!(samples.rate(at(10_999)), 1e6 / 10_999.0);
+        assert_eq!(samples.rate(at(11_000)), 0.0, "its window is the twelfth");
+        samples.add(7, at(11_400));
+        assert_eq!(samples.sum(at(11_400)), 7, "its slot is used again");
+    }
+
+    #[test]
+    fn what_was_counted_leaves_with_its_window_however_often_it_is_asked() {
+        let samples = Samples::new(Windows::default());
+        samples.add(5, at(500));
+        assert_eq!(samples.sum(at(1_000)), 5);
+        samples.add(7, at(1_500));
+        assert_eq!(samples.sum(at(1_900)), 12);
+        assert_eq!(samples.sum(at(10_900)), 12);
+        assert_eq!(samples.sum(at(11_000)), 7);
+        assert_eq!(samples.sum(at(11_999)), 7);
+        assert_eq!(samples.sum(at(12_000)), 0);
     }
 
     #[test]
     fn the_wait_is_kafkas() {
-        let samples = Samples::new(Windows::default());
         // 20,000 in 10 s against 1,000 a second: ten seconds more.
-        assert_eq!(samples.excess_ms(20_000, 1_000.0, 1_000), 10_000);
-        assert_eq!(samples.excess_ms(10_000, 1_000.0, 1_000), 0);
+        assert_eq!(excess_ms(20_000, 1_000.0, at(1_000)), 10_000);
+        assert_eq!(excess_ms(10_000, 1_000.0, at(1_000)), 0);
         assert_eq!(
-            samples.excess_ms(u64::MAX, 1e-9, 1_000),
+            excess_ms(u64::MAX, 1e-9, at(1_000)),
             i32::MAX as u32,
             "no overflow"
         );
@@ -155,14 +205,17 @@ mod tests {
 
     #[test]
     fn one_window_alone_is_a_window_long() {
-        let samples = Samples::new(Windows {
+        let windows = Windows {
             count: 1,
             length_ms: 2_000,
+        };
+        let (samples, at) = (Samples::new(windows), |ms| {
+            windows.at(Duration::from_millis(ms))
         });
-        samples.add(10, 4_000);
-        assert_eq!(samples.rate(4_000), 5.0);
-        assert_eq!(samples.rate(5_999), 5.0);
-        assert_eq!(samples.rate(6_000), 0.0);
+        samples.add(10, at(4_000));
+        assert_eq!(samples.rate(at(4_000)), 5.0);
+        assert_eq!(samples.rate(at(5_999)), 5.0);
+        assert_eq!(samples.rate(at(6_000)), 0.0);
     }
 
     #[test]
@@ -170,17 +223,19 @@ mod tests {
         let samples = Samples::new(Windows::default());
         std::thread::scope(|scope| {
             for _ in 0..4 {
-                scope.spawn(|| (0..10_000).for_each(|step| samples.add(1, step / 2_000 * 1_000)));
+                scope.spawn(|| {
+                    (0..10_000).for_each(|step| samples.add(1, at(step / 2_000 * 1_000)))
+                });
             }
         });
-        assert_eq!(samples.sum(4_999), 40_000);
+        assert_eq!(samples.sum(at(4_999)), 40_000);
     }
 
     #[test]
     fn more_than_a_window_can_hold_stays_the_most() {
         let samples = Samples::new(Windows::default());
-        samples.add(u64::MAX, 0);
-        samples.add(1, 0);
-        assert_eq!(samples.sum(0), SUM_MAX);
+        samples.add(u64::MAX, at(0));
+        samples.add(1, at(0));
+        assert_eq!(samples.sum(at(0)), SUM_MAX);
     }
 }
