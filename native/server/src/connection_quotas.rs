@@ -10,11 +10,17 @@ use pybroker_protocol::ApiKey;
 
 use crate::quotas::{Held, Quotas, clipped};
 
+/// Time of a thread that other connections of the same client hear of with the next request at the latest.
+const UNTOLD_NANOS_MAX: u64 = 100_000;
+
 /// See the module.
 #[derive(Default)]
 pub(crate) struct ConnectionQuotas {
     resolved: RefCell<Resolved>,
     timed: Cell<bool>,
+    /// Nanoseconds of threads that are to be counted: with the next request, which looks at the same figures, or when
+    /// they are many, or the connection ends.
+    untold: Cell<u64>,
     muted_until: Cell<Option<Instant>>,
 }
 
@@ -27,6 +33,7 @@ struct Resolved {
 impl ConnectionQuotas {
     /// It is another user's from now on.
     pub(crate) fn forget(&mut self) {
+        self.tell(Instant::now());
         *self.resolved.get_mut() = Resolved::default();
         self.timed.set(false);
     }
@@ -41,6 +48,9 @@ impl ConnectionQuotas {
         let user = principal
             .split_once(':')
             .map_or(principal, |(_, name)| name);
+        if let Some(request) = &resolved.held.request {
+            request.add(self.untold.take(), now);
+        }
         resolved.held = quotas.hold(user, client_id, now);
         if &*resolved.client_id != client_id {
             resolved.client_id = client_id.into();
@@ -66,7 +76,7 @@ impl ConnectionQuotas {
             _ => 0,
         };
         if let Some(request) = &held.request {
-            wait = wait.max(request.owed_ms(now));
+            wait = wait.max(request.record(self.untold.take(), now));
         }
         self.mute(wait, now)
     }
@@ -121,13 +131,83 @@ impl ConnectionQuotas {
 
     /// A thread has worked for the client from one time to another.
     pub(crate) fn worked(&self, from: Instant, to: Instant) {
-        if let Some(request) = &self.resolved.borrow().held.request {
-            request.add(to.saturating_duration_since(from).as_nanos() as u64, to);
+        let nanos = to.saturating_duration_since(from).as_nanos() as u64;
+        self.untold.set(self.untold.get() + nanos);
+        if self.untold.get() >= UNTOLD_NANOS_MAX {
+            self.tell(to);
+        }
+    }
+
+    /// Counts what is to be counted.
+    fn tell(&self, now: Instant) {
+        let nanos = self.untold.take();
+        if nanos > 0
+            && let Some(request) = &self.resolved.borrow().held.request
+        {
+            request.add(nanos, now);
         }
     }
 
     /// Where the time is counted that others spend on a request.
     pub(crate) fn request_figures(&self) -> Option<std::sync::Arc<crate::quotas::Figures>> {
         self.resolved.borrow().held.request.clone()
+    }
+}
+
+impl Drop for ConnectionQuotas {
+    fn drop(&mut self) {
+        self.tell(Instant::now());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quotas::{EntityQuotas, QuotaDelta};
+
+    fn percent(bound: f64) -> QuotaDelta {
+        QuotaDelta {
+            entities: vec![EntityQuotas {
+                user: None,
+                client_id: Some(String::new()),
+                values: [None, None, Some(bound), None],
+            }],
+            ..QuotaDelta::default()
+        }
+    }
+
+    #[test]
+    fn time_that_was_worked_is_counted_at_the_next_request_or_the_end() {
+        let (quotas, now) = (Quotas::default(), Instant::now());
+        quotas.apply(&percent(100.0));
+        let (short, long) = (Duration::from_micros(60), Duration::from_secs(1));
+        let seconds = |one: f64| {
+            let request = quotas.hold("ann", "a", now).request.expect("set");
+            (request.rate(now + long) / one).round()
+        };
+        let request = |connection: &ConnectionQuotas| {
+            connection.arrived(&quotas, ("User:ann", "a"), (ApiKey::Fetch, 1), now);
+        };
+        let connection = ConnectionQuotas::default();
+        request(&connection);
+        connection.worked(now, now + long);
+        let request_figures = connection.request_figures().expect("set");
+        let one = request_figures.rate(now + long);
+        assert!(one > 0.0, "at once");
+        connection.worked(now, now + long);
+        assert_eq!(seconds(one), 2.0);
+        // Three seconds of connections that end after a short request each.
+        for _ in 0..50_000 {
+            let connection = ConnectionQuotas::default();
+            request(&connection);
+            connection.worked(now, now + short);
+        }
+        assert_eq!(seconds(one), 5.0);
+        // And of one that goes on.
+        for _ in 0..50_000 {
+            connection.worked(now, now + short);
+            request(&connection);
+        }
+        assert_eq!(seconds(one), 8.0);
     }
 }

@@ -83,12 +83,6 @@ impl Figures {
         }
     }
 
-    /// The milliseconds for which the client has to be slowed down for what it has used so far.
-    pub(crate) fn owed_ms(&self, now: Instant) -> u32 {
-        let at = self.at(now);
-        self.note(self.excess_ms(0, at), at)
-    }
-
     /// Only counts.
     pub fn add(&self, amount: u64, now: Instant) {
         self.used.add(amount, self.at(now));
@@ -124,7 +118,7 @@ impl Figures {
     }
 
     /// What is used a second, in the unit of the quota.
-    pub(super) fn rate(&self, now: Instant) -> f64 {
+    pub(crate) fn rate(&self, now: Instant) -> f64 {
         self.used.rate(self.at(now)) / self.unit()
     }
 
@@ -189,10 +183,10 @@ pub(super) mod tests {
         let (figures, at) = figures(Kind::Request, 50.0);
         figures.add(4_000_000_000, at(0));
         assert_eq!(figures.rate(at(0)), 40.0);
-        assert_eq!(figures.owed_ms(at(0)), 0);
+        assert_eq!(figures.record(0, at(0)), 0);
         figures.add(40_000_000_000, at(0));
-        assert_eq!(figures.owed_ms(at(0)), 1_000);
-        assert_eq!(figures.owed_ms(at(11_000)), 0);
+        assert_eq!(figures.record(0, at(0)), 1_000);
+        assert_eq!(figures.record(0, at(11_000)), 0);
         assert!(figures.is_idle(at(11_000)));
     }
 }
