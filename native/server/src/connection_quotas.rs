@@ -11,7 +11,7 @@ use pybroker_protocol::ApiKey;
 use crate::quotas::{Held, Quotas, clipped};
 
 /// Time of a thread that other connections of the same client hear of with the next request at the latest.
-const UNTOLD_NANOS_MAX: u64 = 100_000;
+const UNREPORTED_NANOS_MAX: u64 = 100_000;
 
 /// See the module.
 #[derive(Default)]
@@ -20,7 +20,7 @@ pub(crate) struct ConnectionQuotas {
     timed: Cell<bool>,
     /// Nanoseconds of threads that are to be counted: with the next request, which looks at the same figures, or when
     /// they are many, or the connection ends.
-    untold: Cell<u64>,
+    unreported: Cell<u64>,
     muted_until: Cell<Option<Instant>>,
 }
 
@@ -33,7 +33,7 @@ struct Resolved {
 impl ConnectionQuotas {
     /// It is another user's from now on.
     pub(crate) fn forget(&mut self) {
-        self.tell(Instant::now());
+        self.report(Instant::now());
         *self.resolved.get_mut() = Resolved::default();
         self.timed.set(false);
     }
@@ -49,7 +49,7 @@ impl ConnectionQuotas {
             .split_once(':')
             .map_or(principal, |(_, name)| name);
         if let Some(request) = &resolved.held.request {
-            request.add(self.untold.take(), now);
+            request.add(self.unreported.take(), now);
         }
         resolved.held = quotas.hold(user, client_id, now);
         if &*resolved.client_id != client_id {
@@ -76,7 +76,7 @@ impl ConnectionQuotas {
             _ => 0,
         };
         if let Some(request) = &held.request {
-            wait = wait.max(request.record(self.untold.take(), now));
+            wait = wait.max(request.record(self.unreported.take(), now));
         }
         self.mute(wait, now)
     }
@@ -132,15 +132,15 @@ impl ConnectionQuotas {
     /// A thread has worked for the client from one time to another.
     pub(crate) fn worked(&self, from: Instant, to: Instant) {
         let nanos = to.saturating_duration_since(from).as_nanos() as u64;
-        self.untold.set(self.untold.get() + nanos);
-        if self.untold.get() >= UNTOLD_NANOS_MAX {
-            self.tell(to);
+        self.unreported.set(self.unreported.get() + nanos);
+        if self.unreported.get() >= UNREPORTED_NANOS_MAX {
+            self.report(to);
         }
     }
 
     /// Counts what is to be counted.
-    fn tell(&self, now: Instant) {
-        let nanos = self.untold.take();
+    fn report(&self, now: Instant) {
+        let nanos = self.unreported.take();
         if nanos > 0
             && let Some(request) = &self.resolved.borrow().held.request
         {
@@ -156,7 +156,7 @@ impl ConnectionQuotas {
 
 impl Drop for ConnectionQuotas {
     fn drop(&mut self) {
-        self.tell(Instant::now());
+        self.report(Instant::now());
     }
 }
 
