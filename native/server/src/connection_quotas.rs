@@ -41,16 +41,17 @@ impl ConnectionQuotas {
     /// Looks up what holds, if it was not looked up for this client id and this table.
     fn resolve(&self, quotas: &Quotas, principal: &str, client_id: &str, now: Instant) {
         let client_id = clipped(client_id);
-        let mut resolved = self.resolved.borrow_mut();
-        if resolved.held.version == quotas.version() && &*resolved.client_id == client_id {
-            return;
+        {
+            let known = self.resolved.borrow();
+            if known.held.version == quotas.version() && &*known.client_id == client_id {
+                return;
+            }
         }
+        self.report(now);
+        let mut resolved = self.resolved.borrow_mut();
         let user = principal
             .split_once(':')
             .map_or(principal, |(_, name)| name);
-        if let Some(request) = &resolved.held.request {
-            request.add(self.unreported.take(), now);
-        }
         resolved.held = quotas.hold(user, client_id, now);
         if &*resolved.client_id != client_id {
             resolved.client_id = client_id.into();
