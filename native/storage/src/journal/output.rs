@@ -1,7 +1,7 @@
 //! One file of the journal, as it is written: past the page cache, and on disk when the call returns (O_DIRECT and
 //! O_DSYNC); where that cannot be had through the cache, and synced then.
 //!
-//! Past the cache most groups cost less CPU and time, and none costs clearly more: benches/README.md.
+//! Past the cache most groups cost less CPU and time, and none costs clearly more: benches/journal.md.
 
 use super::format::BLOCK_BYTES;
 use crate::error::StorageError;
