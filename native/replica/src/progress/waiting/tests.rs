@@ -2,7 +2,7 @@ use super::*;
 use std::sync::atomic::AtomicBool;
 use std::task::Wake;
 use std::thread::{self, Thread};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[derive(Default)]
 struct Counter(AtomicUsize);
@@ -93,48 +93,55 @@ impl Wake for Unpark {
     }
 }
 
-/// Waiters chase a value that two publishers raise step by step. A lost wake-up would leave a waiter parked; the
-/// generous time limit turns that into a failure.
-#[test]
-fn no_wake_up_is_lost_under_stress() {
-    const STEPS: i64 = 20_000;
+/// Two publishers raise a value in turns, each step as soon as the waiters are about to register for it, and not
+/// before: no later step makes up for a wake-up that was lost.
+fn chase(waiters: i64, steps: i64) {
+    const LIMIT: Duration = Duration::from_secs(60);
     let watched = Arc::new(Watched::new(0));
+    // How many steps the waiters have seen, all together.
+    let seen_by_all = AtomicI64::new(0);
+    let lost = AtomicBool::new(false);
     thread::scope(|scope| {
-        for waiter in 0..3 {
-            let watched = Arc::clone(&watched);
-            scope.spawn(move || {
+        for _ in 0..waiters {
+            scope.spawn(|| {
                 let unpark = Arc::new(Unpark(thread::current(), AtomicBool::new(false)));
                 let waker = Waker::from(Arc::clone(&unpark));
-                let mut seen = waiter % 2;
-                while seen < STEPS {
+                for seen in 0..steps {
                     unpark.1.store(false, SeqCst);
                     if let Some(registration) = watched.register(seen, &waker) {
-                        while !unpark.1.load(SeqCst) {
-                            thread::park_timeout(Duration::from_secs(60));
-                            assert!(
-                                unpark.1.load(SeqCst) || watched.get() <= seen,
-                                "lost wake-up above {seen}"
-                            );
+                        // A wake-up sets its mark before it unparks, so the one before may end this park: only the
+                        // time tells whether one was lost.
+                        let limit = Instant::now() + LIMIT;
+                        while !unpark.1.load(SeqCst) && !lost.load(SeqCst) {
+                            let left = limit.saturating_duration_since(Instant::now());
+                            lost.fetch_or(left.is_zero(), SeqCst);
+                            thread::park_timeout(left);
                         }
                         drop(registration);
                     }
-                    seen = watched.get();
+                    seen_by_all.fetch_add(1, SeqCst);
                 }
             });
         }
         for publisher in 0..2 {
-            let watched = Arc::clone(&watched);
+            let (watched, seen_by_all, lost) = (&watched, &seen_by_all, &lost);
             scope.spawn(move || {
-                for value in 1..=STEPS {
-                    if value % 2 == publisher {
-                        watched.raise(value);
-                    }
-                    if value % 64 == 0 {
+                for value in (1..=steps).filter(|value| value % 2 == publisher) {
+                    while seen_by_all.load(SeqCst) < (value - 1) * waiters && !lost.load(SeqCst) {
                         thread::yield_now();
                     }
+                    watched.raise(value);
                 }
             });
         }
     });
+    assert!(!lost.load(SeqCst), "lost wake-up");
     assert_eq!(watched.waiting(), 0);
+}
+
+#[test]
+fn no_wake_up_is_lost_under_stress() {
+    // With nobody else registered, a waiter's count alone brings the publisher to the list.
+    chase(1, 200_000);
+    chase(3, 20_000);
 }
