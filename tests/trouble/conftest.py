@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.disks import LoopDisk
+from tests.support.disks import LoopDisk, can_mount
 
 MakeDisk = Callable[[int], LoopDisk]
 
@@ -24,3 +24,12 @@ def make_disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[MakeDi
     yield make
     for disk in disks:
         disk.close()
+
+
+@pytest.fixture
+def disk(request: pytest.FixtureRequest) -> LoopDisk | None:
+    """One of 1 GiB that can lose its power; None where it cannot be had, as that takes a user who may mount."""
+    if not can_mount():
+        return None
+    make: MakeDisk = request.getfixturevalue("make_disk")
+    return make(1024)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import StartBroker
-from tests.support.disks import LoopDisk, can_mount
+from tests.support.disks import LoopDisk
 from tests.trouble.planted_journal import FAULTS, FLUSHED_BEFORE_IT_IS_WRITTEN, Source
 from tests.trouble.test_power_cuts import Again, cut_power, directory
 
@@ -20,15 +19,6 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Source:
     return Source(tmp_path_factory.mktemp("planted") / "source")
 
 
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[LoopDisk]:
-    if not can_mount():
-        pytest.skip("no disk that can lose its power: that takes a user who may mount")
-    disk = LoopDisk(tmp_path / "disk", 1024)
-    yield disk
-    disk.close()
-
-
 @pytest.mark.parametrize("fault", FAULTS)
 def test_tests_notice(source: Source, fault: str) -> None:
     source.plant(FAULTS[fault])
@@ -37,8 +27,10 @@ def test_tests_notice(source: Source, fault: str) -> None:
 
 
 def test_power_cuts_notice(
-    source: Source, disk: LoopDisk, start_broker: StartBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    source: Source, disk: LoopDisk | None, start_broker: StartBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if disk is None:
+        pytest.skip("no disk that can lose its power: that takes a user who may mount")
     source.plant(FLUSHED_BEFORE_IT_IS_WRITTEN)
     source.install(tmp_path)
     # Where the broker finds the package.

@@ -8,7 +8,6 @@ import os
 import random
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,27 +19,16 @@ from tests.clients.api import Received
 from tests.conftest import StartBroker
 from tests.support.brokers import BrokerProcess
 from tests.support.delivered import offset_and_value
-from tests.support.disks import LoopDisk, can_mount
+from tests.support.disks import LoopDisk
 from tests.trouble.traffic import PATIENCE_S, create, missing, read, send
 
 PARTITIONS = {"one": 1, "many": 200, "small": 2}
 
 
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[LoopDisk | None]:
-    """One that can lose its power; None where it cannot be had: then the process is killed only."""
-    if not can_mount():
-        yield None
-        return
-    disk = LoopDisk(tmp_path / "disk", 1024)
-    yield disk
-    disk.close()
-
-
 def cut_power(broker: BrokerProcess, disk: LoopDisk | None) -> None:
     """The signal first: from then on no call that is under way returns to the broker. ext4 now and then answers an
     fdatasync that the cut overtakes with success; a broker that goes on would acknowledge what is not there. The cut
-    right after: a dying process does not sync.
+    right after: a dying process does not sync. Without a disk that can lose its power the process is killed only.
     """
     os.kill(broker.pid, signal.SIGKILL)
     if disk:
