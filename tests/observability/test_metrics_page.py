@@ -21,6 +21,7 @@ from pybroker.console.facts.metrics import counters
 from pybroker.testing.ports import free_port
 from tests.support.brokers import PybrokerProcess
 from tests.support.cluster import until
+from tests.support.processes import data_threads
 
 ROOT = Path(__file__).parents[2]
 LINTED = ("_count non-histogram", "lag_sum non-histogram", 'counter metrics should have "_total" suffix')
@@ -233,11 +234,10 @@ def test_no_data_thread_has_to_do_with_a_scrape(tmp_path: Path) -> None:
         create(broker, confluent.admin.NewTopic("many", 500, 1))
         until(lambda: value(broker, "pybroker_connections") == 0)
 
-        def ran() -> list[str]:
-            tasks = Path(f"/proc/{broker.pid}/task").iterdir()
-            data = [task for task in sorted(tasks) if (task / "comm").read_text().startswith("data-")]
+        def ran() -> list[list[int]]:
+            data = data_threads(broker.pid)
             assert data
-            return [(task / "schedstat").read_text() for task in data]
+            return data
 
         def at_rest() -> bool:
             return ran() == ran()

@@ -1,4 +1,6 @@
-"""Who started whom (Linux): for tests that kill a process together with those it started, by their ids."""
+"""What the kernel knows of processes (Linux): who started whom, for tests that kill a process together with those it
+started, by their ids; and how long threads have run.
+"""
 
 from __future__ import annotations
 
@@ -40,6 +42,15 @@ def tree(root: int, spared: Callable[[str], bool] = lambda _: False) -> list[int
         found.append(pid)
         todo += children[pid]
     return found
+
+
+def data_threads(pid: int) -> list[list[int]]:
+    """Of each data thread of a broker (proc(5), `schedstat`): nanoseconds that it ran, nanoseconds that it waited for a
+    processor, and how often it ran. Raises OSError if there is no such process.
+    """
+    threads = sorted(Path(f"/proc/{pid}/task").iterdir())
+    found = [each for each in threads if (each / "comm").read_text().startswith("data-")]
+    return [[int(figure) for figure in (each / "schedstat").read_text().split()] for each in found]
 
 
 def kill_all(pids: list[int]) -> None:
