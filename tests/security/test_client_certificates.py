@@ -22,7 +22,7 @@ from tests.support.kafka_tools import run_tool
 
 GIVE_UP_S = 120
 TOPIC_AUTHORIZATION_FAILED = 29
-RULES = "RULE:^CN=(.*?),OU=Services,.*$/$1/L, RULE:^CN=nobody$/x\\/$1/, RULE:^CN=[Rr]oot$/root/,RULE:^OU=.*$/$0/"
+RULES = "RULE:^CN=(.*?),OU=Services,.*$/$1/L, RULE:^CN=nobody$/x\\/$1/, RULE:^CN=[Aa]dmin$/admin/,RULE:^OU=.*$/$0/"
 ETL = "/C=US/O=Example, Inc./OU=Services/CN=ETL"
 
 
@@ -46,7 +46,7 @@ def broker(authority: Authority) -> Iterator[Broker]:
             "listener.name.ssl.ssl.client.auth": "required",
             "listener.name.ssl.ssl.principal.mapping.rules": RULES,
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-            "super.users": "User:root",
+            "super.users": "User:admin",
         }
     ) as broker:
         yield broker
@@ -69,13 +69,13 @@ def metadata_code(broker: Broker, listener: str, context: ssl.SSLContext, topic:
 
 
 def test_rights_go_by_the_name_that_a_certificate_has(broker: Broker, authority: Authority) -> None:
-    root = through_tls(port_of(broker, "SSL"), showing(authority, authority.identity("Root")))
-    create_topics(root, "orders", "by-subject")
+    admin = through_tls(port_of(broker, "SSL"), showing(authority, authority.identity("Admin")))
+    create_topics(admin, "orders", "by-subject")
     everything = [
         entry("etl", AclOperation.ALL, ResourceType.TOPIC, "orders"),
         entry(r"CN=ETL,OU=Services,O=Example\, Inc.,C=US", AclOperation.ALL, ResourceType.TOPIC, "by-subject"),
     ]
-    create_acls(root, *everything)
+    create_acls(admin, *everything)
     etl = showing(authority, authority.identity("etl", ETL))
     # The rule makes a name of it; where there is no rule the subject is the name.
     assert metadata_code(broker, "SSL", etl, "orders") == 0
@@ -83,22 +83,22 @@ def test_rights_go_by_the_name_that_a_certificate_has(broker: Broker, authority:
     assert metadata_code(broker, "ASKED", etl, "by-subject") == 0
     assert metadata_code(broker, "ASKED", etl, "orders") == TOPIC_AUTHORIZATION_FAILED
     assert metadata_code(broker, "ASKED", showing(authority, None), "by-subject") == TOPIC_AUTHORIZATION_FAILED
-    create_acls(root, entry("ANONYMOUS", AclOperation.ALL, ResourceType.TOPIC, "by-subject"))
+    create_acls(admin, entry("ANONYMOUS", AclOperation.ALL, ResourceType.TOPIC, "by-subject"))
     assert metadata_code(broker, "ASKED", showing(authority, None), "by-subject") == 0
 
 
 def test_clients_show_their_certificates(broker: Broker, authority: Authority, tmp_path: Path) -> None:
-    root = authority.identity("root")
+    certificate = authority.identity("admin")
     settings = {
         "bootstrap.servers": broker.bootstrap,
         "security.protocol": "SSL",
         "ssl.ca.location": str(authority.certificate),
-        "ssl.certificate.location": str(root),
-        "ssl.key.location": str(root),
+        "ssl.certificate.location": str(certificate),
+        "ssl.key.location": str(certificate),
     }
     reports: list[object] = []
     producer = confluent_kafka.Producer(settings)
-    producer.produce("of-root", b"x" * 100_000, on_delivery=lambda error, _: reports.append(error))
+    producer.produce("of-admin", b"x" * 100_000, on_delivery=lambda error, _: reports.append(error))
     assert producer.flush(GIVE_UP_S) == 0
     assert reports == [None]
 
@@ -106,13 +106,13 @@ def test_clients_show_their_certificates(broker: Broker, authority: Authority, t
         async with AdminClient(settings) as admin:
             return set(await admin.list_topics())
 
-    assert "of-root" in asyncio.run(topics())
+    assert "of-admin" in asyncio.run(topics())
     java = tmp_path / "client.properties"
-    stores = {"keystore": root, "truststore": authority.certificate}
+    stores = {"keystore": certificate, "truststore": authority.certificate}
     lines = [f"ssl.{store}.type=PEM\nssl.{store}.location={place}\n" for store, place in stores.items()]
     java.write_text("security.protocol=SSL\n" + "".join(lines))
     arguments = ["--bootstrap-server", broker.bootstrap, "--command-config", str(java), "--list"]
-    assert "of-root" in run_tool("kafka-topics", arguments).split()
+    assert "of-admin" in run_tool("kafka-topics", arguments).split()
 
 
 def refused(broker: Broker, listener: str, context: ssl.SSLContext, address: str = "127.0.0.1") -> None:

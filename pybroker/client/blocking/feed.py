@@ -129,7 +129,7 @@ class Feed:
         try:
             for topic, group in groupby(records, _topic_of_plain_value):
                 self._put_in_batches(topic, list(group))
-        except Exception as error:
+        except Exception as error:  # whatever it is, each record that waits is told
             log.exception("Records cannot be put into batches")
             for record in records:
                 if record.batch is None and record not in self._slow:
