@@ -1,4 +1,4 @@
-"""The only door to files in Python: atomic writes, bounded reads, and the lock on a data directory."""
+"""The only door to files in Python: their rights, atomic writes, bounded reads, and the lock on a data directory."""
 
 from __future__ import annotations
 
@@ -7,6 +7,17 @@ import os
 from pathlib import Path
 
 from pybroker.errors import StartError
+
+GROUP_UMASKS = {"none": 0o077, "read": 0o027, "write": 0o007}
+"""What `log.dirs.group.access` leaves to the group of the broker's user; other users get nothing."""
+
+
+def keep_private(group_access: str = "none") -> None:
+    """Set the umask of this process, whatever it inherited: it holds for Python, for native code and for SQLite.
+
+    A data directory has records, SCRAM keys and passwords (SECURITY.md). Commands that write to one call this first.
+    """
+    os.umask(GROUP_UMASKS[group_access])
 
 
 def fsync_directory(path: Path) -> None:
@@ -23,7 +34,7 @@ def write_atomically(path: Path, content: bytes) -> None:
     directory.
     """
     temporary = path.with_name(path.name + ".tmp")
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o660)
     try:
         view = memoryview(content)
         while view:
@@ -61,7 +72,7 @@ class DirectoryLock:
 
     def acquire(self) -> None:
         """Takes the lock or raises StartError that names the holder."""
-        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o660)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -28,10 +28,12 @@ def migrate(to: str, file: str | None, assignments: tuple[str, ...], yes: bool) 
 
     from pybroker.config import ConfigError, load_config
     from pybroker.errors import StartError
+    from pybroker.files import keep_private
     from pybroker.offline.migrate import migrate as move
 
     try:
         config = load_config(file, assignments).config
+        keep_private(config.get_str("log.dirs.group.access"))
         where = config["zookeeper.connect"]
         if not yes:
             click.confirm(f"Move the metadata of {config.log_dirs[0]} to {to} at {where}?", abort=True)

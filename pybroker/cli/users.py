@@ -58,7 +58,10 @@ def offline_options(command: Callable[..., None]) -> Callable[..., None]:
 
 def _place(file: str | None, assignments: tuple[str, ...], data_dir: Path | None) -> Place | None:
     """The first data directory, or the settings of a broker in a cluster; None if a running broker is meant."""
+    from pybroker.files import keep_private
+
     if data_dir is not None:
+        keep_private()
         return data_dir
     if file is None and not assignments:
         return None
@@ -68,6 +71,7 @@ def _place(file: str | None, assignments: tuple[str, ...], data_dir: Path | None
         config = load_config(file, assignments).config
     except ConfigError as problem:
         raise click.ClickException(str(problem)) from None
+    keep_private(config.get_str("log.dirs.group.access"))
     return config if config.in_cluster else Path(config.log_dirs[0])
 
 

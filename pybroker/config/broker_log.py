@@ -69,6 +69,13 @@ DIRECTORIES = (
         one_of("topic-name", "topic-id"),
     ),
     ConfigKey(
+        "log.dirs.group.access",
+        STRING,
+        "none",
+        "What the group of the broker's user may do with new files and directories of the broker: none (0600, 0700), read (0640, 0750) or write (0660, 0770). Other users have no access, whatever the umask of the process. Not one of Kafka's settings.",
+        one_of("none", "read", "write"),
+    ),
+    ConfigKey(
         "delete.topic.delay.ms",
         LONG,
         14400000,

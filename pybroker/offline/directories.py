@@ -34,7 +34,7 @@ def locked(directories: Sequence[Path]) -> Iterator[None]:
 @contextlib.contextmanager
 def _lock(directory: Path) -> Iterator[None]:
     try:
-        fd = os.open(directory / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = os.open(directory / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o660)
     except OSError as problem:
         raise StartError(f"{directory} cannot be locked: {problem.strerror}") from None
     try:

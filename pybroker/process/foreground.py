@@ -26,8 +26,9 @@ from pybroker.config import BrokerConfig, ConfigError, load_config
 from pybroker.config.broker_otlp import ENDPOINT
 from pybroker.diagnosis.socket import DiagnosisSocket
 from pybroker.errors import FatalError, StartError
+from pybroker.files import keep_private
 from pybroker.logs import configure_logging
-from pybroker.startup.exposure import exposed
+from pybroker.startup.exposure import exposed, readable
 
 if TYPE_CHECKING:
     from pybroker.app import Broker
@@ -63,8 +64,11 @@ def start_command(file: str | None, assignments: Sequence[str], ready_fd: int | 
         config, warnings = load_config(file, assignments)
     except ConfigError as problem:
         return _complain(str(problem), EXIT_BAD_SETTINGS)
+    group_access = config.get_str("log.dirs.group.access")
+    keep_private(group_access)
     configure_logging(config.get_str("log.level"), json_lines=config.get_str("log.format") == "json")
-    for warning in (*warnings, *exposed(file, config.log_dirs)):
+    places = (*exposed(file, config.log_dirs), *readable(config.log_dirs, group_access))
+    for warning in (*warnings, *places):
         log.warning("%s", warning)
     _raise_file_limit()
     try:

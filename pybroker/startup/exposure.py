@@ -1,13 +1,21 @@
-"""Places that every user of the machine may write to: who can change the settings or the data is the broker.
+"""Places that other users of the machine may write to or read: settings and data decide what a broker is, and the data
+directory has records, SCRAM keys and passwords.
 
-Asked once at the start, for a warning: some containers and test machines are set up so on purpose.
+Checked at the start for a warning, because some containers and test machines are set up like that on purpose.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+from pybroker.files import GROUP_UMASKS
+
+_SHOWN = 3
+_GROUP, _OTHERS = 0o070, 0o007
 
 
 def exposed(settings_file: str | None, log_dirs: Sequence[str]) -> list[str]:
@@ -17,13 +25,47 @@ def exposed(settings_file: str | None, log_dirs: Sequence[str]) -> list[str]:
     return [
         f"the {what} {place} can be changed by every user of this machine; chmod {change} {place}"
         for place, what, change in places
-        if _is_writable_for_all(place)
+        if _mode(place) & stat.S_IWOTH
     ]
 
 
-def _is_writable_for_all(place: Path) -> bool:
-    """False for what cannot be looked at: whoever opens it next names the trouble."""
+def readable(log_dirs: Sequence[str], group_access: str) -> Iterator[str]:
+    """A sentence for each data directory with content that users can read beyond `log.dirs.group.access`, made by an
+    older release, by Apache Kafka or by hand: the umask of `keep_private` only covers new files.
+    """
+    for directory in map(Path, log_dirs):
+        classes = _who_enters(directory) & GROUP_UMASKS[group_access]
+        open_to_them = sorted(_open_entries(directory, classes)) if classes else []
+        if open_to_them:
+            more = ", …" if len(open_to_them) > _SHOWN else ""
+            who = "every user of this machine" if classes & _OTHERS else "the group of its owner"
+            change = "o-rwx" if group_access != "none" else "go-rwx"
+            yield (
+                f"{directory}: {len(open_to_them)} of its files and directories can be read by {who} "
+                f"({', '.join(open_to_them[:_SHOWN])}{more}); chmod -R {change} {directory}"
+            )
+
+
+def _who_enters(directory: Path) -> int:
+    """The classes of users that reach what is in the directory, as permission bits. A parent that others cannot enter
+    protects it from them; the groups of parents may be other groups, so they count for neither.
+    """
+    mode = _mode(directory)
+    others = mode & stat.S_IXOTH and all(_mode(parent) & stat.S_IXOTH for parent in directory.absolute().parents)
+    return (_GROUP if mode & stat.S_IXGRP else 0) | (_OTHERS if others else 0)
+
+
+def _open_entries(directory: Path, classes: int) -> Iterator[str]:
+    with contextlib.suppress(OSError), os.scandir(directory) as entries:
+        for entry in entries:
+            with contextlib.suppress(OSError):  # removed meanwhile
+                if entry.stat(follow_symlinks=False).st_mode & classes & (stat.S_IRGRP | stat.S_IROTH):
+                    yield entry.name
+
+
+def _mode(place: Path) -> int:
+    """0 for what cannot be looked at: the code that opens it next names the problem."""
     try:
-        return bool(place.stat().st_mode & stat.S_IWOTH)
+        return place.stat().st_mode
     except OSError:
-        return False
+        return 0

@@ -64,6 +64,7 @@ OURS = {
     "ingest.ttl.ms",
     "inter.broker.protocol.version",
     "log.dir.layout",
+    "log.dirs.group.access",
     "log.flush.mode",
     "log.format",
     "log.level",

@@ -19,10 +19,12 @@ def accept_restored_store(file: str | None, assignments: tuple[str, ...], yes: b
 
     from pybroker.config import ConfigError, load_config
     from pybroker.errors import StartError
+    from pybroker.files import keep_private
     from pybroker.offline.restored_store import accept_restored_store as accept
 
     try:
         config = load_config(file, assignments).config
+        keep_private(config.get_str("log.dirs.group.access"))
         reason = asyncio.run(accept(config, agree=yes))
         if reason is not None and not yes:
             click.confirm(f"{reason}. Take the store at {config['zookeeper.connect']} as it is?", abort=True)

@@ -21,10 +21,13 @@ def adopt_id(cluster_id: str, file: str | None, assignments: tuple[str, ...], ye
 
     from pybroker.config import ConfigError, load_config
     from pybroker.errors import StartError
+    from pybroker.files import keep_private
     from pybroker.offline.cluster_id import adopt_cluster_id
 
     try:
-        directories = [Path(one) for one in load_config(file, assignments).config.log_dirs]
+        config = load_config(file, assignments).config
+        keep_private(config.get_str("log.dirs.group.access"))
+        directories = [Path(one) for one in config.log_dirs]
         if not yes:
             click.confirm(f"Make {cluster_id} the cluster id of {', '.join(map(str, directories))}?", abort=True)
         done = asyncio.run(adopt_cluster_id(directories, cluster_id))

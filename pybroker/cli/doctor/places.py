@@ -18,7 +18,7 @@ from pybroker.metadata.embedded import FILE_NAME as STORE_FILE
 from pybroker.metadata.node_table import split
 from pybroker.metadata.znodes import CLUSTER_ID, DamagedNodeError, decode_cluster_id
 from pybroker.offline.directories import LOCK_FILE, META_PROPERTIES, read_properties_of
-from pybroker.startup.exposure import exposed
+from pybroker.startup.exposure import exposed, readable
 from pybroker.startup.last_stop import unclean
 from pybroker.startup.ownership import refuse_others_data
 
@@ -128,12 +128,16 @@ def nearest(path: Path) -> Path:
 
 
 def rights(file: str | None, config: BrokerConfig) -> Iterator[Finding]:
-    """Files that others may change, and secrets that others may read."""
+    """Files that others may change, and secrets and data that others may read."""
     found = False
     for says in exposed(file, config.log_dirs):
         sentence, _, advice = says.partition("; ")
         found = True
         yield bad(RIGHTS, sentence, advice)
+    for says in readable(config.log_dirs, config.get_str("log.dirs.group.access")):
+        sentence, _, advice = says.partition("; ")
+        found = True
+        yield warn(RIGHTS, sentence, advice)
     secrets = [(str(config[name]), name) for name in SECRETS if config.get(name)]
     if file is not None and _has_passwords(config):
         secrets.append((file, "the settings, which hold passwords"))
@@ -143,7 +147,7 @@ def rights(file: str | None, config: BrokerConfig) -> Iterator[Finding]:
                 found = True
                 yield bad(RIGHTS, f"{place} ({name}) can be read by every user of this machine", f"chmod o-rwx {place}")
     if not found:
-        yield ok(RIGHTS, "nobody else may change settings and data")
+        yield ok(RIGHTS, "other users cannot change settings, nor change or read data")
 
 
 def _has_passwords(config: BrokerConfig) -> bool:
@@ -224,5 +228,3 @@ def files_of(directories: Sequence[str]) -> list[Path]:
         with contextlib.suppress(OSError):
             found += [path for path in Path(each).iterdir() if path.is_file()]
     return found
-
-

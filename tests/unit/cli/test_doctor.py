@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import socket
 import sqlite3
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -200,6 +202,44 @@ def test_rights(tmp_path: Path) -> None:
     assert "can be changed by every user" in found[0]
     assert "which hold passwords" in found[1]
     assert "secret" not in str(found)
+
+
+@pytest.fixture
+def public_place() -> Iterator[Path]:
+    """A directory that every user enters, unlike `tmp_path`."""
+    with tempfile.TemporaryDirectory() as place:
+        Path(place).chmod(0o755)
+        yield Path(place)
+
+
+def test_data_that_others_may_read(public_place: Path) -> None:
+    """Files of an older release or of Apache Kafka keep the modes with which they were made."""
+    data = public_place / "data"
+    data.mkdir()
+    data.chmod(0o755)
+    for name, mode in (("metadata.db", 0o644), ("meta.properties", 0o600), ("t-0", 0o755), ("g-0", 0o750)):
+        place = data / name
+        place.mkdir() if name.endswith("-0") else place.touch()
+        place.chmod(mode)
+
+    def of(**given: str) -> list[str]:
+        settings = {"log.dirs": str(data)} | {name.replace("_", "."): text for name, text in given.items()}
+        found = list(places.rights(None, load_config(settings=settings).config))
+        assert said(found, State.BAD) == []
+        return said(found, State.WARN)
+
+    assert of() == [
+        f"{data}: 3 of its files and directories can be read by every user of this machine (g-0, metadata.db, t-0)"
+    ]
+    assert of(log_dirs_group_access="read") == [
+        f"{data}: 2 of its files and directories can be read by every user of this machine (metadata.db, t-0)"
+    ]
+    (data / "metadata.db").chmod(0o600)
+    (data / "t-0").chmod(0o700)
+    assert of(log_dirs_group_access="write") == []
+    (data / "t-0").chmod(0o755)
+    data.chmod(0o700)
+    assert of() == [], "nobody enters"
 
 
 def test_ids(tmp_path: Path) -> None:
