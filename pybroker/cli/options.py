@@ -96,14 +96,19 @@ def run(work: Coroutine[Any, Any, Result]) -> Result:
 @contextlib.contextmanager
 def refusals_told() -> Iterator[None]:
     """As `run`, for what is done in the block."""
-    from pybroker.errors import KafkaError
-
     try:
         yield
-    except KafkaError as error:
-        raise click.ClickException(sentence(error.code, error.message)) from None
     except refusals() as error:
-        raise click.ClickException(str(error) or "The broker did not answer in time.") from None
+        raise click.ClickException(described(error)) from None
+
+
+def described(error: Exception) -> str:
+    """One of `refusals` for people."""
+    from pybroker.errors import KafkaError
+
+    if isinstance(error, KafkaError):
+        return sentence(error.code, error.message)
+    return str(error) or "The broker did not answer in time."
 
 
 def refusals() -> tuple[type[Exception], ...]:

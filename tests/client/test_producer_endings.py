@@ -20,6 +20,7 @@ from pybroker.client import (
     blocking,
 )
 from pybroker.client.producer.accumulator import Batch, PartitionQueue, TopicQueues, next_sequence
+from pybroker.client.producer.delivery import Delivery
 from pybroker.native import ClientBatch
 from pybroker.protocol import messages as m
 from tests.client.conftest import recreate
@@ -194,3 +195,39 @@ async def test_a_failure_that_was_looked_at_late_is_not_told_again(broker: pybro
         with pytest.raises(KafkaError):
             await refused
         await producer.flush()
+
+
+async def test_flush_raises_for_the_records_that_no_caller_reads(broker: pybroker.Broker, name: str) -> None:
+    """One batch fails: the caller of its first record reads the outcome, the second record has only `flush`."""
+    settings = {"bootstrap.servers": broker.bootstrap, "linger.ms": 60_000}
+    async with AdminClient({"bootstrap.servers": broker.bootstrap}) as admin, Producer(settings) as producer:
+        await admin.create_topics([NewTopic(name, 1, 1)])
+        read = await producer.enqueue(name, "a")
+        await producer.enqueue(name, "b")
+        await admin.delete_topics([name])
+        told = asyncio.ensure_future(_outcome(read))
+        with pytest.raises(KafkaError):
+            await producer.flush()
+        assert isinstance(await told, KafkaError)
+        await producer.flush()
+
+
+async def _outcome(delivery: Delivery) -> Exception | None:
+    try:
+        await delivery
+    except KafkaError as error:
+        return error
+    return None
+
+
+def test_close_raises_for_records_that_got_into_no_batch(broker: pybroker.Broker, name: str) -> None:
+    def serialize(value: str) -> bytes:
+        if value == "bad":
+            raise ValueError(value)
+        return value.encode()
+
+    producer = blocking.Producer({"bootstrap.servers": broker.bootstrap, "value.serializer": serialize})
+    producer.send(name, "good")
+    producer.enqueue(name, "bad")
+    with pytest.raises(ValueError, match="bad"):
+        producer.close()

@@ -53,33 +53,37 @@ async def _produce(plan: Plan, acks: str, compression: str, rate: float | None) 
 async def write(
     plan: Plan, producer: Producer, topic: str, latencies: Latencies, shown: Bar, *, rate: float | None = None
 ) -> int:
-    """Writes until the plan is over, and waits for the last acknowledgement. How many. Raises what one fails with."""
+    """Write until the plan is over, and wait for the last acknowledgement; return how many. Raise the first failure."""
     value = os.urandom(plan.size)
     chunk = max(1, min(CHUNK_MAX, CHUNK_BYTES // plan.size))
     if rate is not None:
         chunk = max(1, min(chunk, int(rate / 100)))
+    failures: list[Exception] = []
     done, started_s = 0, time.monotonic()
-    while not plan.is_over(done, started_s):
+    while not failures and not plan.is_over(done, started_s):
         if rate is not None:
             await asyncio.sleep(max(0.0, started_s + done / rate - time.monotonic()))
         some = chunk if plan.records is None else min(chunk, plan.records - done)
         if some > 1:
             await producer.send_many(topic, [value] * (some - 1))
-        await _timed(producer, topic, value, latencies)
+        await _timed(producer, topic, value, latencies, failures)
         done += some
         shown.tell(done)
     await producer.flush()
+    if failures:
+        raise failures[0]
     return done
 
 
-async def _timed(producer: Producer, topic: str, value: bytes, latencies: Latencies) -> None:
+async def _timed(
+    producer: Producer, topic: str, value: bytes, latencies: Latencies, failures: list[Exception]
+) -> None:
     given_s = time.monotonic()
 
     def delivered(_metadata: object, error: Exception | None) -> None:
         if error is None:
             latencies.add(time.monotonic() - given_s)
+        else:
+            failures.append(error)
 
-    delivery = await producer.enqueue(topic, value)
-    delivery.tell(delivered)
-    if delivery.done():
-        delivery.result()
+    await producer.enqueue(topic, value, on_delivery=delivered)

@@ -5,23 +5,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import BinaryIO
 
 import click
 
 from pybroker.cli.completion import topic_names
 from pybroker.cli.grammar import named
 from pybroker.cli.options import Target, broker_options, refusals_told
-from pybroker.cli.output import write_json
 from pybroker.cli.records.options import client_settings, delimiter_option, key_separator_option, null_option
-
-if TYPE_CHECKING:
-    from pybroker.client import RecordMetadata
+from pybroker.cli.records.sending import Fields, Row, report, send
 
 BLOCK_BYTES = 1 << 20
-
-Fields = dict[str, Any]
-"""What `Producer.enqueue` takes."""
 
 
 @click.command()
@@ -55,6 +49,8 @@ def produce(
     """Write records to the topic NAME: one a line, from stdin or files.
 
     With --json each line is an object as `pybroker consume --json` writes it: key, value, headers, timestamp_ms.
+
+    The first record that is refused ends it with exit code 1; the message names its line and how many were written.
     """
     if target.json and (whole or key_separator is not None):
         raise click.UsageError("With --json the lines say what is key and value: no --whole, no --key-separator.")
@@ -69,9 +65,10 @@ def produce(
         rows = _from_json(texts, keep_partitions=keep_partitions)
     else:
         rows = _from_text(texts, key_separator, None if null is None else null.encode())
+    filled = ((place, {**row, **common}) for place, row in rows)
     with refusals_told():
-        written = _send(topic, ({**row, **common} for row in rows), target, settings)
-    _report(topic, written, target)
+        written = send(topic, filled, {**target.client_config(), **settings})
+    report(topic, written, as_json=target.json)
 
 
 def _headers(given: Iterable[str]) -> list[tuple[str, bytes]]:
@@ -113,10 +110,8 @@ def _split(files: Iterable[Path], delimiter: bytes) -> Iterator[tuple[str, bytes
             yield f"{name}, line {number + 1}", rest
 
 
-def _from_text(
-    texts: Iterable[tuple[str, bytes]], key_separator: bytes | None, null: bytes | None
-) -> Iterator[Fields]:
-    for _, text in texts:
+def _from_text(texts: Iterable[tuple[str, bytes]], key_separator: bytes | None, null: bytes | None) -> Iterator[Row]:
+    for place, text in texts:
         row: Fields = {"value": text}
         if key_separator is not None:
             key, found, value = text.partition(key_separator)
@@ -124,10 +119,10 @@ def _from_text(
                 row = {"key": None if key == null else key, "value": value}
         if row["value"] == null:
             row["value"] = None
-        yield row
+        yield place, row
 
 
-def _from_json(texts: Iterable[tuple[str, bytes]], *, keep_partitions: bool) -> Iterator[Fields]:
+def _from_json(texts: Iterable[tuple[str, bytes]], *, keep_partitions: bool) -> Iterator[Row]:
     from pybroker.cli.records import lines
 
     for place, text in texts:
@@ -139,47 +134,4 @@ def _from_json(texts: Iterable[tuple[str, bytes]], *, keep_partitions: bool) -> 
             raise click.ClickException(f"{place} {error}") from None
         if not keep_partitions:
             del row["partition"]
-        yield row
-
-
-class _Written:
-    """What brokers have acknowledged; called on the clients' thread."""
-
-    def __init__(self) -> None:
-        self.rows = 0
-        self.last: dict[int, RecordMetadata] = {}
-        self.error: Exception | None = None
-
-    def __call__(self, metadata: RecordMetadata | None, error: Exception | None) -> None:
-        if metadata is None:
-            self.error = self.error or error
-            return
-        self.rows += 1
-        self.last[metadata.partition] = metadata
-
-
-def _send(topic: str, rows: Iterable[Fields], target: Target, settings: dict[str, str]) -> _Written:
-    """Ends with the first record that is not taken."""
-    from pybroker.client.blocking import Producer
-
-    written = _Written()
-    with Producer({**target.client_config(), **settings}) as producer:
-        try:
-            for row in rows:
-                producer.enqueue(topic, on_delivery=written, **row)
-                if written.error is not None:
-                    break
-        finally:
-            # What was read before a line that is wrong is written all the same.
-            producer.flush()
-    return written
-
-
-def _report(topic: str, written: _Written, target: Target) -> None:
-    partitions = [{"partition": index, "last": written.last[index].offset} for index in sorted(written.last)]
-    if target.json:
-        ids = {str(one.topic_id) for one in written.last.values()}
-        topic_id = ids.pop() if ids else None
-        write_json({"topic": topic, "topic_id": topic_id, "rows": written.rows, "partitions": partitions})
-    else:
-        click.echo(f"Wrote {written.rows} record{'' if written.rows == 1 else 's'} to {topic}.", err=True)
+        yield place, row

@@ -1,7 +1,7 @@
 """Records on their way from callers' threads into a producer's batches.
 
-To change threads for each record costs more than the record: callers put them into a queue, the loop takes all that is
-there at once, again each millisecond for as long as more comes.
+To change threads for each record costs more than the record: callers put them into a queue, the loop takes many at
+once, again each millisecond for as long as more comes.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from pybroker.client.times import Moment
 log = logging.getLogger(__name__)
 
 _PAUSE_S = 0.001
+_RECORDS_A_TURN = 5000
+"""Answers are read between two turns: callers that are faster than the loop must not keep it from them."""
 
 
 class Extras(NamedTuple):
@@ -114,18 +116,21 @@ class Feed:
     # For the loop -------------------------------------------------------------------------------------------
 
     def _turn(self) -> None:
-        if not self.take() and not self._slow:
+        if not self._take() and not self._slow:
             self._turns = False
             if not self._given:  # else it came between the look and the mark
                 return
             self._turns = True
-        self._loop.call_later(_PAUSE_S, self._turn)
+        self._loop.call_later(0 if self._given else _PAUSE_S, self._turn)
 
-    def take(self) -> bool:
-        """Puts what was handed over into batches, in the order given; whether there was anything."""
+    def _take(self) -> bool:
+        """Put some of what was handed over into batches, in the order given; return whether there was anything."""
         given = self._given
-        records = [given.popleft() for _ in range(len(given))]
-        self._given_bytes = self._slow_bytes
+        records = [given.popleft() for _ in range(min(len(given), _RECORDS_A_TURN))]
+        if given:
+            self._given_bytes -= sum(map(_size, records))
+        else:
+            self._given_bytes = self._slow_bytes
         try:
             for topic, group in groupby(records, _topic_of_plain_value):
                 self._put_in_batches(topic, list(group))
@@ -212,7 +217,10 @@ class Feed:
 
     async def settled(self) -> None:
         """Until all that was handed over is in a batch, or has failed."""
-        self.take()
+        left = len(self._given)
+        while left > 0 and self._take():
+            left -= _RECORDS_A_TURN
+            await asyncio.sleep(0)
         while self._slowly is not None:
             await asyncio.wait((self._slowly,))
 
@@ -241,8 +249,8 @@ class Feed:
         """What has failed was given up on purpose."""
         self._unseen.clear()
 
-    async def stop(self) -> None:
-        """What has not found its way into a batch has failed."""
+    async def stop(self, error: Exception) -> None:
+        """Fail the records that are not in a batch yet."""
         if self._slowly is not None:
             self._slowly.cancel()
             await asyncio.gather(self._slowly, return_exceptions=True)
@@ -250,7 +258,7 @@ class Feed:
         self._slow.clear()
         self._given.clear()
         for record in left:
-            self._fail(record, RuntimeError("the producer is closed"))
+            self._fail(record, error)
 
 
 def _topic_of_plain_value(record: Delivery) -> str | None:
@@ -278,8 +286,15 @@ class FedProducer(Producer):
     async def _before_end(self, patience: Patience) -> None:
         await patience.wait_for(self.feed.settled())
 
+    async def _finish(self, patience: Patience) -> None:
+        await super()._finish(patience)
+        if self._network is not None:
+            await self.feed.stop(self._network.overdue("the producer was closed before the record was written"))
+        if patience.by_silence and not self._interrupted:
+            self.feed.raise_unseen()
+
     async def _stop(self) -> None:
-        await self.feed.stop()
+        await self.feed.stop(RuntimeError("the producer is closed"))
         await super()._stop()
 
 

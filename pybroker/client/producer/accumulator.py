@@ -18,8 +18,8 @@ class Batch:
 
     topic_id: the incarnation that they were given for. deadline: when they fail (loop time). producer: (id, epoch)
     and sequence under which they were sent first; None before. done: (base offset, append time or -1) or the error.
-    seen: somebody looks at `done`. awaited: somebody waits for it. trouble: how the last attempt failed. halves: what
-    they were split into.
+    observed: the indexes of records whose caller reads the outcome. awaited: a caller waits for it. trouble: how the
+    last attempt failed. halves: what they were split into.
     """
 
     __slots__ = (
@@ -33,9 +33,9 @@ class Batch:
         "done",
         "halves",
         "linger_end",
+        "observed",
         "partition",
         "producer",
-        "seen",
         "sequence",
         "topic",
         "topic_id",
@@ -65,7 +65,7 @@ class Batch:
         self.producer: tuple[int, int] | None = None
         self.sequence = -1
         self.wire: bytes | None = None
-        self.seen = False
+        self.observed: set[int] = set()
         self.awaited = False
         self.trouble: Exception | None = None
         self._wake = wake
@@ -75,9 +75,14 @@ class Batch:
     def __len__(self) -> int:
         return len(self.data)
 
-    def wait_for(self) -> asyncio.Future[tuple[int, int]]:
-        """The outcome, for somebody who waits: a batch that lingers for more records goes as soon as it may."""
-        self.seen = True
+    @property
+    def is_observed(self) -> bool:
+        """Whether the callers of all its records read the outcome; `flush` raises the failure of any other batch."""
+        return len(self.observed) >= len(self)
+
+    def wait_for(self, index: int) -> asyncio.Future[tuple[int, int]]:
+        """The outcome, for a caller that waits for a record: a batch that lingers for more goes as soon as it may."""
+        self.observed.add(index)
         if not self.awaited:
             self.awaited = True
             if not self.closed:
@@ -100,9 +105,12 @@ class Batch:
             half = Batch(
                 data, where, self.topic_id, linger_end=self.linger_end, deadline=self.deadline, wake=self._wake
             )
-            half.closed, half.producer, half.seen, half.trouble = True, self.producer, self.seen, self.trouble
+            half.closed, half.producer, half.trouble = True, self.producer, self.trouble
             made.append(half)
         self.halves = (made[0], made[1])
+        for index in self.observed:
+            batch, place = self.find(index)
+            batch.observed.add(place)
         made[0].bytes = self.bytes // 2
         made[1].bytes = self.bytes - made[0].bytes
         made[0].sequence = self.sequence

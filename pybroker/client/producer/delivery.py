@@ -28,8 +28,8 @@ class Delivery:
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
         while True:
-            batch, _ = self.batch.find(self.index)
-            yield from asyncio.shield(batch.wait_for()).__await__()
+            batch, index = self.batch.find(self.index)
+            yield from asyncio.shield(batch.wait_for(index)).__await__()
             if batch.halves is None:
                 return self.result()
 
@@ -39,11 +39,12 @@ class Delivery:
 
     def result(self) -> RecordMetadata:
         """The metadata. Raises the error, or asyncio.InvalidStateError while the outcome is not known."""
-        self.batch.find(self.index)[0].seen = True
+        batch, index = self.batch.find(self.index)
+        batch.observed.add(index)
         return self.peek()
 
     def peek(self) -> RecordMetadata:
-        """As `result`, but an error still counts as one that nobody has looked at: the next `flush` raises it."""
+        """As `result`, but the next `flush` raises an error again."""
         batch, index = self.batch.find(self.index)
         base_offset, append_time = batch.done.result()
         return RecordMetadata(
@@ -56,8 +57,8 @@ class Delivery:
 
     def add_done_callback(self, callback: Callable[[Delivery], object]) -> None:
         """Calls `callback(delivery)` on the loop once the outcome is known."""
-        batch, _ = self.batch.find(self.index)
-        batch.seen = True
+        batch, index = self.batch.find(self.index)
+        batch.observed.add(index)
         batch.done.add_done_callback(
             # Of a batch that was split the other half may be done first.
             lambda _: callback(self) if self.done() else self.add_done_callback(callback)

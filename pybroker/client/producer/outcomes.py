@@ -36,8 +36,9 @@ _SEQUENCE = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN
 class Outcomes:
     """Judges batches of the sender's queues. buffered: bytes of records whose outcome is not known, roughly.
 
-    on_done: told of every batch that is over. new_epoch: a gap in a partition's sequence is certain. look_again: the
-    metadata are in doubt. overdue: makes the error of a time-out from its text and its cause.
+    on_done: told of every batch that is over. settled: called after each of these. new_epoch: a gap in a
+    partition's sequence is certain. look_again: the metadata are in doubt. overdue: makes the error of a time-out from
+    its text and its cause.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Outcomes:
         *,
         idempotent: bool,
         backoff: Backoff,
+        settled: Callable[[], None],
         new_epoch: Callable[[PartitionQueue], None],
         look_again: Callable[[], None],
         overdue: Callable[[str, Exception | None], KafkaTimeoutError],
@@ -58,6 +60,7 @@ class Outcomes:
         self._on_done = on_done
         self._idempotent = idempotent
         self._backoff = backoff
+        self._settled = settled
         self._new_epoch = new_epoch
         self._look_again = look_again
         self._overdue = overdue
@@ -73,7 +76,7 @@ class Outcomes:
 
     def raise_unseen(self) -> None:
         """Raises the first failure that nobody has looked at."""
-        unseen, self._unseen = [error for batch, error in self._unseen if not batch.seen], []
+        unseen, self._unseen = [error for batch, error in self._unseen if not batch.is_observed], []
         if unseen:
             raise unseen[0]
 
@@ -159,12 +162,13 @@ class Outcomes:
         else:
             batch.done.set_exception(error or RuntimeError("no result"))
             batch.done.exception()  # looked at: whoever waits sees it, `flush` tells the others
-            if not batch.seen and error is not None:
-                # Somebody may still look at it before the next flush.
-                self._unseen = [each for each in self._unseen if not each[0].seen]
+            if not batch.is_observed and error is not None:
+                # A caller may still read it before the next flush.
+                self._unseen = [each for each in self._unseen if not each[0].is_observed]
                 if len(self._unseen) < _UNSEEN_MAX:
                     self._unseen.append((batch, error))
         self._on_done(batch, error)
+        self._settled()
         batch.wire = None
         self.buffered -= batch.bytes
         batch.bytes = 0

@@ -28,6 +28,7 @@ from pybroker.client.producer.appender import Appender, Placed
 from pybroker.client.producer.delivery import Delivery, OnDelivery
 from pybroker.client.producer.sender import Sender
 from pybroker.client.producer.transaction import Transaction
+from pybroker.client.producer.wait_warning import AFTER_S as WARN_AFTER_S
 from pybroker.client.records import HeaderList, Headers, ProducerRecord, RecordMetadata, header_list
 from pybroker.client.times import Moment
 from pybroker.native import partition_of_key
@@ -367,6 +368,9 @@ class Producer(LivingClient):
         assert sender is not None, "started"
         backoff = Backoff(self._config.seconds("retry.backoff.ms"), self._config.seconds("retry.backoff.max.ms"))
         failure: Exception | None = None
+        name, warned = self._config["client.id"], False
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         try:
             async with asyncio.timeout(self._block_s) as scope:
                 while True:
@@ -383,9 +387,12 @@ class Producer(LivingClient):
                         if not refused.retriable:
                             raise refused
                         if failure is None and code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                            name = self._config["client.id"]
                             log.warning("[%s] topic %s does not exist; waiting for it", name, topic)
+                            warned = True
                         failure = refused
+                    if not warned and loop.time() - began >= WARN_AFTER_S:
+                        log.warning("[%s] still waiting for topic %s: %s", name, topic, failure)
+                        warned = True
                     self._refuse_if_closed()
                     await asyncio.sleep(backoff.next())
         except TimeoutError:

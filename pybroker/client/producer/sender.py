@@ -27,6 +27,7 @@ from pybroker.client.producer.produce_request import answer_rows, produce_reques
 from pybroker.client.producer.producer_id import ProducerId
 from pybroker.client.producer.topic_watch import TopicWatch
 from pybroker.client.producer.transaction import Transaction, in_transaction
+from pybroker.client.producer.wait_warning import WaitWarning
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
 
@@ -95,10 +96,12 @@ class Sender:
             found=self._found,
             gone=self._gone,
         )
+        self._wait_warning = WaitWarning(config, network)
         self.outcomes = Outcomes(
             config,
             metrics,
             on_done,
+            settled=self._wait_warning.settled,
             idempotent=self._idempotent,
             backoff=self._backoff,
             new_epoch=self._new_epoch,
@@ -200,6 +203,8 @@ class Sender:
                 del self._busy[where]
                 continue
             next_time = min(next_time, self.outcomes.expire(where, now))
+            if not where.is_empty:
+                next_time = min(next_time, self._wait_warning.check(where, now))
             self._check_identity(where)
             batch, ready_at = self._candidate(where, now, full)
             if batch is None or ready_at > now:
