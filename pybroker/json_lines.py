@@ -61,6 +61,7 @@ EVENTS: tuple[tuple[str, str], ...] = (
     (" are lost to damage on disk", "records_lost"),
     (" bytes of an unfinished append", "unfinished_append_removed"),
     ("Settings of Apache Kafka without effect in this broker: ", "settings_without_effect"),
+    ("Settings that this broker ignores: ", "settings_ignored"),
     (" can be reached from other machines and asks for no authentication: ", "listener_without_authentication"),
     (" was not closed by a clean stop", "recovery_after_unclean_stop"),
 )

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from urllib.parse import urlsplit
 
+import msgspec
+
 from pybroker.config.broker_config import BrokerConfig
+from pybroker.config.foreign import OF_THE_PAST
 from pybroker.config.listeners import Listener
+from pybroker.config.topic_defs import BROKER_SYNONYM
 
 SHORT_DELAY_MS = 60_000
 """`delete.topic.delay.ms` below this is warned of: it was probably meant as seconds."""
 
 
-def warnings(config: BrokerConfig, without_effect: Iterable[str]) -> list[str]:
-    """A sentence for each surprise. `without_effect`: the names of settings that were given and change nothing."""
-    return [*_security(config), *_exposure(config), *_rest(config, sorted(without_effect))]
+class Unused(msgspec.Struct):
+    """Names of settings that were given and change nothing, by where they come from."""
+
+    of_kafka: list[str] = []
+    of_the_past: list[str] = []
+    of_others: list[str] = []
+    unknown: list[str] = []
+
+
+def warnings(config: BrokerConfig, unused: Unused) -> list[str]:
+    """A sentence for each surprise."""
+    return [*_security(config), *_exposure(config), *_rest(config), *_unused(unused)]
 
 
 def _security(config: BrokerConfig) -> Iterator[str]:
@@ -71,9 +84,26 @@ def is_loopback(host: str) -> bool:
     return host in ("localhost", "::1") or (host.startswith("127.") and host.replace(".", "").isdecimal())
 
 
-def _rest(config: BrokerConfig, without_effect: list[str]) -> Iterator[str]:
-    if without_effect:
-        yield "Settings of Apache Kafka without effect in this broker: " + ", ".join(without_effect)
+def _unused(unused: Unused) -> Iterator[str]:
+    if unused.of_kafka:
+        yield "Settings of Apache Kafka without effect in this broker: " + ", ".join(sorted(unused.of_kafka))
+    past = [f"{name} (now {now})" if (now := OF_THE_PAST[name]) else name for name in sorted(unused.of_the_past)]
+    ignored = (
+        ("of earlier releases of Apache Kafka", past),
+        ("of other products", sorted(unused.of_others)),
+        ("unknown to this broker and to Apache Kafka", [_hinted(name) for name in sorted(unused.unknown)]),
+    )
+    told = "; ".join(f"{what}: {', '.join(names)}" for what, names in ignored if names)
+    if told:
+        yield f"Settings that this broker ignores: {told}"
+
+
+def _hinted(name: str) -> str:
+    """A topic's setting in a broker's file: the broker's is the default of all topics."""
+    return f"{name} (a topic's; {BROKER_SYNONYM[name]} is the broker's)" if name in BROKER_SYNONYM else name
+
+
+def _rest(config: BrokerConfig) -> Iterator[str]:
     if config["delete.topic.delay.ms"] < SHORT_DELAY_MS:
         yield (
             f"delete.topic.delay.ms={config['delete.topic.delay.ms']}: data of deleted topics is removed within a "

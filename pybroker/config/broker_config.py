@@ -26,7 +26,7 @@ from pybroker.config.listener_settings import (
     listener_setting,
     oauth_options,
 )
-from pybroker.config.listeners import Listener, parse_listeners, protocol_map
+from pybroker.config.listeners import SECURITY_BETWEEN, Listener, parse_listeners, protocol_map
 from pybroker.config.protocol_version import PROTOCOL_VERSION, has_topic_ids
 from pybroker.config.values import ConfigError, ConfigKey, InvalidValue, Value, render_value
 
@@ -128,6 +128,8 @@ class BrokerConfig(Mapping[str, Any]):
     def between_brokers(self) -> str | None:
         """Name of the listener where only brokers talk; None where there is none: one node has nobody to talk to."""
         name = self["inter.broker.listener.name"]
+        if not name and SECURITY_BETWEEN in self.layer(ConfigSource.STATIC_BROKER_CONFIG):
+            name = self[SECURITY_BETWEEN]
         return str(name).upper() if self.in_cluster and name else None
 
     @property
@@ -203,7 +205,7 @@ class BrokerConfig(Mapping[str, Any]):
     def advertised_listeners(self, bound: Iterable[tuple[str, str, int]]) -> tuple[Listener, ...]:
         """What clients are told, given the addresses that were bound, as (name, host, port)."""
         protocols = protocol_map(self.get_str("listener.security.protocol.map"))
-        told = parse_listeners(self.get_list("advertised.listeners"), protocols)
+        told = parse_listeners(self.get_list("advertised.listeners"), protocols, advertised=True)
         advertised = []
         for name, host, port in bound:
             wanted = next((one for one in told if one.name == name), None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 
-from pybroker.config.listeners import host_port
+from pybroker.config.listeners import PROTOCOLS, SECURITY_BETWEEN, host_port
 from pybroker.config.protocol_version import LATEST, PROTOCOL_VERSION, check_protocol_version
 from pybroker.config.values import (
     ConfigKey,
@@ -95,6 +95,14 @@ LISTENERS = (
         STRING,
         None,
         "Listener that brokers use among themselves. One node has nobody to talk to.",
+    ),
+    ConfigKey(
+        SECURITY_BETWEEN,
+        STRING,
+        "PLAINTEXT",
+        "In a cluster, without inter.broker.listener.name: brokers use the listener that has this protocol as its name. "
+        "One node has no connections to others.",
+        one_of(*PROTOCOLS),
     ),
     ConfigKey(
         "metrics.listener",

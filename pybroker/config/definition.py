@@ -27,9 +27,40 @@ class ConfigDef(Mapping[str, ConfigKey]):
         return len(self._keys)
 
 
-def nearest_name(name: str, known: Iterable[str]) -> str | None:
-    """The known name that `name` was probably meant to be."""
-    import difflib  # only a misspelt setting needs it; start time is a bar
+NEAR = 2
+"""Letters to insert, remove, replace or swap with their neighbour until a misspelt name is the one that was meant."""
 
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
-    return close[0] if close else None
+
+def nearest_name(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that `name` is probably meant to be: the nearest one within the same prefix, which is what
+    comes before the first dot. A misspelt prefix is recognised by one letter, before a rest that is right.
+    """
+    prefix, _, rest = name.partition(".")
+    nearest: tuple[int, str] | None = None
+    for candidate in known:
+        of_candidate, _, rest_of_candidate = candidate.partition(".")
+        if of_candidate == prefix or not (rest or rest_of_candidate):
+            limit = NEAR
+        elif rest and rest == rest_of_candidate:
+            limit = 1
+        else:
+            continue
+        if abs(len(candidate) - len(name)) <= limit:
+            distance = _distance(name, candidate)
+            if distance <= limit and (nearest is None or (distance, candidate) < nearest):
+                nearest = distance, candidate
+    return None if nearest is None else nearest[1]
+
+
+def _distance(one: str, other: str) -> int:
+    """The edit distance, in which two neighbours that change places count once (optimal string alignment)."""
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for at, letter in enumerate(one, 1):
+        above, row, before = before, [at], row
+        for to, wanted in enumerate(other, 1):
+            best = min(before[to] + 1, row[to - 1] + 1, before[to - 1] + (letter != wanted))
+            if at > 1 and to > 1 and letter == other[to - 2] and one[at - 2] == wanted:
+                best = min(best, above[to - 2] + 1)
+            row.append(best)
+    return row[-1]

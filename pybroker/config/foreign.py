@@ -1,5 +1,5 @@
-"""Settings of Apache Kafka that this broker does not have: which ones are harmless, which ones must stop the start, and
-what to do instead.
+"""Settings that this broker does not have, of Apache Kafka and of others: which ones are harmless, which ones must stop
+the start, and what to do instead.
 
 A setting is harmless when leaving it out changes neither safety nor what clients see. One that promises protection or
 another way of running (a policy class, a quorum elsewhere) is refused: passing over it in silence would be the
@@ -12,6 +12,7 @@ import msgspec
 
 from pybroker.config.broker_defs import BROKER_SETTINGS
 from pybroker.config.listener_settings import PREFIX
+from pybroker.config.providers import NAME as PROVIDERS
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -22,12 +23,12 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 _NO_CLASSES = "classes of the JVM cannot be loaded here; remove the line"
-_NO_QUORUM = "this broker keeps its metadata in its first data directory and joins no KRaft quorum; remove the line"
+_NO_QUORUM = "this broker joins no KRaft quorum; remove the line"
 _NO_TIERED = "tiered storage is not part of this broker; remove the line"
 
 REFUSED: dict[str, Refusal] = {
     "zookeeper.metadata.migration.enable": Refusal(
-        "this broker keeps its metadata in its first data directory; remove the line", ("", "false")
+        "this broker joins no KRaft quorum, so there is nothing to migrate to; remove the line", ("", "false")
     ),
     "process.roles": Refusal(
         "broker and controller run in one process here; use broker,controller or remove the line",
@@ -36,9 +37,6 @@ REFUSED: dict[str, Refusal] = {
     "control.plane.listener.name": Refusal(
         "the controller runs in the broker's process; remove the line and the listener"
     ),
-    "security.inter.broker.protocol": Refusal(
-        "one broker has no connections to others; remove the line", ("", "plaintext", "sasl_plaintext")
-    ),
     "principal.builder.class": Refusal(
         _NO_CLASSES, ("", "org.apache.kafka.common.security.authenticator.defaultkafkaprincipalbuilder")
     ),
@@ -46,7 +44,6 @@ REFUSED: dict[str, Refusal] = {
     "alter.config.policy.class.name": Refusal(_NO_CLASSES),
     "client.quota.callback.class": Refusal(_NO_CLASSES),
     "security.providers": Refusal(_NO_CLASSES),
-    "config.providers": Refusal("references to config providers are not resolved; write the values themselves"),
     "remote.log.storage.system.enable": Refusal(_NO_TIERED, ("", "false")),
     "log.message.timestamp.difference.max.ms": Refusal(
         "use log.message.timestamp.before.max.ms and log.message.timestamp.after.max.ms",
@@ -116,7 +113,7 @@ remote.log.manager.task.retry.backoff.max.ms remote.log.manager.task.retry.backo
 remote.log.manager.task.retry.jitter remote.log.manager.thread.pool.size remote.log.metadata.custom.metadata.max.bytes
 remote.log.metadata.manager.class.name remote.log.metadata.manager.class.path remote.log.metadata.manager.impl.prefix
 remote.log.metadata.manager.listener.name remote.log.reader.max.pending.tasks remote.log.storage.manager.class.name
-remote.log.storage.manager.class.path remote.log.storage.manager.impl.prefix replica.lag.max.messages
+remote.log.storage.manager.class.path remote.log.storage.manager.impl.prefix
 replica.socket.receive.buffer.bytes replication.quota.window.num
 replication.quota.window.size.seconds request.timeout.ms reserved.broker.max.id sasl.client.callback.handler.class
 sasl.jaas.config sasl.login.callback.handler.class sasl.login.class sasl.login.connect.timeout.ms
@@ -144,6 +141,83 @@ zookeeper.ssl.protocol
 """
 HARMLESS: frozenset[str] = frozenset(_NAMES.split())
 
+OF_THE_PAST: dict[str, str | None] = {
+    "advertised.host.name": "advertised.listeners",
+    "advertised.port": "advertised.listeners",
+    "brokerid": "broker.id",
+    "controller.message.queue.size": None,
+    "dual.commit.enabled": None,
+    "enable.zookeeper": None,
+    "host.name": "listeners",
+    "hostname": "listeners",
+    "kafka.csv.metrics.dir": None,
+    "kafka.csv.metrics.reporter.enabled": None,
+    "log.cleanup.interval.mins": "log.retention.check.interval.ms",
+    "log.default.flush.interval.ms": "log.flush.interval.ms",
+    "log.default.flush.scheduler.interval.ms": "log.flush.scheduler.interval.ms",
+    "log.delete.delay.ms": "log.segment.delete.delay.ms",
+    "log.file.size": "log.segment.bytes",
+    "log.flush.interval": "log.flush.interval.messages",
+    "log.retention.size": "log.retention.bytes",
+    "max.message.size": "message.max.bytes",
+    "max.socket.request.bytes": "socket.request.max.bytes",
+    "monitoring.period.secs": None,
+    "num.threads": "num.network.threads",
+    "offsets.storage": None,
+    "port": "listeners",
+    "quota.consumer.default": "pybroker quotas",
+    "quota.producer.default": "pybroker quotas",
+    "replica.lag.max.messages": "replica.lag.time.max.ms",
+    "socket.receive.buffer": "socket.receive.buffer.bytes",
+    "socket.send.buffer": "socket.send.buffer.bytes",
+    "topic.flush.intervals.ms": "flush.ms of a topic",
+    "topic.partition.count.map": None,
+    "zk.connect": "zookeeper.connect",
+    "zk.connectiontimeout.ms": "zookeeper.connection.timeout.ms",
+    "zk.sessiontimeout.ms": "zookeeper.session.timeout.ms",
+    "zk.synctime.ms": None,
+    "zookeeper.sync.time.ms": None,
+}
+"""Settings of Kafka's earlier releases, which 3.9 and 4.4 ignore, and what replaces each."""
+
+OF_OTHERS = (
+    "aiven.",
+    "bitnami.",
+    "cc.",
+    "com.",
+    "confluent.",
+    "cruise.control.",
+    "dek.registry.",
+    "event.logger.",
+    "io.",
+    "kafka.http.",
+    "kafka.logger.",
+    "kafka.rest.",
+    "kroxylicious.",
+    "li.",
+    "mapr.",
+    "metric.reporter.",
+    "metrics.reporter.",
+    "msk.",
+    "opa.",
+    "org.",
+    "ranger.",
+    "redpanda.",
+    "rlmm.config.",
+    "rsm.config.",
+    "schema.registry.",
+    "strimzi.",
+    "telemetry.",
+    "xasecure.",
+)
+"""Prefixes of settings that other products and plugins read from the same file."""
+
+_OF_CLIENTS = {"security.protocol": "say it of each listener: listeners, listener.security.protocol.map"}
+_PROTECTS = """
+acl acls auth authentication authorization authorizer jaas kerberos principal sasl security ssl super tls
+"""
+_OF_PROTECTION = frozenset(_PROTECTS.split())
+
 LIMITS_OF_LISTENERS = frozenset(("max.connections",))
 """Obeyed for all listeners together; for one of them it would be a protection that is not there."""
 
@@ -168,10 +242,24 @@ def is_foreign(name: str) -> bool:
     """Whether Apache Kafka knows this setting and this broker does not. Settings of one listener count as what they
     set.
     """
-    kafkas = any(part in HARMLESS or part in REFUSED for part in _meanings(name))
+    kafkas = any(part in HARMLESS or part in REFUSED for part in _meanings(name)) or name.startswith(f"{PROVIDERS}.")
     if name.startswith(PREFIX):
         return kafkas or any(part in BROKER_SETTINGS for part in _meanings(name))
-    return kafkas or name in SINGLE_MEMBER
+    return kafkas or name in SINGLE_MEMBER or name == PROVIDERS
+
+
+def is_of_others(name: str) -> bool:
+    """Whether another product or a plugin reads this setting."""
+    return name.startswith(OF_OTHERS)
+
+
+def protection(name: str) -> str | None:
+    """Why an unknown setting cannot be ignored: by its name it asks for protection that would not be there; else
+    None."""
+    if _OF_PROTECTION.isdisjoint(name.lower().split(".")):
+        return None
+    remedy = _OF_CLIENTS.get(name, "see docs/security.md for what this broker has, or remove the line")
+    return f"asks for protection, and this broker does not know it; {remedy}"
 
 
 def is_secret(name: str) -> bool:

@@ -14,6 +14,7 @@ from pybroker.config.broker_security import SERVED, check_mechanisms
 from pybroker.config.broker_tls import BY_NAME as TLS
 from pybroker.config.broker_token import BY_NAME as TOKEN
 from pybroker.config.broker_token import LOGIN_HANDLER, OF_JAAS
+from pybroker.config.definition import nearest_name
 from pybroker.config.values import ConfigType, InvalidValue, at_least, parse_value
 
 PREFIX = "listener.name."
@@ -63,6 +64,19 @@ def listener_setting(name: str) -> ListenerSetting | None:
     if mechanism.upper() in SERVED and of_mechanism:
         return ListenerSetting(listener.upper(), mechanism.upper(), rest)
     return None
+
+
+def nearest_listener_setting(name: str) -> str | None:
+    """Return the setting of one listener that a misspelt name is probably meant to be."""
+    if not name.startswith(PREFIX):
+        return None
+    listener, _, rest = name.removeprefix(PREFIX).partition(".")
+    mechanism, _, of_mechanism = rest.partition(".")
+    before, wanted, known = f"{PREFIX}{listener}", rest, (ENABLED, REAUTH, CREATION_RATE, *TLS, *OAUTH, *TOKEN)
+    if mechanism.upper() in SERVED:
+        before, wanted, known = f"{before}.{mechanism}", of_mechanism, (JAAS, REAUTH, HANDLER, LOGIN_HANDLER)
+    nearest = nearest_name(wanted, known)
+    return None if nearest is None else f"{before}.{nearest}"
 
 
 class ListenerSecurity(NamedTuple):

@@ -6,6 +6,7 @@ import msgspec
 
 from pybroker.config.values import InvalidValue
 
+SECURITY_BETWEEN = "security.inter.broker.protocol"
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
@@ -50,9 +51,11 @@ def protocol_map(text: str) -> dict[str, str]:
     return protocols
 
 
-def parse_listeners(items: tuple[str, ...], protocols: dict[str, str]) -> tuple[Listener, ...]:
-    """The listeners of a `listeners` or `advertised.listeners` value; names and ports are unique; raises
-    InvalidValue.
+def parse_listeners(
+    items: tuple[str, ...], protocols: dict[str, str], *, advertised: bool = False
+) -> tuple[Listener, ...]:
+    """The listeners of a `listeners` or `advertised.listeners` value. Names are unique, and so are addresses but for
+    advertised ones: several listeners may be behind one load balancer (KAFKA-10478). Raises InvalidValue.
     """
     listeners: list[Listener] = []
     for item in items:
@@ -65,7 +68,7 @@ def parse_listeners(items: tuple[str, ...], protocols: dict[str, str]) -> tuple[
         host, port = host_port(address.strip())
         if any(other.name == name for other in listeners):
             raise InvalidValue(f"listener {name} is named twice")
-        if port and any(other.port == port and other.host == host for other in listeners):
+        if port and not advertised and any(other.port == port and other.host == host for other in listeners):
             raise InvalidValue(f"two listeners have the address {address.strip()}")
         listeners.append(Listener(name, host, port, protocols[name]))
     return tuple(listeners)

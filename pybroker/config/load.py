@@ -1,28 +1,26 @@
-"""From server.properties and `--set key=value` to a BrokerConfig: every name known, every value checked, every
-complaint one line.
+"""From server.properties and `--set key=value` to a BrokerConfig: every value checked, each problem one line, and all
+of them at once.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from pybroker.config import advice, foreign, one_node
 from pybroker.config.broker_cluster import EMBEDDED, METADATA_STORE
-from pybroker.config.broker_config import BrokerConfig, ConfigSource
+from pybroker.config.broker_config import BrokerConfig
 from pybroker.config.broker_defs import BROKER_SETTINGS
-from pybroker.config.broker_login import MECHANISM, broker_login
 from pybroker.config.broker_without_effect import WITHOUT_EFFECT
+from pybroker.config.consistency import inconsistencies
 from pybroker.config.definition import nearest_name
-from pybroker.config.group_defs import BEAT_BELOW_SESSION, OF_BROKER
-from pybroker.config.listener_settings import PREFIX, check_listener_setting, listener_setting
-from pybroker.config.listeners import parse_listeners, protocol_map
+from pybroker.config.listener_settings import check_listener_setting, listener_setting, nearest_listener_setting
+from pybroker.config.listeners import SECURITY_BETWEEN
 from pybroker.config.properties import PropertiesError, read_properties
-from pybroker.config.topic_defs import check_resolved, resolve_topic_configs
+from pybroker.config.providers import NAME as PROVIDERS
+from pybroker.config.providers import Providers
 from pybroker.config.values import ConfigError, InvalidValue, render_value
-
-CHECKED_NAME = "ssl.endpoint.identification.algorithm"
 
 PROPERTIES_BYTES_MAX = 1 << 20
 """Longer than any settings file: something else was named by mistake (a log, a device)."""
@@ -48,19 +46,21 @@ def load_config(
     settings: Mapping[str, object] | None = None,
 ) -> Loaded:
     """The configuration of a file (read as Java properties), over which go `settings`, over which go `key=value`
-    assignments. Raises ConfigError.
+    assignments. Raises ConfigError with all problems.
     """
     given: dict[str, Setting] = {}
+    problems: list[str] = []
     if file is not None:
-        given.update(_read_properties(os.fspath(file)))
+        given.update(_read_properties(os.fspath(file), problems))
     for name, value in (settings or {}).items():
         given[name] = Setting(_text_of(value), "settings")
     for assignment in assignments:
         name, equals, text = assignment.partition("=")
         if not equals or not name.strip():
-            raise ConfigError(f"--set {assignment}: expected key=value")
-        given[name.strip()] = Setting(text.strip(), "--set")
-    return check_settings(given)
+            problems.append(f"--set {assignment}: expected key=value")
+        else:
+            given[name.strip()] = Setting(text.strip(), "--set")
+    return _Check(given, problems).loaded()
 
 
 def _text_of(value: object) -> str:
@@ -71,7 +71,7 @@ def _text_of(value: object) -> str:
     return str(value)
 
 
-def _read_properties(path: str) -> dict[str, Setting]:
+def _read_properties(path: str, problems: list[str]) -> dict[str, Setting]:
     try:
         with open(path, "rb") as stream:
             raw = stream.read(PROPERTIES_BYTES_MAX + 1)
@@ -79,183 +79,139 @@ def _read_properties(path: str) -> dict[str, Setting]:
         raise ConfigError(f"{path}: cannot read the settings file: {problem.strerror}") from None
     if len(raw) > PROPERTIES_BYTES_MAX:
         raise ConfigError(f"{path}: longer than {PROPERTIES_BYTES_MAX} bytes; is this a settings file?")
+    if b"\0" in raw:
+        raise ConfigError(f"{path}: not a text file (it has a zero byte); write it in UTF-8")
+    malformed: list[PropertiesError] = []
+    found = read_properties(_decoded(raw), malformed)
+    read = {one.key: Setting(one.value.strip(), f"{path} line {one.line}") for one in found}
+    problems += [f"{path} line {problem.line}: {problem}" for problem in malformed]
+    return read
+
+
+def _decoded(raw: bytes) -> str:
+    """UTF-8 with or without a byte order mark. Else Latin-1, in which java.util.Properties reads each file."""
     try:
-        return {one.key: Setting(one.value.strip(), f"{path} line {one.line}") for one in read_properties(raw.decode())}
+        return raw.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise ConfigError(f"{path}: not a text file in UTF-8") from None
-    except PropertiesError as problem:
-        raise ConfigError(f"{path} line {problem.line}: {problem}") from None
+        return raw.decode("latin-1")
 
 
-def check_settings(given: Mapping[str, Setting]) -> Loaded:
-    """The configuration that these settings make. Raises ConfigError for the first that is unknown, wrong or cannot be
-    obeyed.
-    """
-    static: dict[str, str] = {}
-    listener_settings: dict[str, str] = {}
-    without_effect: list[str] = []
-    for name, setting in given.items():
-        key = BROKER_SETTINGS.get(name)
-        of_listener = listener_setting(name)
-        if of_listener is not None:
+class _Check:
+    """The settings of one broker on their way from texts to a configuration."""
+
+    def __init__(self, given: Mapping[str, Setting], problems: list[str]) -> None:
+        self._given = dict(given)
+        self._problems = problems
+        self._failed: set[str] = set()
+        self._static: dict[str, str] = {}
+        self._listener_settings: dict[str, str] = {}
+        self._unused = advice.Unused()
+
+    def loaded(self) -> Loaded:
+        """Raises ConfigError with all problems."""
+        self._resolve_references()
+        for name, setting in self._given.items():
+            self._take(name, setting)
+        self._drop_controller_listeners()
+        static = self._static
+        cut = one_node.fit(static) if static.get(METADATA_STORE, EMBEDDED) == EMBEDDED else None
+        config = BrokerConfig(static, self._listener_settings)
+        texts = {name: setting.text for name, setting in self._given.items()}
+        for of_name, problem in inconsistencies(config, texts, self._failed):
+            if of_name is None:
+                self._problems.append(problem)
+            else:
+                in_force = render_value(config[of_name]) if of_name in BROKER_SETTINGS else None
+                self._fail(of_name, problem, in_force or "")
+        if self._problems:
+            raise ConfigError(*self._problems)
+        self._unused.of_kafka += [key.name for key in WITHOUT_EFFECT if key.name in static]
+        if SECURITY_BETWEEN in static and not config.in_cluster:
+            self._unused.of_kafka.append(SECURITY_BETWEEN)
+        return Loaded(config, [*([cut] if cut else []), *advice.warnings(config, self._unused)])
+
+    def _fail(self, name: str, problem: object, in_force: str = "") -> None:
+        """`in_force`: the value, where that is not the given text."""
+        setting = self._given.get(name)
+        where = f" ({setting.where})" if setting is not None else ""
+        text = in_force or (setting.text if setting is not None else "")
+        self._problems.append(f"{name}={'(hidden)' if _is_secret(name) else text}{where}: {problem}")
+        self._failed.add(name)
+
+    def _resolve_references(self) -> None:
+        try:
+            providers = Providers({name: setting.text for name, setting in self._given.items()})
+        except InvalidValue as problem:
+            self._fail(PROVIDERS, problem)
+            return
+        for name, setting in self._given.items():
+            if name.startswith(PROVIDERS):
+                continue
             try:
-                check_listener_setting(of_listener, setting.text)
+                self._given[name] = setting._replace(text=providers.resolve(setting.text).strip())
             except InvalidValue as problem:
-                shown = "(hidden)" if of_listener.sensitive else setting.text
-                raise ConfigError(f"{name}={shown} ({setting.where}): {problem}") from None
-            listener_settings[name] = setting.text
-            continue
-        if key is None:
-            _check_foreign(name, setting)
-            without_effect.append(name)
-            continue
+                self._fail(name, problem)
+
+    def _take(self, name: str, setting: Setting) -> None:
+        if name in self._failed:
+            return
+        key, of_listener = BROKER_SETTINGS.get(name), listener_setting(name)
         try:
-            static[name] = render_value(key.parse(setting.text)) or ""
+            if of_listener is not None:
+                check_listener_setting(of_listener, setting.text)
+                self._listener_settings[name] = setting.text
+            elif key is not None:
+                self._static[name] = render_value(key.parse(setting.text)) or ""
+            else:
+                self._take_foreign(name, setting)
         except InvalidValue as problem:
-            shown = "(hidden)" if key.sensitive else setting.text
-            raise ConfigError(f"{name}={shown} ({setting.where}): {problem}") from None
-    without_effect += [key.name for key in WITHOUT_EFFECT if key.name in static]
-    _drop_controller_listeners(static, given)
-    cut = one_node.fit(static) if static.get(METADATA_STORE, EMBEDDED) == EMBEDDED else None
-    config = BrokerConfig(static, listener_settings)
-    _check_together(config, given)
-    return Loaded(config, [*([cut] if cut else []), *advice.warnings(config, without_effect)])
+            self._fail(name, problem)
+
+    def _take_foreign(self, name: str, setting: Setting) -> None:
+        """A setting that this broker does not have."""
+        remedy = foreign.refusal(name, setting.text)
+        if remedy is not None:
+            raise InvalidValue(remedy)
+        if foreign.is_foreign(name):
+            self._unused.of_kafka.append(name)
+            return
+        if name in foreign.OF_THE_PAST:
+            self._unused.of_the_past.append(name)
+            return
+        nearest = nearest_name(name, (*BROKER_SETTINGS, *foreign.REFUSED)) or nearest_listener_setting(name)
+        problem = f"unknown setting; did you mean {nearest}?" if nearest else None
+        if problem is None and foreign.is_of_others(name):
+            self._unused.of_others.append(name)
+            return
+        problem = problem or foreign.protection(name)
+        if problem is None:
+            self._unused.unknown.append(name)
+        else:
+            self._problems.append(f"{name} ({setting.where}): {problem}")
+
+    def _drop_controller_listeners(self) -> None:
+        """Kafka's sample file opens a listener for the KRaft controller; here the controller is part of the process and
+        needs none.
+        """
+        names = self._given.get("controller.listener.names")
+        if names is None:
+            return
+        controllers = {name.strip().upper() for name in names.text.split(",")}
+        for setting in ("listeners", "advertised.listeners"):
+            if setting in self._static:
+                kept = [
+                    item
+                    for item in self._static[setting].split(",")
+                    if item.partition("://")[0].strip().upper() not in controllers
+                ]
+                if kept:
+                    self._static[setting] = ",".join(kept)
+                else:
+                    self._fail(setting, "only controllers are named; clients need a listener too")
 
 
-def _check_foreign(name: str, setting: Setting) -> None:
-    remedy = foreign.refusal(name, setting.text)
-    if remedy is not None:
-        shown = "(hidden)" if foreign.is_secret(name) else setting.text
-        raise ConfigError(f"{name}={shown} ({setting.where}): {remedy}")
-    if foreign.is_foreign(name):
-        return
-    nearest = nearest_name(name, [*BROKER_SETTINGS, *foreign.HARMLESS, *foreign.REFUSED])
-    hint = f"; did you mean {nearest}?" if nearest else ", neither of this broker nor of Apache Kafka"
-    raise ConfigError(f"{name} ({setting.where}): unknown setting{hint}")
-
-
-def _drop_controller_listeners(static: dict[str, str], given: Mapping[str, Setting]) -> None:
-    """Kafka's sample file opens a listener for the KRaft controller; here the controller is part of the process and
-    needs none.
-    """
-    names = given.get("controller.listener.names")
-    if names is None:
-        return
-    controllers = {name.strip().upper() for name in names.text.split(",")}
-    for setting in ("listeners", "advertised.listeners"):
-        if setting in static:
-            kept = [
-                item
-                for item in static[setting].split(",")
-                if item.partition("://")[0].strip().upper() not in controllers
-            ]
-            if not kept:
-                where = f"{setting}={given[setting].text} ({given[setting].where})"
-                raise ConfigError(f"{where}: only controllers are named; clients need a listener too")
-            static[setting] = ",".join(kept)
-
-
-def _check_store(
-    config: BrokerConfig, given: Mapping[str, Setting], listeners: set[str], fail: Callable[[str, object], ConfigError]
-) -> None:
-    if not config.in_cluster:
-        if "zookeeper.connect" in given:
-            raise fail(
-                "zookeeper.connect",
-                "this broker keeps its metadata in its first data directory; remove the line, or let it join a cluster "
-                "with metadata.store=zookeeper",
-            )
-        return
-    if not config["zookeeper.connect"]:
-        raise fail(METADATA_STORE, "zookeeper.connect is missing; add zookeeper.connect=host:port")
-    if config.between_brokers is None or len(listeners) < 2:
-        raise fail(
-            METADATA_STORE,
-            "brokers need a listener of their own, where no client is served; name one more in listeners and "
-            "listener.security.protocol.map, as REPLICATION://host:port and REPLICATION:PLAINTEXT, and add "
-            "inter.broker.listener.name=REPLICATION",
-        )
-    between = next(one for one in config.listeners if one.name == config.between_brokers)
-    for name in (CHECKED_NAME, f"{PREFIX}{between.name.lower()}.{CHECKED_NAME}"):
-        if between.protocol.endswith("SSL") and name in given and given[name].text.lower() != "https":
-            told = "brokers check each other's certificates against their names; remove the line"
-            raise ConfigError(f"{name}={given[name].text} ({given[name].where}): {told}")
-    try:
-        login = broker_login(config)
-    except InvalidValue as problem:
-        raise fail("inter.broker.listener.name", problem) from None
-    if login.mechanism or login.certified or advice.is_loopback(between.host):
-        return
-    guarded = "there is an authorizer" if config.get_str("authorizer.class.name") else "clients have to log in"
-    if config.get_str("authorizer.class.name") or any(one.protocol.startswith("SASL_") for one in config.listeners):
-        raise fail(
-            "inter.broker.listener.name",
-            f"whoever reaches {between} acts as a broker, while {guarded}; map it to SSL and set "
-            f"ssl.client.auth=required, map it to SASL_SSL or SASL_PLAINTEXT and set {MECHANISM}, or give it "
-            "a loopback address",
-        )
-
-
-def _check_together(config: BrokerConfig, given: Mapping[str, Setting]) -> None:
-    def fail(name: str, problem: object) -> ConfigError:
-        where = f" ({given[name].where})" if name in given else ""
-        return ConfigError(f"{name}={render_value(config[name])}{where}: {problem}")
-
-    static = config.layer(ConfigSource.STATIC_BROKER_CONFIG)
-    if "node.id" in static and config["broker.id"] not in (None, -1, config["node.id"]):
-        raise fail("broker.id", f"node.id={config['node.id']} says otherwise; remove one of the two")
-    try:
-        protocols = protocol_map(config.get_str("listener.security.protocol.map"))
-    except InvalidValue as problem:
-        raise fail("listener.security.protocol.map", problem) from None
-    try:
-        listeners = parse_listeners(config.get_list("listeners"), protocols)
-    except InvalidValue as problem:
-        raise fail("listeners", problem) from None
-    for listener in listeners:
-        try:
-            if listener.protocol.endswith("SSL"):
-                config.listener_tls(listener.name)
-            if listener.protocol.startswith("SASL_"):
-                config.listener_oauth(listener.name)
-        except InvalidValue as problem:
-            raise fail("listeners", f"listener {listener.name} speaks {listener.protocol}: {problem}") from None
-    names = {listener.name for listener in listeners}
-    try:
-        advertised = parse_listeners(config.get_list("advertised.listeners"), protocols)
-    except InvalidValue as problem:
-        raise fail("advertised.listeners", problem) from None
-    for listener in advertised:
-        if listener.name not in names:
-            raise fail("advertised.listeners", f"listener {listener.name} is not among listeners")
-        if listener.host in ("", "0.0.0.0", "::"):
-            host = listener.host or "an empty host"
-            raise fail("advertised.listeners", f"clients cannot connect to {host}; name the address they should use")
-    inter_broker = config["inter.broker.listener.name"]
-    if inter_broker is not None and str(inter_broker).upper() not in names:
-        raise fail("inter.broker.listener.name", "not among listeners")
-    _check_store(config, given, names, fail)
-    # An empty list is what an unset variable leaves: with the default the broker would start without its data.
-    if "log.dirs" in given and not config.get_list("log.dirs"):
-        raise fail("log.dirs", "no directory is named; name one or remove the line")
-    directories = config.log_dirs
-    if not all(config.get_list("log.dirs") or config.get_list("log.dir")):
-        raise fail("log.dirs", "a directory is missing between two commas")
-    if len(set(directories)) != len(directories):
-        raise fail("log.dirs", "a directory is named twice")
-    _check_groups(config, fail)
-    check_resolved(resolve_topic_configs({}, config))
-
-
-def _check_groups(config: BrokerConfig, fail: Callable[[str, object], ConfigError]) -> None:
-    if config.get_int("group.min.session.timeout.ms") > config.get_int("group.max.session.timeout.ms"):
-        raise fail("group.min.session.timeout.ms", "above group.max.session.timeout.ms")
-    for name, low, high in (broker for broker in OF_BROKER.values() if broker.low or broker.high):
-        if low is not None and config.get_int(name) < config.get_int(low):
-            raise fail(name, f"below {low}")
-        if high is not None and config.get_int(name) > config.get_int(high):
-            raise fail(name, f"above {high}")
-    for beat, session in BEAT_BELOW_SESSION:
-        name, below = OF_BROKER[beat].default, OF_BROKER[session].default
-        if config.get_int(name) >= config.get_int(below):
-            raise fail(name, f"not below {below}")
+def _is_secret(name: str) -> bool:
+    of_listener = listener_setting(name)
+    if of_listener is not None:
+        return of_listener.sensitive
+    return BROKER_SETTINGS[name].sensitive if name in BROKER_SETTINGS else foreign.is_secret(name)

@@ -37,8 +37,10 @@ class Property(msgspec.Struct, frozen=True):
     line: int
 
 
-def read_properties(text: str) -> Iterator[Property]:
-    """All properties in order; a key may come more than once, and the last one counts. Raises PropertiesError."""
+def read_properties(text: str, malformed: list[PropertiesError] | None = None) -> Iterator[Property]:
+    """All properties in order; a key may come more than once, and the last one counts. Raises PropertiesError, or adds
+    it to `malformed` and goes on with the next line.
+    """
     lines = _NATURAL_LINE.split(text)
     index = 0
     while index < len(lines):
@@ -58,7 +60,12 @@ def read_properties(text: str) -> Iterator[Property]:
         assert key is not None, "the pattern matches the empty text"
         separator = _SEPARATOR.match(line, key.end())
         assert separator is not None, "the pattern matches the empty text"
-        yield Property(_unescaped(key.group(), begin), _unescaped(line[separator.end() :], begin), begin)
+        try:
+            yield Property(_unescaped(key.group(), begin), _unescaped(line[separator.end() :], begin), begin)
+        except PropertiesError as problem:
+            if malformed is None:
+                raise
+            malformed.append(problem)
 
 
 def write_properties(properties: Mapping[str, str]) -> str:

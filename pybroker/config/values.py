@@ -39,9 +39,13 @@ class Scope(Enum):
 
 
 class ConfigError(Exception):
-    """A setting that cannot be used. The text is one line that names the setting, its value, where it came from and the
-    remedy.
+    """Settings that cannot be used: for each problem one line that names the setting, its value, where it came from and
+    the remedy. The text is all lines.
     """
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
 
 
 class InvalidValue(ValueError):

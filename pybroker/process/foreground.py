@@ -63,7 +63,9 @@ def start_command(file: str | None, assignments: Sequence[str], ready_fd: int | 
     try:
         config, warnings = load_config(file, assignments)
     except ConfigError as problem:
-        return _complain(str(problem), EXIT_BAD_SETTINGS)
+        for each in problem.problems:
+            _complain(each, EXIT_BAD_SETTINGS)
+        return EXIT_BAD_SETTINGS
     group_access = config.get_str("log.dirs.group.access")
     keep_private(group_access)
     configure_logging(config.get_str("log.level"), json_lines=config.get_str("log.format") == "json")

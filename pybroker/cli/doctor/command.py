@@ -74,7 +74,7 @@ def machine_and_settings(file: str | None, assignments: tuple[str, ...]) -> list
     try:
         loaded = load_config(file, assignments)
     except ConfigError as problem:
-        return [bad(SETTINGS, str(problem), "a start would say the same: docs/operations.md")]
+        return [bad(SETTINGS, each, "a start would say the same: docs/operations.md") for each in problem.problems]
     found = [warn(SETTINGS, each, "remove it, or see docs/operations.md") for each in loaded.warnings]
     found += _local(file, loaded.config)
     if loaded.config.in_cluster:
@@ -103,6 +103,8 @@ def told(config: BrokerConfig) -> dict[str, str]:
     from pybroker.config import render_value
 
     texts = {name: text for name, value in config.items() if (text := render_value(value)) is not None}
+    if config.between_brokers is not None:
+        texts["inter.broker.listener.name"] = config.between_brokers
     return {**texts, **config.listener_settings}
 
 

@@ -193,10 +193,12 @@ MISTAKES = [
     (
         "zookeeper.connect=zk:2181",
         "zookeeper.connect=zk:2181 ({file} line 2): this broker keeps its metadata in its first data directory; "
-        "remove the line, or let it join a cluster with metadata.store=zookeeper",
+        "remove the line, or let it join a cluster with metadata.store=zookeeper and a listener for brokers "
+        "(inter.broker.listener.name)",
     ),
     (
-        "metadata.store=zookeeper",
+        "metadata.store=zookeeper\nlisteners=PLAINTEXT://:1,R://127.0.0.1:2\ninter.broker.listener.name=R\n"
+        "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,R:PLAINTEXT",
         "metadata.store=zookeeper ({file} line 2): zookeeper.connect is missing; add zookeeper.connect=host:port",
     ),
     (
@@ -232,7 +234,7 @@ MISTAKES = [
     ),
     (
         "controller.quorum.voters=1@a:1,2@b:1",
-        "controller.quorum.voters=1@a:1,2@b:1 ({file} line 2): this broker keeps its metadata in its first data directory and joins no KRaft quorum; remove the line",
+        "controller.quorum.voters=1@a:1,2@b:1 ({file} line 2): this broker joins no KRaft quorum; remove the line",
     ),
     (
         "authorizer.class.name=a.B",
@@ -288,7 +290,44 @@ MISTAKES = [
     ),
     (
         "listener.name.plaintext.sasl.jass.config=x",
-        "listener.name.plaintext.sasl.jass.config ({file} line 2): unknown setting, neither of this broker nor of Apache Kafka",
+        "listener.name.plaintext.sasl.jass.config ({file} line 2): asks for protection, and this broker does not know it; see docs/security.md for what this broker has, or remove the line",
+    ),
+    (
+        "listener.name.plaintext.plain.sasl.jass.config=x",
+        "listener.name.plaintext.plain.sasl.jass.config ({file} line 2): unknown setting; did you mean listener.name.plaintext.plain.sasl.jaas.config?",
+    ),
+    (
+        "security.protocol=SASL_SSL",
+        "security.protocol ({file} line 2): asks for protection, and this broker does not know it; say it of each listener: listeners, listener.security.protocol.map",
+    ),
+    ("lisetners=PLAINTEXT://:1", "lisetners ({file} line 2): unknown setting; did you mean listeners?"),
+    ("brokr.id=7", "brokr.id ({file} line 2): unknown setting; did you mean broker.id?"),
+    (
+        "security.inter.broker.protocol=TLS",
+        "security.inter.broker.protocol=TLS ({file} line 2): must be one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL",
+    ),
+    (
+        "zookeeper.metadata.migration.enable=true",
+        "zookeeper.metadata.migration.enable=true ({file} line 2): this broker joins no KRaft quorum, so there is nothing to migrate to; remove the line",
+    ),
+    (
+        CLUSTER + "\nlisteners=PLAINTEXT://:9092,REPLICATION://:9093\ninter.broker.listener.name=REPLICATION\n"
+        "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,REPLICATION:PLAINTEXT\nsecurity.inter.broker.protocol=PLAINTEXT",
+        "security.inter.broker.protocol=PLAINTEXT ({file} line 7): inter.broker.listener.name=REPLICATION says otherwise; "
+        "remove one of the two",
+    ),
+    (
+        CLUSTER + "\nlisteners=PLAINTEXT://:9092,B://:9093\nlistener.security.protocol.map=PLAINTEXT:PLAINTEXT,B:PLAINTEXT\n"
+        "security.inter.broker.protocol=SSL",
+        "security.inter.broker.protocol=SSL ({file} line 6): no listener has this name; name the listener of brokers in "
+        "inter.broker.listener.name",
+    ),
+    (
+        "config.providers=vault\nconfig.providers.vault.class=com.example.Vault",
+        "config.providers=vault ({file} line 2): config.providers.vault.class=com.example.Vault; this broker has "
+        "org.apache.kafka.common.config.provider.EnvVarConfigProvider, "
+        "org.apache.kafka.common.config.provider.FileConfigProvider, "
+        "org.apache.kafka.common.config.provider.DirectoryConfigProvider",
     ),
     ("broker.rack=\\u12", "{file} line 2: a \\u must be followed by four hexadecimal digits"),
     (
@@ -311,7 +350,7 @@ def test_mistakes_get_one_precise_line(tmp_path: Path, text: str, complaint: str
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        (b"\xff\xfe\x00", "not a text file in UTF-8"),
+        (b"\xff\xfe\x00", "not a text file"),
         (b"#" * (1 << 21), "is this a settings file?"),
         (None, "No such file or directory"),
     ],
@@ -321,6 +360,77 @@ def test_unusable_files(tmp_path: Path, content: bytes | None, complaint: str) -
     file = tmp_path / "server.properties" if content is None else written(tmp_path, content)
     with pytest.raises(ConfigError, match=complaint):
         load_config(file)
+
+
+def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
+    """Also those that only several settings together have, and none because of another one."""
+    text = (
+        "num.partitions=many\nbroker.rack=\\u12\nnum.networks.threads=3\nlisteners=NOPE\n"
+        "advertised.listeners=OTHER://h:1\nlog.dirs=/a,/a\nlog.retention.check.interval.ms=0\n"
+        "authorizer.class.name=com.example.A\nssl.keystore.passwort=hunter2\nnode.id=1\nbroker.id=2\n"
+    )
+    file = written(tmp_path, text)
+    with pytest.raises(ConfigError) as caught:
+        load_config(file, ["oops"])
+    assert [problem.replace(f"{file} ", "").partition(":")[0] for problem in caught.value.problems] == [
+        "line 2",
+        "--set oops",
+        "num.partitions=many (line 1)",
+        "num.networks.threads (line 3)",
+        "log.retention.check.interval.ms=0 (line 7)",
+        "authorizer.class.name=com.example.A (line 8)",
+        "ssl.keystore.passwort (line 9)",
+        "listeners=NOPE (line 4)",
+        "broker.id=2 (line 11)",
+        "log.dirs=/a,/a (line 6)",
+    ]
+    assert "hunter2" not in str(caught.value)
+
+
+def test_settings_of_others_and_of_the_past_are_ignored_with_one_warning() -> None:
+    given = ["confluent.support.metrics.enable=true", "rsm.config.fetch.chunk.cache.class=x", "port=9092"]
+    given += ["quota.producer.default=1", "max.partition.fetch.bytes=1", "retention.ms=5"]
+    config, warnings = load_config(None, given)
+    assert config["listeners"] == ("PLAINTEXT://127.0.0.1:9092",)
+    assert warnings == [
+        "Settings that this broker ignores: of earlier releases of Apache Kafka: port (now listeners), "
+        "quota.producer.default (now pybroker quotas); of other products: confluent.support.metrics.enable, "
+        "rsm.config.fetch.chunk.cache.class; unknown to this broker and to Apache Kafka: max.partition.fetch.bytes, "
+        "retention.ms (a topic's; log.retention.ms is the broker's)"
+    ]
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["# Prüfstand\nnode.id=7".encode("latin-1"), b"\xef\xbb\xbfnode.id=7\r\nbroker.rack=a", b"\xef\xbb\xbf# x\nnode.id=7"],
+    ids=["latin-1", "BOM", "BOM before a comment"],
+)
+def test_encodings(tmp_path: Path, content: bytes) -> None:
+    config, warnings = load_config(written(tmp_path, content))
+    assert (config.broker_id, warnings) == (7, [])
+
+
+def test_text_is_utf_8_where_it_can_be(tmp_path: Path) -> None:
+    assert load_config(written(tmp_path, "broker.rack=café".encode())).config["broker.rack"] == "café"
+    assert load_config(written(tmp_path, "broker.rack=café".encode("latin-1"))).config["broker.rack"] == "café"
+
+
+def test_an_empty_zookeeper_connect_is_unset() -> None:
+    assert not load_config(None, ["zookeeper.connect="]).config.in_cluster
+
+
+def test_security_inter_broker_protocol_names_the_listener_of_brokers() -> None:
+    given = [*CLUSTER.split("\n"), "listeners=PLAINTEXT://127.0.0.1:1,B://127.0.0.1:2"]
+    given += ["listener.security.protocol.map=PLAINTEXT:PLAINTEXT,B:PLAINTEXT", "zookeeper.metadata.migration.enable=false"]
+    config, _ = load_config(None, [*given, "security.inter.broker.protocol=PLAINTEXT"])
+    assert config.between_brokers == "PLAINTEXT"
+
+
+def test_two_listeners_may_be_behind_one_address() -> None:
+    given = ["listeners=A://127.0.0.1:1,B://127.0.0.1:2", "listener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT"]
+    config, _ = load_config(None, [*given, "advertised.listeners=A://lb:9092,B://lb:9092"])
+    bound = [("A", "127.0.0.1", 1), ("B", "127.0.0.1", 2)]
+    assert [str(one) for one in config.advertised_listeners(bound)] == ["A://lb:9092", "B://lb:9092"]
 
 
 @pytest.mark.parametrize("assignment", ["num.partitions", "=3", ""])

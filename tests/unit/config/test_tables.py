@@ -47,7 +47,12 @@ def test_a_name_cannot_be_defined_twice() -> None:
     [
         ("num.partition", "num.partitions"),
         ("log.retention.hour", "log.retention.hours"),
+        ("lisetners", "listeners"),
+        ("nod.id", "node.id"),
         ("completely.different.thing", None),
+        ("confluent.support.metrics.enable", None),
+        ("zone.id", None),
+        ("port", None),
     ],
 )
 def test_nearest_name(typed: str, meant: str | None) -> None:

@@ -1,0 +1,183 @@
+"""Checks of settings against each other, after each of them was checked by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from pybroker.config import advice
+from pybroker.config.broker_cluster import METADATA_STORE
+from pybroker.config.broker_config import BrokerConfig, ConfigSource
+from pybroker.config.broker_login import MECHANISM, broker_login
+from pybroker.config.group_defs import BEAT_BELOW_SESSION, OF_BROKER
+from pybroker.config.listener_settings import PREFIX
+from pybroker.config.listeners import SECURITY_BETWEEN, Listener, parse_listeners, protocol_map
+from pybroker.config.topic_defs import check_resolved, resolve_topic_configs
+from pybroker.config.values import ConfigError, InvalidValue
+
+CHECKED_NAME = "ssl.endpoint.identification.algorithm"
+BETWEEN = "inter.broker.listener.name"
+ADVERTISED = "advertised.listeners"
+PROTOCOL_MAP = "listener.security.protocol.map"
+
+Problems = Iterator[tuple[str, str]]
+"""(setting, what is wrong with its value)."""
+Check = Callable[[BrokerConfig, Mapping[str, str]], Problems]
+
+
+def inconsistencies(
+    config: BrokerConfig, given: Mapping[str, str], failed: set[str]
+) -> Iterator[tuple[str | None, str]]:
+    """Each problem with the setting to name; None where the text names its settings itself. `given`: texts of all
+    settings as they were given. `failed`: settings that have a problem already, so that checks on their values would
+    only repeat it.
+    """
+    if not failed.isdisjoint((PROTOCOL_MAP, "listeners")):
+        checks = _WITHOUT_LISTENERS
+    else:
+        listeners = list(_listeners(config, given))
+        yield from listeners
+        checks = _WITHOUT_LISTENERS if listeners else _CHECKS
+    if any("ssl." in name or "sasl." in name for name in failed):
+        checks = tuple(check for check in checks if check not in (_security_of_listeners, _store))
+    for check in checks:
+        yield from ((name, problem) for name, problem in check(config, given) if name not in failed)
+    try:
+        check_resolved(resolve_topic_configs({}, config))
+    except ConfigError as problem:
+        yield None, str(problem)
+
+
+def _listeners(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
+    del given
+    try:
+        protocols = protocol_map(config.get_str(PROTOCOL_MAP))
+    except InvalidValue as problem:
+        yield PROTOCOL_MAP, str(problem)
+        return
+    try:
+        parse_listeners(config.get_list("listeners"), protocols)
+    except InvalidValue as problem:
+        yield "listeners", str(problem)
+
+
+def _security_of_listeners(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
+    del given
+    for listener in config.listeners:
+        try:
+            if listener.protocol.endswith("SSL"):
+                config.listener_tls(listener.name)
+            if listener.protocol.startswith("SASL_"):
+                config.listener_oauth(listener.name)
+        except InvalidValue as problem:
+            yield "listeners", f"listener {listener.name} speaks {listener.protocol}: {problem}"
+
+
+def _advertised(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
+    del given
+    names = {listener.name for listener in config.listeners}
+    protocols = protocol_map(config.get_str(PROTOCOL_MAP))
+    try:
+        advertised = parse_listeners(config.get_list(ADVERTISED), protocols, advertised=True)
+    except InvalidValue as problem:
+        yield ADVERTISED, str(problem)
+        return
+    for listener in advertised:
+        if listener.name not in names:
+            yield ADVERTISED, f"listener {listener.name} is not among listeners"
+        elif listener.host in ("", "0.0.0.0", "::"):
+            host = listener.host or "an empty host"
+            yield ADVERTISED, f"clients cannot connect to {host}; name the address they should use"
+
+
+def _store(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
+    between, names = config[BETWEEN], {listener.name for listener in config.listeners}
+    if between is not None and str(between).upper() not in names:
+        yield BETWEEN, "not among listeners"
+        return
+    if not config.in_cluster:
+        if given.get("zookeeper.connect"):
+            yield (
+                "zookeeper.connect",
+                "this broker keeps its metadata in its first data directory; remove the line, or let it join a cluster "
+                "with metadata.store=zookeeper and a listener for brokers (inter.broker.listener.name)",
+            )
+        return
+    if between is not None and SECURITY_BETWEEN in given:
+        yield SECURITY_BETWEEN, f"{BETWEEN}={between} says otherwise; remove one of the two"
+    if not config["zookeeper.connect"]:
+        yield METADATA_STORE, "zookeeper.connect is missing; add zookeeper.connect=host:port"
+    if config.between_brokers is None or len(names) < 2:
+        yield (
+            METADATA_STORE,
+            "brokers need a listener of their own, where no client is served; name one more in listeners and "
+            "listener.security.protocol.map, as REPLICATION://host:port and REPLICATION:PLAINTEXT, and add "
+            "inter.broker.listener.name=REPLICATION",
+        )
+    elif config.between_brokers not in names:
+        yield SECURITY_BETWEEN, "no listener has this name; name the listener of brokers in inter.broker.listener.name"
+    else:
+        yield from _between_brokers(config, given)
+
+
+def _between_brokers(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
+    between = next(one for one in config.listeners if one.name == config.between_brokers)
+    named_by = BETWEEN if config[BETWEEN] is not None else SECURITY_BETWEEN
+    if between.protocol.endswith("SSL"):
+        for name in (CHECKED_NAME, f"{PREFIX}{between.name.lower()}.{CHECKED_NAME}"):
+            if given.get(name, "https").lower() != "https":
+                yield name, "brokers check each other's certificates against their names; remove the line"
+    try:
+        login = broker_login(config)
+    except InvalidValue as problem:
+        yield named_by, str(problem)
+        return
+    if not (login.mechanism or login.certified or advice.is_loopback(between.host)):
+        yield from _unguarded(config, between, named_by)
+
+
+def _unguarded(config: BrokerConfig, between: Listener, named_by: str) -> Problems:
+    has_authorizer = bool(config.get_str("authorizer.class.name"))
+    if has_authorizer or any(one.protocol.startswith("SASL_") for one in config.listeners):
+        guarded = "there is an authorizer" if has_authorizer else "clients have to log in"
+        yield (
+            named_by,
+            f"whoever reaches {between} acts as a broker, while {guarded}; map it to SSL and set "
+            f"ssl.client.auth=required, map it to SASL_SSL or SASL_PLAINTEXT and set {MECHANISM}, or give it "
+            "a loopback address",
+        )
+
+
+def _identity(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
+    del given
+    static = config.layer(ConfigSource.STATIC_BROKER_CONFIG)
+    if "node.id" in static and config["broker.id"] not in (None, -1, config["node.id"]):
+        yield "broker.id", f"node.id={config['node.id']} says otherwise; remove one of the two"
+
+
+def _directories(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
+    # An empty list is what an unset variable leaves: with the default the broker would start without its data.
+    if "log.dirs" in given and not config.get_list("log.dirs"):
+        yield "log.dirs", "no directory is named; name one or remove the line"
+    elif not all(config.get_list("log.dirs") or config.get_list("log.dir")):
+        yield "log.dirs", "a directory is missing between two commas"
+    elif len(set(config.log_dirs)) != len(config.log_dirs):
+        yield "log.dirs", "a directory is named twice"
+
+
+def _groups(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
+    del given
+    if config.get_int("group.min.session.timeout.ms") > config.get_int("group.max.session.timeout.ms"):
+        yield "group.min.session.timeout.ms", "above group.max.session.timeout.ms"
+    for name, low, high in (broker for broker in OF_BROKER.values() if broker.low or broker.high):
+        if low is not None and config.get_int(name) < config.get_int(low):
+            yield name, f"below {low}"
+        if high is not None and config.get_int(name) > config.get_int(high):
+            yield name, f"above {high}"
+    for beat, session in BEAT_BELOW_SESSION:
+        name, below = OF_BROKER[beat].default, OF_BROKER[session].default
+        if config.get_int(name) >= config.get_int(below):
+            yield name, f"not below {below}"
+
+
+_WITHOUT_LISTENERS: tuple[Check, ...] = (_identity, _directories, _groups)
+_CHECKS: tuple[Check, ...] = (_identity, _security_of_listeners, _advertised, _store, _directories, _groups)
