@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 from collections.abc import Callable
 
@@ -10,8 +11,7 @@ import uvicorn
 from pybroker.client import ClientConfigError
 from pybroker.console.app import make_app
 from pybroker.console.settings import ConsoleSettings
-
-CONNECTIONS_MAX = 200
+from pybroker.console.web.connections import CONNECTIONS_MAX, WAITING_MAX, BoundedProtocol, RateFilter
 
 
 def serve(settings: ConsoleSettings, ready: Callable[[str], None]) -> None:
@@ -36,10 +36,13 @@ def serve(settings: ConsoleSettings, ready: Callable[[str], None]) -> None:
         log_level="warning",
         access_log=False,
         server_header=False,
-        limit_concurrency=CONNECTIONS_MAX,
+        http=BoundedProtocol,
+        # Those that wait for a request of theirs are bounded by themselves and must not count.
+        limit_concurrency=CONNECTIONS_MAX + WAITING_MAX,
         timeout_graceful_shutdown=2,
         ssl_certfile=settings.certificate,
         ssl_keyfile=settings.key,
     )
+    logging.getLogger("uvicorn.error").addFilter(RateFilter())
     servers.append(uvicorn.Server(config))
     servers[0].run(sockets=[listening])

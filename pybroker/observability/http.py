@@ -17,11 +17,20 @@ log = logging.getLogger(__name__)
 HEAD_BYTES_MAX = 8192
 """A scraper's request head is a few hundred bytes; asyncio's reader stops at this limit."""
 
-EXCHANGE_SECONDS_MAX = 10.0
-"""From accept to the end of the answer: a slow peer does not hold a connection for longer."""
+HEAD_SECONDS_MAX = 5.0
+"""From accept to the end of the request's head."""
 
-CONNECTIONS_MAX = 32
-"""Scrapers and probes come one at a time; above this a connection is closed unanswered."""
+ANSWER_SECONDS_MAX = 10.0
+"""From there to the end of the answer: a slow peer does not hold a connection for longer."""
+
+HEADS_MAX = 64
+"""Connections that have not sent a request. A new one closes the oldest of them: silent connections without end keep
+no probe from /healthz."""
+
+SCRAPES_MAX = 32
+"""Answers of /metrics under way; above it a connection is closed unanswered. Probes always have their place: their
+answers fit a socket's buffer.
+"""
 
 _REASONS = {
     200: "OK",
@@ -52,7 +61,9 @@ class MetricsServer:
         self._metrics = metrics
         self._ready = ready
         self._server: asyncio.Server | None = None
-        self._connections = 0
+        self._heads: dict[asyncio.StreamWriter, None] = {}
+        self._scrapes = 0
+        self._collecting: asyncio.Task[str] | None = None
 
     async def start(self) -> tuple[str, int]:
         """Listens; the bound address. Raises OSError if it cannot."""
@@ -62,27 +73,45 @@ class MetricsServer:
         return str(bound[0]), int(bound[1])
 
     def stop(self) -> None:
-        """Stops accepting; answers in progress end within EXCHANGE_SECONDS_MAX."""
+        """Stops accepting; answers in progress end within ANSWER_SECONDS_MAX."""
         if self._server is not None:
             self._server.close()
             self._server = None
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._connections += 1
         try:
-            if self._connections <= CONNECTIONS_MAX:
-                async with asyncio.timeout(EXCHANGE_SECONDS_MAX):
-                    head = await reader.readuntil(b"\r\n\r\n")
-                    writer.write(await self._answer(head))
-                    await writer.drain()
+            self._heads[writer] = None
+            if len(self._heads) > HEADS_MAX:
+                oldest = next(iter(self._heads))
+                del self._heads[oldest]
+                oldest.transport.abort()
+            async with asyncio.timeout(HEAD_SECONDS_MAX):
+                head = await reader.readuntil(b"\r\n\r\n")
+            self._heads.pop(writer, None)
+            async with asyncio.timeout(ANSWER_SECONDS_MAX):
+                await self._answer(head, writer)
         except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError):
             log.debug("a peer of metrics.listener did not send a request in time, or went away")
         finally:
-            self._connections -= 1
+            self._heads.pop(writer, None)
             writer.close()
 
-    async def _answer(self, head: bytes) -> bytes:
+    async def _answer(self, head: bytes, writer: asyncio.StreamWriter) -> None:
         words = head.split(b"\r\n", 1)[0].split(b" ")
+        if len(words) == 3 and words[0] in (b"GET", b"HEAD") and words[1].split(b"?", 1)[0] == b"/metrics":
+            if self._scrapes >= SCRAPES_MAX:
+                return
+            self._scrapes += 1
+            try:
+                writer.write(await self._scraped(with_body=words[0] == b"GET"))
+                await writer.drain()
+            finally:
+                self._scrapes -= 1
+            return
+        writer.write(self._at_once(words))
+        await writer.drain()
+
+    def _at_once(self, words: list[bytes]) -> bytes:
         if len(words) != 3 or not words[2].startswith(b"HTTP/1."):
             return _response(400, _TEXT, "bad request\n", True)
         method, target = words[0], words[1].split(b"?", 1)[0]
@@ -97,14 +126,22 @@ class MetricsServer:
                 if self._ready()
                 else _response(503, _TEXT, "not ready\n", with_body)
             )
-        if target == b"/metrics":
-            try:
-                text = await self._metrics()
-            except Exception:
-                log.exception("the metrics could not be collected: this is a bug in pybroker")
-                return _response(500, _TEXT, "the metrics could not be collected; see the broker's log\n", with_body)
-            return _response(200, _PROMETHEUS, text, with_body)
         return _response(404, _TEXT, "there are /metrics, /healthz and /readyz\n", with_body)
+
+    async def _scraped(self, *, with_body: bool) -> bytes:
+        # Requests at the same time get the same text: it takes milliseconds of the loop for each thousand partitions.
+        if self._collecting is None:
+            self._collecting = asyncio.ensure_future(self._metrics())
+            self._collecting.add_done_callback(self._collected)
+        try:
+            text = await asyncio.shield(self._collecting)
+        except Exception:
+            log.exception("the metrics could not be collected: this is a bug in pybroker")
+            return _response(500, _TEXT, "the metrics could not be collected; see the broker's log\n", with_body)
+        return _response(200, _PROMETHEUS, text, with_body)
+
+    def _collected(self, _: asyncio.Future[str]) -> None:
+        self._collecting = None
 
 
 def _response(status: int, content_type: str, text: str, with_body: bool) -> bytes:

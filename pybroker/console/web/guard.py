@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 from collections.abc import MutableMapping
 from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -65,7 +67,9 @@ class Guard:
         if refusal is not None:
             await PlainTextResponse(refusal[1] + "\n", refusal[0])(scope, receive, with_headers)
             return
-        await self._app(scope, _limited(receive), with_headers)
+        # Who goes away before the end of a form is no error.
+        with contextlib.suppress(ClientDisconnect):
+            await self._app(scope, _limited(receive), with_headers)
 
     def _refusal(self, headers: Headers, scope: MutableMapping[str, Any]) -> tuple[int, str] | None:
         host = headers.get("host", "")

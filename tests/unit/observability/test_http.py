@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from typing import NamedTuple
 
@@ -79,13 +80,24 @@ async def test_a_head_without_end_is_cut_off(served: Served) -> None:
 
 
 async def test_silence_is_cut_off(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "EXCHANGE_SECONDS_MAX", 0.05)
+    monkeypatch.setattr(http, "HEAD_SECONDS_MAX", 0.05)
     assert await served.ask(b"GET ") == b""
 
 
-async def test_too_many_connections(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "CONNECTIONS_MAX", 0)
-    assert await served.ask(b"GET /healthz HTTP/1.1\r\n\r\n") == b""
+async def test_silent_connections_give_way_to_a_probe(served: Served) -> None:
+    """More of them than there is room for: the oldest are closed, and a probe is answered."""
+    silent = [await asyncio.open_connection("127.0.0.1", served.port) for _ in range(2 * http.HEADS_MAX)]
+    assert (await served.ask(b"GET /healthz HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.0 200 ")
+    with contextlib.suppress(ConnectionResetError):
+        assert await asyncio.wait_for(silent[0][0].read(), 30) == b""
+    for _, writer in silent:
+        writer.close()
+
+
+async def test_too_many_scrapes_leave_probes_their_place(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "SCRAPES_MAX", 0)
+    assert await served.ask(b"GET /metrics HTTP/1.1\r\n\r\n") == b""
+    assert (await served.ask(b"GET /healthz HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.0 200 ")
 
 
 async def test_a_bug_in_a_metric_is_an_error_not_a_crash(served: Served) -> None:

@@ -1,0 +1,100 @@
+"""Connections that send nothing: each has a time to bring its request, and the oldest of them give way to new ones.
+
+uvicorn has a time for idle connections after a response only, and counts silent ones towards `limit_concurrency`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import Any, ClassVar
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+CONNECTIONS_MAX = 200
+"""With a request that is being answered; above it new requests get 503."""
+
+WAITING_MAX = 100
+"""Whose request is not complete; above it the oldest one is closed."""
+
+HEAD_S = 5.0
+"""For the head of a request."""
+
+BODY_S = 15.0
+"""For its body, after that."""
+
+
+LINES_PER_SECOND_MAX = 5
+"""What strangers send is worth a line, not any number of them."""
+
+
+class RateFilter(logging.Filter):
+    """Leaves out lines of uvicorn above a rate."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._second = self._lines = 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the line is written."""
+        second = int(time.monotonic())
+        if second != self._second:
+            self._second, self._lines = second, 0
+        self._lines += 1
+        return self._lines <= LINES_PER_SECOND_MAX
+
+
+class BoundedProtocol(H11Protocol):
+    """One connection of the console."""
+
+    waiting: ClassVar[dict[BoundedProtocol, None]] = {}
+    """Connections that still have to bring something, the oldest first."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._deadline: asyncio.TimerHandle | None = None
+        self._has_head = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begins to wait for a request; too many of those: the oldest one is closed."""
+        super().connection_made(transport)
+        self._look()
+        if len(self.waiting) > WAITING_MAX:
+            next(iter(self.waiting)).transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Gives the place up."""
+        self._wait_no_more()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Looks how far the request has come."""
+        super().data_received(data)
+        self._look()
+
+    def on_response_complete(self) -> None:
+        """Waits for the next request."""
+        super().on_response_complete()
+        self._look()
+
+    def _look(self) -> None:
+        cycle = self.cycle
+        answering = cycle is not None and not cycle.response_complete
+        if self.transport.is_closing() or (answering and not cycle.more_body):
+            self._wait_no_more()
+        elif self._deadline is None or answering is not self._has_head:
+            self._wait_no_more()
+            self._has_head = answering
+            self._deadline = self.loop.call_later(BODY_S if answering else HEAD_S, self._too_late)
+            self.waiting[self] = None
+
+    def _too_late(self) -> None:
+        self._deadline = None
+        self.transport.abort()
+
+    def _wait_no_more(self) -> None:
+        self.waiting.pop(self, None)
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
