@@ -14,6 +14,8 @@ import time
 from collections import deque
 from typing import TextIO
 
+from pybroker.printable import printable
+
 TRACE = 5
 ROOT = "root"
 """Kafka's name of the logger that all others inherit from (KIP-412)."""
@@ -27,13 +29,6 @@ LEVELS: dict[str, int] = {
     "FATAL": logging.CRITICAL,
 }
 _NAMES = {number: name for name, number in LEVELS.items()}
-_ESCAPES = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))} | {
-    0x0A: "\\n",
-    0x0D: "\\r",
-    0x09: "\\t",
-    0x2028: "\\u2028",
-    0x2029: "\\u2029",
-}
 
 
 class KafkaFormatter(logging.Formatter):
@@ -42,10 +37,10 @@ class KafkaFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created))
         level = _NAMES.get(record.levelno, record.levelname)
-        message = record.getMessage().translate(_ESCAPES)
+        message = printable(record.getMessage())
         line = f"[{stamp},{int(record.msecs):03d}] {level} {message} ({record.name})"
         if record.exc_info:
-            line = f"{line}\n{self.formatException(record.exc_info)}"
+            line = f"{line}\n{printable(self.formatException(record.exc_info), keep=chr(10))}"
         return line
 
 

@@ -56,3 +56,6 @@ def _show_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool)
 )
 def cli() -> None:
     """A broker that speaks Apache Kafka's protocol."""
+    from pybroker.cli.output import escape_warnings
+
+    escape_warnings()

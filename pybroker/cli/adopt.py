@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from pybroker.cli.output import say
+
 
 @click.command()
 @click.argument("directories", metavar="DIR…", nargs=-1, required=True, type=click.Path(path_type=Path))
@@ -42,7 +44,7 @@ def adopt(directories: tuple[Path, ...], dry_run: bool, topic_configs: Path | No
             if unfinished(places[0]):
                 if not dry_run:
                     finish(places)
-                click.echo(f"{places[0]} was adopted before; what was left of it is done")
+                say(f"{places[0]} was adopted before; what was left of it is done")
                 return
             plan = make_plan(places, None if topic_configs is None else read_topic_configs(topic_configs))
             if not dry_run:
@@ -64,12 +66,12 @@ def adopt(directories: tuple[Path, ...], dry_run: bool, topic_configs: Path | No
     if as_json:
         write_json({"cluster_id": plan.cluster_id, "node_id": plan.node_id, "topics": rows, "notes": plan.notes})
         return
-    click.echo(f"cluster {plan.cluster_id}, broker {plan.node_id}, {plan.source}")
+    say(f"cluster {plan.cluster_id}, broker {plan.node_id}, {plan.source}")
     table(rows, ["topic", "topic_id", "partitions", "bytes", "configs"])
     for note in plan.notes:
-        click.echo(f"note: {note}")
+        say(f"note: {note}")
     if dry_run:
-        click.echo("dry run: nothing was changed")
+        say("dry run: nothing was changed")
     else:
         joined = ",".join(map(str, places))
-        click.echo(f"adopted; start with: pybroker start --set node.id={plan.node_id} --set log.dirs={joined}")
+        say(f"adopted; start with: pybroker start --set node.id={plan.node_id} --set log.dirs={joined}")

@@ -15,6 +15,7 @@ import click
 from click.shell_completion import CompletionItem, get_completion_class
 
 from pybroker.cli.options import BOOTSTRAP_SERVER, Target, refusals
+from pybroker.printable import printable
 
 if TYPE_CHECKING:
     from pybroker.client import AdminClient
@@ -116,7 +117,8 @@ def _offered(ctx: click.Context, incomplete: str, ask: Asked) -> list[Completion
         found = asyncio.run(work())
     except silent:
         return []
-    return sorted((each for each in found if each.value.startswith(incomplete)), key=lambda each: str(each.value))
+    fitting = (each for each in found if each.value.startswith(incomplete) and printable(each.value) == each.value)
+    return sorted(fitting, key=lambda each: str(each.value))
 
 
 def _path(text: str | Path | None) -> Path | None:

@@ -12,7 +12,7 @@ import click
 from pybroker.cli.completion import broker_ids, topic_names
 from pybroker.cli.grammar import VerbGroup
 from pybroker.cli.options import Target, broker_options, run
-from pybroker.cli.output import table, write_json
+from pybroker.cli.output import say, table, write_json
 from pybroker.cli.topics.arguments import parsed_id, topic_id_option
 
 if TYPE_CHECKING:
@@ -236,4 +236,4 @@ async def _alter(target: Target, resource: ConfigResource, changes: list[AlterCo
         write_json({"entity_type": kind, "entity_name": about, "changed": [each.name for each in changes]})
     else:
         about = resource.name or str(resource.topic_id or "all brokers")
-        click.echo(f"Changed {', '.join(change.name for change in changes)} of {about}.")
+        say(f"Changed {', '.join(change.name for change in changes)} of {about}.")

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from pybroker.cli.options import BOOTSTRAP_SERVER, Target, refusals_told
+from pybroker.cli.output import say
 
 INSTALL = "The console needs packages that are not here: pip install 'pybroker[console]'"
 
@@ -78,4 +79,4 @@ def console(
         key=key,
     )
     with refusals_told():
-        serve(settings, lambda address: click.echo(f"The console of {bootstrap_server} is at {address}"))
+        serve(settings, lambda address: say(f"The console of {bootstrap_server} is at {address}"))

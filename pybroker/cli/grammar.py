@@ -15,6 +15,8 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from pybroker.printable import printable
+
 SYNONYMS = (("list", "ls"), ("describe", "show"), ("create", "add"), ("delete", "remove"), ("alter", "set"))
 """Verbs that mean the same: of a command that has one of them the others work as well."""
 
@@ -41,6 +43,13 @@ class LazyGroup(click.Group):
         command = getattr(importlib.import_module(module), attribute)
         assert isinstance(command, click.Command), place
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except click.ClickException as problem:
+            problem.message = printable(problem.message, keep="\n")  # type: ignore[misc]  # final for others
+            raise
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from pybroker.cli.grammar import VerbGroup
+from pybroker.cli.output import say
 
 
 @click.group(cls=VerbGroup)
@@ -37,11 +38,11 @@ def migrate(to: str, file: str | None, assignments: tuple[str, ...], yes: bool) 
         where = config["zookeeper.connect"]
         if not yes:
             click.confirm(f"Move the metadata of {config.log_dirs[0]} to {to} at {where}?", abort=True)
-        done = asyncio.run(move(config, lambda step: click.echo(f"{step}: done")))
+        done = asyncio.run(move(config, lambda step: say(f"{step}: done")))
     except (ConfigError, StartError) as problem:
         raise click.ClickException(str(problem)) from None
     except OSError as problem:
         raise click.ClickException(f"{problem.filename or config.log_dirs[0]}: {problem.strerror}") from None
     copied = f"{done.nodes:,} nodes" if done.nodes else "all that a run before had copied"
-    click.echo(f"cluster {done.cluster_id}: {done.topics:,} topics, {copied}, at zookeeper.connect={where}")
-    click.echo("start the broker with these settings now; `pybroker cluster health` says what is left to do")
+    say(f"cluster {done.cluster_id}: {done.topics:,} topics, {copied}, at zookeeper.connect={where}")
+    say("start the broker with these settings now; `pybroker cluster health` says what is left to do")

@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 
 import click
 
+from pybroker.printable import printable
+
 Result = TypeVar("Result")
 BOOTSTRAP_SERVER = "127.0.0.1:9092"
 
@@ -106,9 +108,8 @@ def described(error: Exception) -> str:
     """One of `refusals` for people."""
     from pybroker.errors import KafkaError
 
-    if isinstance(error, KafkaError):
-        return sentence(error.code, error.message)
-    return str(error) or "The broker did not answer in time."
+    text = sentence(error.code, error.message) if isinstance(error, KafkaError) else str(error)
+    return printable(text) or "The broker did not answer in time."
 
 
 def refusals() -> tuple[type[Exception], ...]:

@@ -1,14 +1,34 @@
 """What commands write: a JSON document for machines, a table for people.
 
-The keys of JSON mean the same in every command (docs/cli.md); the heads of a table are these keys.
+The keys of JSON mean the same in every command (docs/cli.md); the heads of a table are these keys. Commands write text
+with `say` and `table` only, never with click's `echo`: a name that a client has chosen may hold escape sequences.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 
 import click
+
+from pybroker.printable import printable
+
+
+class _Escaping(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record), keep="\n")
+
+
+def escape_warnings() -> None:
+    """Escape controls in the warnings that the client library logs, which end on stderr."""
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(_Escaping())
+
+
+def say(text: str = "", *, err: bool = False) -> None:
+    """One line for people, on stdout or stderr; controls in it are escaped, tabs stay."""
+    click.echo(printable(text, keep="\t"), err=err)
 
 
 def write_json(value: object) -> None:
@@ -39,6 +59,10 @@ def table(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> None:
 
 
 def _cell(value: object) -> str:
+    return printable(_text(value))
+
+
+def _text(value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, bool):

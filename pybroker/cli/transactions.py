@@ -10,7 +10,7 @@ import click
 from pybroker.cli.completion import topic_names, transactional_ids
 from pybroker.cli.grammar import VerbGroup, named
 from pybroker.cli.options import Target, broker_options, run
-from pybroker.cli.output import table, write_json
+from pybroker.cli.output import say, table, write_json
 from pybroker.cli.partitions import partitions_of
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ async def _terminate(target: Target, transactional_id: str) -> None:
     if target.json:
         write_json({"transactional_id": transactional_id, "aborted": True})
     else:
-        click.echo(f"Aborted what was open under {transactional_id}; its producer is shut out.")
+        say(f"Aborted what was open under {transactional_id}; its producer is shut out.")
 
 
 async def _abort(target: Target, topic: str, partition: int, start_offset: int) -> None:
@@ -207,4 +207,4 @@ async def _abort(target: Target, topic: str, partition: int, start_offset: int) 
     if target.json:
         write_json({"topic": topic, "partition": partition, "start_offset": start_offset, "aborted": True})
     else:
-        click.echo(f"Aborted the transaction that began at offset {start_offset} in {where}.")
+        say(f"Aborted the transaction that began at offset {start_offset} in {where}.")

@@ -12,7 +12,7 @@ import click
 
 from pybroker.cli.grammar import VerbGroup, named
 from pybroker.cli.options import Target, broker_options, run
-from pybroker.cli.output import table, write_json
+from pybroker.cli.output import say, table, write_json
 from pybroker.protocol.scram import (
     BY_NAME,
     STORED_ITERATIONS_MAX,
@@ -191,7 +191,7 @@ def _done(target: Target, user: str, mechanisms: list[ScramMechanism], what: str
     if target.json:
         write_json({"user": user, "mechanisms": names})
     else:
-        click.echo(f"user {user}: {what}{', '.join(names)}")
+        say(f"user {user}: {what}{', '.join(names)}")
 
 
 @users.command("list")

@@ -30,7 +30,7 @@ LAYERS: list[set[str]] = [
     {"protocol"},
     {"native"},
     {"clock", "collector", "files", "version", "cluster_resource", "logs", "web_request"},
-    {"json_lines"},
+    {"json_lines", "printable"},
     {"errors"},
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}

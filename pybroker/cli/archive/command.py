@@ -14,7 +14,7 @@ from pybroker.cli.archive.parts import Parts
 from pybroker.cli.archive.plan import Asked, Plan, Written
 from pybroker.cli.completion import topic_names
 from pybroker.cli.options import Target, broker_options
-from pybroker.cli.output import table, write_json
+from pybroker.cli.output import say, table, write_json
 from pybroker.cli.spark.progress import Progress, progress
 from pybroker.cli.spark.refusals import errors_as_lines, refusals_as_lines
 from pybroker.cli.spark.session import client_options, cluster_of, require_spark, session, verbose_option
@@ -101,7 +101,7 @@ def archive(
         with progress(f"{topic} → {dest}") as moving:
             written = stoppable(lambda: job(moving))
     except StoppedError as stopped:
-        click.echo(f"stopped; what is in {dest} is not the whole archive: the same command goes on", err=True)
+        say(f"stopped; what is in {dest} is not the whole archive: the same command goes on", err=True)
         raise click.exceptions.Exit(stopped.exit_code) from None
     _summary(found, dest, written, target)
 
@@ -120,7 +120,7 @@ def _unfinished(folder: Folder, dest: str, asked: Asked, mode: str) -> Plan | No
         if plan.asked == asked:
             there = sum(folder.part(number) is not None for number in range(plan.parts))
             said = f"going on with an archive that was not finished, {there} of {plan.parts} parts are there"
-            click.echo(f"{dest}: {said}", err=True)
+            say(f"{dest}: {said}", err=True)
             return plan
     except click.ClickException:  # damaged
         if mode != "overwrite":
@@ -156,7 +156,7 @@ def _summary(topic: Topic, dest: str, written: dict[int, Written], target: Targe
     if target.json:
         write_json({"topic": topic.name, "topic_id": topic.id, "dest": dest, "rows": total, "partitions": rows})
         return
-    click.echo(f"{topic.name} ({topic.id}) into {dest}: {total:,} rows")
+    say(f"{topic.name} ({topic.id}) into {dest}: {total:,} rows")
     table(rows, ("partition", "first", "last", "rows"))
 
 

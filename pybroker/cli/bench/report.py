@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pybroker.cli.bench.latencies import Measured
-from pybroker.cli.output import table, write_json
+from pybroker.cli.output import say, table, write_json
 
 if TYPE_CHECKING:
     from pybroker.cli.bench.options import Plan
@@ -85,8 +85,8 @@ def report(plan: Plan, what: str, measured: Measured, of: str) -> None:
         return
     rate, megabytes = records / seconds, size / 1e6 / seconds
     of_bytes = f"{records:,} records of {size / records:,.0f} bytes"
-    click.echo(f"{what}: {of_bytes} in {seconds:.2f} s: {rate:,.0f}/s, {megabytes:,.1f} MB/s")
-    click.echo(f"latency: {of} ({latencies.count:,} measured)")
+    say(f"{what}: {of_bytes} in {seconds:.2f} s: {rate:,.0f}/s, {megabytes:,.1f} MB/s")
+    say(f"latency: {of} ({latencies.count:,} measured)")
     rows = [{"percentile": _share(row["percentile"]), "ms": f"{row['latency_ms']:,.3f}"} for row in latencies.rows()]
     table(rows, ["percentile", "ms"])
 

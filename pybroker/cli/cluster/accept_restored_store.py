@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from pybroker.cli.output import say
+
 
 @click.command("accept-restored-store")
 @click.option("--config", "file", metavar="FILE", type=click.Path(), help="The broker's settings file.")
@@ -33,5 +35,5 @@ def accept_restored_store(file: str | None, assignments: tuple[str, ...], yes: b
         raise click.ClickException(str(problem)) from None
     if reason is None:
         raise click.ClickException("The store is the one that this broker has seen last: there is nothing to accept.")
-    click.echo(f"Accepted: {reason}.")
-    click.echo("Start the brokers, and look at `pybroker topics deletions` and at their logs before the delay is over.")
+    say(f"Accepted: {reason}.")
+    say("Start the brokers, and look at `pybroker topics deletions` and at their logs before the delay is over.")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from pybroker.cli.output import say
+
 
 @click.command("adopt-id")
 @click.argument("cluster_id", metavar="ID")
@@ -35,6 +37,6 @@ def adopt_id(cluster_id: str, file: str | None, assignments: tuple[str, ...], ye
         raise click.ClickException(str(problem)) from None
     except OSError as problem:
         raise click.ClickException(f"{problem.filename or directories[0]}: {problem.strerror}") from None
-    click.echo(f"cluster id {done.before or '(none)'} -> {cluster_id}")
+    say(f"cluster id {done.before or '(none)'} -> {cluster_id}")
     for directory in done.directories:
-        click.echo(f"rewrote {directory / 'meta.properties'}")
+        say(f"rewrote {directory / 'meta.properties'}")

@@ -6,7 +6,7 @@ import click
 
 from pybroker.cli.completion import broker_ids
 from pybroker.cli.options import Target, broker_options, run
-from pybroker.cli.output import table, write_json
+from pybroker.cli.output import say, table, write_json
 
 
 @click.command("id")
@@ -41,7 +41,7 @@ async def _id(target: Target) -> None:
     elif found is None:
         raise click.ClickException("This cluster has no id: its brokers are older than Kafka 0.10.1.")
     else:
-        click.echo(found)
+        say(found)
 
 
 async def _log_dirs(target: Target, brokers: tuple[int, ...]) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pybroker.cli.options import Target, broker_options, run
-from pybroker.cli.output import table, write_json
+from pybroker.cli.output import say, table, write_json
 
 if TYPE_CHECKING:
     from pybroker.cli.cluster.report import BrokerReport, DeletionReport, Report
@@ -130,23 +130,25 @@ def _deletion(one: DeletionReport) -> dict[str, Any]:
 
 def _show(report: Report) -> None:
     state = report.state
-    click.echo(f"Cluster id: {report.cluster_id or '(none)'}")
+    say(f"Cluster id: {report.cluster_id or '(none)'}")
     rows = [_broker(each, report) for each in report.brokers]
     if state is None:
         table(rows, ["broker", "host", "port", "rack", "controller"])
         return
     who = "none" if report.controller is None else str(report.controller)
-    click.echo(f"Controller: {who}, epoch {state.controller_epoch}")
+    say(f"Controller: {who}, epoch {state.controller_epoch}")
     columns = ["broker", "broker_epoch", "host", "port", "rack", "state", "controller", "leader_count", "replica_count"]
     table(rows, [*columns, "store"])
     counts = ", ".join(f"{getattr(state, field):,} {name.replace('_', ' ')}" for name, field in COUNTS.items())
-    click.echo(f"\n{state.topics:,} topics, {state.partitions:,} partitions: {counts}")
+    say()
+    say(f"{state.topics:,} topics, {state.partitions:,} partitions: {counts}")
     if state.conditions:
-        click.echo()
+        say()
         shown = [partition(each) for each in state.conditions]
         table(shown, ["topic", "topic_id", "partition", "leader", "replicas", "isr", "min_isr", "is"])
     if report.deletions:
-        click.echo("\nBeing deleted:")
+        say()
+        say("Being deleted:")
         table(
             [{**_deletion(one), "on_brokers": _where(one)} for one in report.deletions],
             ["topic", "topic_id", "state", "deleted_by", "on_brokers"],

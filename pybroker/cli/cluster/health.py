@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pybroker.cli.options import Target, broker_options, run
-from pybroker.cli.output import write_json
+from pybroker.cli.output import say, write_json
 
 if TYPE_CHECKING:
     from pybroker.cli.cluster.report import Report
@@ -44,10 +44,10 @@ async def _health(target: Target) -> list[Problem]:
         write_json({"cluster_id": report.cluster_id, "healthy": not problems, "problems": problems})
     elif problems:
         for problem in problems:
-            click.echo(problem["says"])
+            say(problem["says"])
     else:
         state = report.state
-        click.echo(f"healthy: {len(report.brokers)} brokers, {state.topics:,} topics, {state.partitions:,} partitions")
+        say(f"healthy: {len(report.brokers)} brokers, {state.topics:,} topics, {state.partitions:,} partitions")
     return problems
 
 

@@ -10,6 +10,7 @@ import click
 
 from pybroker.cli.completion import broker_ids
 from pybroker.cli.options import Target, broker_options, run
+from pybroker.cli.output import say
 
 if TYPE_CHECKING:
     from pybroker.admin.placement_plans import Plan
@@ -112,7 +113,7 @@ async def _carry_out(target: Target, how: _How, planned: Callable[[Layout], Plan
         executed = bool(plan) and not how.dry_run
         if not target.json:
             if not plan:
-                click.echo("Nothing has to move.")
+                say("Nothing has to move.")
                 return
             show_plan(plan)
         if executed:
@@ -124,4 +125,4 @@ async def _carry_out(target: Target, how: _How, planned: Callable[[Layout], Plan
         if target.json:
             write_plan(plan, executed=executed)
         elif executed:
-            click.echo("Moved." if how.waits else "Begun; pybroker cluster describe shows what is still being moved.")
+            say("Moved." if how.waits else "Begun; pybroker cluster describe shows what is still being moved.")

@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from pybroker.admin.placement_plans import Move, Plan, PlanBroker, PlanPartition
-from pybroker.cli.output import table, write_json
+from pybroker.cli.output import say, table, write_json
 
 if TYPE_CHECKING:
     from pybroker.client import AdminClient, TopicPartition
@@ -88,7 +88,8 @@ def show_plan(plan: Plan) -> None:
     rows = [{**_document(move), "to": list(move.after)} for move in plan]
     table(rows, ["topic", "partition", "replicas", "to", "adding", "removing", "bytes"])
     copies = sum(len(move.adding) for move in plan)
-    click.echo(f"\n{len(plan):,} partitions, {copies:,} replicas to copy, {sum(m.moved_bytes for m in plan):,} bytes")
+    say()
+    say(f"{len(plan):,} partitions, {copies:,} replicas to copy, {sum(m.moved_bytes for m in plan):,} bytes")
 
 
 def write_plan(plan: Plan, *, executed: bool) -> None:
@@ -183,7 +184,7 @@ class _shown:
     def _line(self, done: int) -> None:
         if not self._silent and time.monotonic() - self._said >= LINE_EVERY_S:
             self._said = time.monotonic()
-            click.echo(f"moved {done:,} of {self._total:,} partitions", err=True)
+            say(f"moved {done:,} of {self._total:,} partitions", err=True)
 
     def __exit__(self, *_: object) -> None:
         if self._bar is not None:

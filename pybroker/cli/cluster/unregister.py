@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from pybroker.cli.options import Target, broker_options, run
-from pybroker.cli.output import write_json
+from pybroker.cli.output import say, write_json
 
 
 @click.command()
@@ -32,4 +32,4 @@ async def _unregister(target: Target, broker: int) -> None:
     if target.json:
         write_json({"unregistered": broker})
     else:
-        click.echo(f"Broker {broker} is unregistered.")
+        say(f"Broker {broker} is unregistered.")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pybroker.cli.options import Target, refusals_told
-from pybroker.cli.output import write_json
+from pybroker.cli.output import say, write_json
 
 if TYPE_CHECKING:
     from pybroker.cli.diagnose.archive import Archive
@@ -201,5 +201,5 @@ def _tell(archive: Archive, *, as_json: bool) -> None:
         write_json({"archive": str(archive.path), "parts": archive.parts, "missing": archive.missing})
         return
     for part, why in archive.missing.items():
-        click.echo(f"not in it: {part}: {why}", err=True)
-    click.echo(f"{archive.path}: {len(archive.parts)} parts. Names are in it: look through it before you hand it on.")
+        say(f"not in it: {part}: {why}", err=True)
+    say(f"{archive.path}: {len(archive.parts)} parts. Names are in it: look through it before you hand it on.")

@@ -12,6 +12,7 @@ import click
 from pybroker.cli.doctor.finding import Finding, State, bad, warn, worst
 from pybroker.cli.options import Target, refusals_told
 from pybroker.cli.output import write_json
+from pybroker.printable import printable
 
 if TYPE_CHECKING:
     from pybroker.config import BrokerConfig
@@ -121,9 +122,9 @@ def _show(found: list[Finding]) -> None:
     console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
     width = max((len(each.what) for each in found), default=0)
     for each in found:
-        line = Text(each.state.value.ljust(6), STYLES[each.state]) + Text(f"{each.what.ljust(width)}  {each.says}")
-        console.print(line)
+        said = Text(f"{each.what.ljust(width)}  {printable(each.says)}")
+        console.print(Text(each.state.value.ljust(6), STYLES[each.state]) + said)
         if each.advice is not None:
-            console.print(Text(f"{'':{width + 8}}{each.advice}", "dim"))
+            console.print(Text(f"{'':{width + 8}}{printable(each.advice)}", "dim"))
     bads, warns = (sum(each.state is state for each in found) for state in (State.BAD, State.WARN))
     console.print(f"{len(found)} looked at: {bads} bad, {warns} to be warned of")

@@ -13,7 +13,7 @@ from pybroker.cli.completion import group_names
 from pybroker.cli.grammar import named
 from pybroker.cli.groups.log import offsets
 from pybroker.cli.options import Target, broker_options, run
-from pybroker.cli.output import table, write_json
+from pybroker.cli.output import say, table, write_json
 
 if TYPE_CHECKING:
     from pybroker.client import AdminClient, GroupDescription, TopicPartition
@@ -99,7 +99,7 @@ async def _positions(target: Target, group: str, time_lag: bool) -> None:
     if target.json:
         write_json({"group": group, "state": described.state, "positions": rows})
         return
-    click.echo(f"Group {group}: {described.state or 'unknown'}, {len(described.members)} member(s)")
+    say(f"Group {group}: {described.state or 'unknown'}, {len(described.members)} member(s)")
     table(rows, columns)
 
 
@@ -119,7 +119,7 @@ async def _share_positions(target: Target, admin: AdminClient, described: GroupD
     if target.json:
         write_json({"group": group, "state": described.state, "positions": rows})
         return
-    click.echo(f"Share group {group}: {described.state}, {len(described.members)} member(s)")
+    say(f"Share group {group}: {described.state}, {len(described.members)} member(s)")
     table(rows, ["topic", "partition", "offset", "lag", "members"])
 
 

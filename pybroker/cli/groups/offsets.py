@@ -13,7 +13,7 @@ from pybroker.cli.grammar import named
 from pybroker.cli.groups.goals import Goal, csv_line, goals, read_plan
 from pybroker.cli.groups.log import offsets
 from pybroker.cli.options import Target, broker_options, run
-from pybroker.cli.output import table, write_json
+from pybroker.cli.output import say, table, write_json
 from pybroker.cli.partitions import partitions_of
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ async def _delete(target: Target, group: str) -> None:
     if target.json:
         write_json({"group": group, "deleted": True})
     else:
-        click.echo(f"Deleted group {group}.")
+        say(f"Deleted group {group}.")
 
 
 async def _delete_offsets(target: Target, group: str, topics: Iterable[str]) -> None:
@@ -103,7 +103,7 @@ async def _delete_offsets(target: Target, group: str, topics: Iterable[str]) -> 
         write_json({"group": group, "deleted": True, "positions": rows})
     else:
         for each in wanted:
-            click.echo(f"Deleted the position of {each}.")
+            say(f"Deleted the position of {each}.")
 
 
 async def _reset(target: Target, group: str, topics: Iterable[str], goal: Goal | Path, how: str) -> None:
@@ -131,13 +131,13 @@ async def _reset(target: Target, group: str, topics: Iterable[str], goal: Goal |
     ]
     if how == "export":
         for each in chosen:
-            click.echo(csv_line(each, wanted[each]))
+            say(csv_line(each, wanted[each]))
     elif target.json:
         write_json({"group": group, "executed": how == "execute", "positions": rows})
     else:
         table(rows, ["topic", "partition", "before", "offset"])
     if how != "execute":
-        click.echo("Nothing was changed: --execute does it.", err=True)
+        say("Nothing was changed: --execute does it.", err=True)
 
 
 async def _committed(admin: AdminClient, group: str) -> tuple[bool, dict[TopicPartition, int]]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pybroker.cli.output import say
 from pybroker.cli.spark.session import column_of, require_spark
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def avro_column(frame: DataFrame) -> Column:
 
     require_spark("fastavro")  # in the workers: say so before the job
     schema = schema_of(frame.schema)
-    click.echo(f"Avro schema of the values: {json.dumps(schema)}", err=True)
+    say(f"Avro schema of the values: {json.dumps(schema)}", err=True)
 
     # Without annotations: Spark takes those for which kind of function it is, and warns of all but its own.
     encode = functions.udf(lambda row: encoded(schema, row.asDict(recursive=True)), BinaryType())

@@ -10,7 +10,7 @@ from pybroker.cli.completion import topic_names
 from pybroker.cli.grammar import named
 from pybroker.cli.ingest.shown import COLUMNS, details, row, summary
 from pybroker.cli.options import Target, broker_options
-from pybroker.cli.output import table, write_json
+from pybroker.cli.output import say, table, write_json
 from pybroker.cli.spark.refusals import refusals_as_lines
 from pybroker.cli.spark.session import cluster_of
 
@@ -79,7 +79,7 @@ def abort(ingest_id: str, topic: str | None, target: Target) -> None:
         topic_id = str(found[0].topic_id)
         write_json({"topic": found[0].topic_name, "topic_id": topic_id, "ingest_id": ingest_id, "aborted": True})
     else:
-        click.echo(f"aborted {ingest_id}")
+        say(f"aborted {ingest_id}")
 
 
 def topic_id_of(cluster: Cluster, name: str, way_out: str = "") -> str:

@@ -14,6 +14,7 @@ from pybroker.cli.ingest.rows import records
 from pybroker.cli.ingest.shown import summary
 from pybroker.cli.ingest.staged import Staged
 from pybroker.cli.options import Target, broker_options
+from pybroker.cli.output import say
 from pybroker.cli.spark.progress import Progress, progress
 from pybroker.cli.spark.refusals import refusals_as_lines
 from pybroker.cli.spark.session import client_options, cluster_of, require_spark, session, verbose_option, writer
@@ -99,7 +100,7 @@ def load(
         staged = Staged(cluster, topic_id, name)
         before = staged.found()
     if before is not None and before.state == State.COMMITTED:
-        click.echo(f"ingest {name} was committed before: nothing was written", err=True)
+        say(f"ingest {name} was committed before: nothing was written", err=True)
         summary(before, target, {"loaded": False})
         return
 
@@ -117,7 +118,7 @@ def load(
         with progress(f"{src} → {topic}", counts=staged) as moving:
             stoppable(lambda: job(moving))
     except StoppedError as stopped:
-        click.echo(f"stopped; {staged.given_up()}", err=True)
+        say(f"stopped; {staged.given_up()}", err=True)
         raise click.exceptions.Exit(stopped.exit_code) from None
     with refusals_as_lines():
         committed = staged.found()

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-import click
-
 from pybroker.cli.options import Target
-from pybroker.cli.output import table, write_json
+from pybroker.cli.output import say, table, write_json
 
 COLUMNS = ("topic", "topic_id", "ingest_id", "batch", "state", "rows", "bytes", "writers")
 OFFSETS = ("partition", "first", "last", "rows", "bytes")
@@ -48,7 +46,7 @@ def summary(each: Any, target: Target, more: dict[str, object] | None = None) ->
     if target.json:
         write_json(told)
         return
-    click.echo(
+    say(
         f"{told['ingest_id']} into {told['topic']} ({told['topic_id']}): {told['state']}, {each.rows:,} rows, "
         f"{each.bytes:,} bytes"
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pybroker.cli.options import described, refusals
-from pybroker.cli.output import write_json
+from pybroker.cli.output import say, write_json
 
 if TYPE_CHECKING:
     from pybroker.client import RecordMetadata
@@ -116,7 +116,7 @@ def report(topic: str, written: Written, *, as_json: bool) -> None:
         }
         write_json(told if failure is None else {**told, "refused": written.refused, "error": failure})
     elif failure is None:
-        click.echo(f"Wrote {count_of(written.rows)} to {topic}.", err=True)
+        say(f"Wrote {count_of(written.rows)} to {topic}.", err=True)
     if failure is not None:
         raise click.ClickException(failure)
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from pybroker.cli.spark.refusals import spark_errors
+from pybroker.printable import printable
 
 if TYPE_CHECKING:
     from pyspark import SparkContext, StatusTracker
@@ -91,7 +92,7 @@ def progress(what: str, counts: Counts | None = None, console: Console | None = 
     """Shows on stderr how far the block is, which does `what` and says so by the Progress that it gets."""
     from rich.console import Console
 
-    made = Progress(what, counts)
+    made = Progress(printable(what), counts)
     with _stderr() as stream:
         shown_on = console or Console(file=stream, highlight=False, markup=False, emoji=False)
         with _bar(made, shown_on) if shown_on.is_terminal else _lines(made, shown_on):

@@ -10,7 +10,7 @@ import click
 from pybroker.cli.completion import topic_names
 from pybroker.cli.grammar import named
 from pybroker.cli.options import Target, broker_options, run
-from pybroker.cli.output import write_json
+from pybroker.cli.output import say, write_json
 from pybroker.cli.topics.arguments import parsed_id, topic_id_option
 
 if TYPE_CHECKING:
@@ -162,4 +162,4 @@ def _done(target: Target, row: Mapping[str, object], sentence: str) -> None:
     if target.json:
         write_json(row)
     else:
-        click.echo(sentence)
+        say(sentence)

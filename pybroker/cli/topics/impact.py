@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from pybroker.cli import times
 from pybroker.cli.options import Target, run
-from pybroker.cli.output import table, write_json
+from pybroker.cli.output import say, table, write_json
 
 if TYPE_CHECKING:
     from pybroker.client import DeletionImpact
@@ -22,12 +20,12 @@ def show_impact(target: Target, topic: str | Uuid | None, *, if_exists: bool) ->
         if target.json:
             write_json({"topic": None if topic is None else str(topic), "executed": False})
         else:
-            click.echo(f"There is no topic {topic}.")
+            say(f"There is no topic {topic}.")
     elif target.json:
         write_json(_as_json(found))
     else:
         _print(found)
-    click.echo("Nothing was changed: without --dry-run the topic is deleted.", err=True)
+    say("Nothing was changed: without --dry-run the topic is deleted.", err=True)
 
 
 async def _impact(target: Target, topic: str | Uuid, if_exists: bool) -> DeletionImpact | None:
@@ -79,25 +77,25 @@ def _print(impact: DeletionImpact) -> None:
     def known(number: int | None) -> str:
         return "an unknown number of" if number is None else f"{number:,}"
 
-    click.echo(
+    say(
         f"Topic {impact.topic} with id {impact.topic_id}: {impact.partitions:,} partition(s), {known(impact.records)} "
         f"records, {known(impact.bytes)} bytes on all replicas."
     )
     if impact.protected:
-        click.echo("It is protected: the deletion would be refused (delete.protection.enable=true).")
+        say("It is protected: the deletion would be refused (delete.protection.enable=true).")
     if impact.keeps_ms is None:
-        click.echo("There would be no way back.")
+        say("There would be no way back.")
     else:
-        click.echo(f"It could be brought back for {times.span(impact.keeps_ms)}.")
+        say(f"It could be brought back for {times.span(impact.keeps_ms)}.")
     if impact.groups is not None:
         rows: list[dict[str, object]] = [
             {"group": each.group, "state": each.state, "positions": each.partitions, "lag": each.lag}
             for each in impact.groups
         ]
-        click.echo(f"Groups with positions there: {len(rows)}.")
+        say(f"Groups with positions there: {len(rows)}.")
         if rows:
             table(rows, ["group", "state", "positions", "lag"])
     if impact.acls:
-        click.echo(f"Access control entries that match: {len(impact.acls)}; they stay.")
+        say(f"Access control entries that match: {len(impact.acls)}; they stay.")
     for each in impact.unknown:
-        click.echo(f"Not known: {each}")
+        say(f"Not known: {each}")

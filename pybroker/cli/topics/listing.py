@@ -11,7 +11,7 @@ import click
 from pybroker.cli.completion import topic_names
 from pybroker.cli.grammar import named
 from pybroker.cli.options import Target, broker_options, run
-from pybroker.cli.output import write_json
+from pybroker.cli.output import say, write_json
 from pybroker.cli.topics.arguments import parsed_id, topic_id_option
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ async def _list(target: Target, topic: str | None, exclude_internal: bool) -> No
         write_json(rows)
         return
     for row in rows:
-        click.echo(row["topic"])
+        say(str(row["topic"]))
 
 
 async def _describe(
@@ -77,7 +77,7 @@ async def _describe(
     from pybroker.client import AdminClient
 
     if topic is not None and topic_id is not None:
-        click.echo("Both --topic and --topic-id are given: only the id is used.", err=True)
+        say("Both --topic and --topic-id are given: only the id is used.", err=True)
     pattern = _pattern(topic)
     async with AdminClient(target.client_config()) as admin:
         if topic_id is not None:
@@ -179,7 +179,7 @@ def _print(topic: TopicDescription, configs: Mapping[str, str | None]) -> None:
         "ReplicationFactor": factor,
         "Configs": settings,
     }
-    click.echo("\t".join(f"{name}: {value}" for name, value in head.items()))
+    say("\t".join(f"{name}: {value}" for name, value in head.items()))
     for each in topic.partitions:
         row = {
             "Topic": topic.name,
@@ -188,4 +188,4 @@ def _print(topic: TopicDescription, configs: Mapping[str, str | None]) -> None:
             "Replicas": ",".join(str(node.id) for node in each.replicas),
             "Isr": ",".join(str(node.id) for node in each.isr),
         }
-        click.echo("\t" + "\t".join(f"{name}: {value}" for name, value in row.items()))
+        say("\t" + "\t".join(f"{name}: {value}" for name, value in row.items()))

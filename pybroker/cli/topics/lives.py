@@ -14,7 +14,7 @@ from pybroker.cli import times
 from pybroker.cli.completion import deleted_ids, topic_names
 from pybroker.cli.grammar import named
 from pybroker.cli.options import Target, broker_options, run, sentence
-from pybroker.cli.output import table, write_json
+from pybroker.cli.output import say, table, write_json
 from pybroker.cli.topics.arguments import name_or_id, parsed_id, topic_id_option
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def undelete(topic_id: str, new_name: str | None, target: Target) -> None:
     if target.json:
         write_json({"topic": answer.name, "topic_id": str(answer.topic_id)})
     else:
-        click.echo(f"Undeleted topic {answer.name} with id {answer.topic_id}.")
+        say(f"Undeleted topic {answer.name} with id {answer.topic_id}.")
 
 
 @click.command()
@@ -91,7 +91,7 @@ def truncate(topic: str, keep_offsets: bool, target: Target) -> None:
         new, old = str(answer.topic_id), str(answer.old_topic_id)
         write_json({"topic": answer.name, "topic_id": new, "old_topic_id": old})
     else:
-        click.echo(f"Truncated topic {answer.name}: its id is {answer.topic_id} now, it was {answer.old_topic_id}.")
+        say(f"Truncated topic {answer.name}: its id is {answer.topic_id} now, it was {answer.old_topic_id}.")
 
 
 async def _history(admin: AdminClient, which: str) -> Any:

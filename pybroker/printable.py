@@ -1,0 +1,23 @@
+"""Text from outside on its way to a terminal or a log."""
+
+from __future__ import annotations
+
+import re
+
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Control codes, line separators, changes of direction, and halves of characters, which no stream takes."""
+_SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def printable(text: str, keep: str = "") -> str:
+    """Return the text with controls as escapes (`\\x1b`, `\\u202e`), except those in `keep`.
+
+    Strangers choose client ids, group ids and principals: a name must not recolour a terminal, change its title or
+    forge a line.
+    """
+    return _UNPRINTABLE.sub(lambda found: found[0] if found[0] in keep else _escaped(found[0]), text)
+
+
+def _escaped(character: str) -> str:
+    code = ord(character)
+    return _SHORT.get(character) or (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}")
