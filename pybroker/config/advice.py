@@ -9,7 +9,7 @@ import msgspec
 
 from pybroker.config.broker_config import BrokerConfig
 from pybroker.config.foreign import OF_THE_PAST
-from pybroker.config.listeners import Listener
+from pybroker.config.listeners import Listener, is_loopback
 from pybroker.config.topic_defs import BROKER_SYNONYM
 
 SHORT_DELAY_MS = 60_000
@@ -44,7 +44,7 @@ def _security(config: BrokerConfig) -> Iterator[str]:
         if oauth is not None and url is not None and url.scheme == "http" and not is_loopback(url.hostname or ""):
             yield (
                 f"Listener {listener.name} takes tokens by the keys of {oauth.url}, in plaintext: "
-                "whoever is on the way can name keys of his own; use https"
+                "others on the way can replace them; use https"
             )
     if not config.get_str("authorizer.class.name"):
         if config.get_str("super.users"):
@@ -77,11 +77,6 @@ def _asks_nobody(config: BrokerConfig, listener: Listener) -> bool:
     if listener.protocol == "SSL":
         return config.listener_tls(listener.name).client_auth != "required"
     return listener.protocol == "PLAINTEXT"
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an address."""
-    return host in ("localhost", "::1") or (host.startswith("127.") and host.replace(".", "").isdecimal())
 
 
 def _unused(unused: Unused) -> Iterator[str]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
+from pybroker.config.listeners import is_loopback
 from pybroker.config.stores import StoreFile, StoreText
 from pybroker.config.values import ConfigKey, ConfigType, InvalidValue, Value, at_least, not_empty
 
@@ -24,6 +25,7 @@ BOOLEAN, STRING, INT, LONG, LIST = (
 OAUTHBEARER = "OAUTHBEARER"
 
 URL = "sasl.oauthbearer.jwks.endpoint.url"
+ALLOWED = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 AUDIENCE, ISSUER = "sasl.oauthbearer.expected.audience", "sasl.oauthbearer.expected.issuer"
 ANY_AUDIENCE, ANY_ISSUER = "sasl.oauthbearer.allow.unverified.audience", "sasl.oauthbearer.allow.unverified.issuer"
 
@@ -63,6 +65,12 @@ OAUTH = (
         at_least(1),
     ),
     ConfigKey("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", LONG, 10000, "Longest such pause, in ms.", at_least(1)),
+    ConfigKey(
+        ALLOWED,
+        LIST,
+        (),
+        "URLs by plain http, besides those of this machine, that keys are fetched from although others on the way can replace them. Kafka has it as a property of the JVM.",
+    ),
     ConfigKey(AUDIENCE, LIST, (), "One of these must be among a token's audiences (aud)."),
     ConfigKey(ISSUER, STRING, None, "Who must have issued a token (iss).", not_empty),
     ConfigKey(ANY_AUDIENCE, BOOLEAN, False, "Take tokens for any audience, or for none, where no audience is expected."),
@@ -117,6 +125,7 @@ def oauth_settings(values: Mapping[str, Value], jaas: Mapping[str, str]) -> OAut
 
     if values[URL] is None:
         raise InvalidValue(f"OAUTHBEARER needs {URL}: by whose keys tokens are checked")
+    _check_plaintext(str(values[URL]), values[ALLOWED])
     audiences = values[AUDIENCE] or ()
     assert isinstance(audiences, tuple)
     audiences = tuple(one for one in audiences if one)
@@ -136,6 +145,15 @@ def oauth_settings(values: Mapping[str, Value], jaas: Mapping[str, str]) -> OAut
         str(values["sasl.oauthbearer.sub.claim.name"]),
         number("sasl.oauthbearer.clock.skew.seconds"),
     )
+
+
+def _check_plaintext(url: str, allowed: Value) -> None:
+    parts = urlsplit(url)
+    assert isinstance(allowed, tuple | None)
+    if parts.scheme == "http" and not is_loopback(parts.hostname or "") and url not in (allowed or ()):
+        raise InvalidValue(
+            f"{URL}={url}: by plain http others on the way can replace the keys; use https, or name the URL in {ALLOWED}"
+        )
 
 
 TRUSTSTORE = "ssl.truststore."

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from pybroker.config import advice
 from pybroker.config.broker_cluster import METADATA_STORE
 from pybroker.config.broker_config import BrokerConfig, ConfigSource
 from pybroker.config.broker_login import MECHANISM, broker_login
 from pybroker.config.group_defs import BEAT_BELOW_SESSION, OF_BROKER
 from pybroker.config.listener_settings import PREFIX
-from pybroker.config.listeners import SECURITY_BETWEEN, Listener, parse_listeners, protocol_map
+from pybroker.config.listeners import SECURITY_BETWEEN, Listener, is_loopback, parse_listeners, protocol_map
 from pybroker.config.topic_defs import check_resolved, resolve_topic_configs
 from pybroker.config.values import ConfigError, InvalidValue
 
@@ -131,7 +130,7 @@ def _between_brokers(config: BrokerConfig, given: Mapping[str, str]) -> Problems
     except InvalidValue as problem:
         yield named_by, str(problem)
         return
-    if not (login.mechanism or login.certified or advice.is_loopback(between.host)):
+    if not (login.mechanism or login.certified or is_loopback(between.host)):
         yield from _unguarded(config, between, named_by)
 
 

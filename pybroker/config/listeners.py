@@ -10,6 +10,11 @@ SECURITY_BETWEEN = "security.inter.broker.protocol"
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address."""
+    return host in ("localhost", "::1") or (host.startswith("127.") and host.replace(".", "").isdecimal())
+
+
 class Listener(msgspec.Struct, frozen=True):
     """One address. `host` "" is every interface; `port` 0 is a free port (only where the broker listens)."""
 

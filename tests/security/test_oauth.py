@@ -337,7 +337,13 @@ def test_what_stops_the_start(settings: dict[str, str | None], told: str) -> Non
         load_config(settings=given)
 
 
-def test_keys_in_plaintext_are_warned_of() -> None:
-    for url, warned in (("http://issuer.example/jwks", True), ("http://127.0.0.1/jwks", False)):
-        told = load_config(settings={**OAUTH, "sasl.oauthbearer.jwks.endpoint.url": url}).warnings
-        assert any("whoever is on the way can name keys of his own" in one for one in told) == warned
+def test_keys_in_plaintext_are_refused_unless_their_url_is_allowed() -> None:
+    """By plain http from another machine; a URL that is allowed by name is warned of."""
+    url, allowed = "http://issuer.example/jwks", "org.apache.kafka.sasl.oauthbearer.allowed.urls"
+    for more in ({}, {allowed: "http://issuer.example/other"}):
+        with pytest.raises(ConfigError, match=re.escape(f"name the URL in {allowed}")):
+            load_config(settings={**OAUTH, "sasl.oauthbearer.jwks.endpoint.url": url, **more})
+    for given, warned in (({allowed: f"https://other.example, {url}"}, True), ({}, False)):
+        place = url if warned else "http://127.0.0.1/jwks"
+        told = load_config(settings={**OAUTH, "sasl.oauthbearer.jwks.endpoint.url": place, **given}).warnings
+        assert any("others on the way can replace them" in one for one in told) == warned
