@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
-from pybroker.cli.options import BOOTSTRAP_SERVER, Target, refusals
+from pybroker.cli.options import refusals
+from pybroker.cli.target import target_of
 from pybroker.printable import printable
 
 if TYPE_CHECKING:
@@ -106,9 +107,9 @@ def _offered(ctx: click.Context, incomplete: str, ask: Asked) -> list[Completion
     from pybroker.client import AdminClient
 
     typed: dict[str, Any] = ctx.params
-    target = Target(typed.get("bootstrap_server") or BOOTSTRAP_SERVER, _path(typed.get("command_config")), json=False)
 
     async def work() -> Iterable[CompletionItem]:
+        target = target_of(typed.get("bootstrap_server"), _path(typed.get("command_config")), json=False)
         async with asyncio.timeout(ANSWER_WITHIN_S), AdminClient(target.client_config()) as admin:
             return await ask(admin)
 

@@ -11,8 +11,9 @@ import click
 
 from pybroker.cli.completion import broker_ids, topic_names
 from pybroker.cli.grammar import VerbGroup
-from pybroker.cli.options import Target, broker_options, run
+from pybroker.cli.options import broker_options, run
 from pybroker.cli.output import say, table, write_json
+from pybroker.cli.target import Target
 from pybroker.cli.topics.arguments import parsed_id, topic_id_option
 
 if TYPE_CHECKING:

@@ -6,16 +6,15 @@ from pathlib import Path
 
 import click
 
-from pybroker.cli.options import BOOTSTRAP_SERVER, Target, refusals_told
+from pybroker.cli.options import refusals_told
 from pybroker.cli.output import say
+from pybroker.cli.target import ADDRESS_VARIABLE, BOOTSTRAP_SERVER, address_option, target_of
 
 INSTALL = "The console needs packages that are not here: pip install 'pybroker[console]'"
 
 
 @click.command()
-@click.option(
-    "--bootstrap-server", default=BOOTSTRAP_SERVER, show_default=True, metavar="HOST:PORT[,…]", help="The cluster."
-)
+@address_option(f"The cluster; else {ADDRESS_VARIABLE}, a profile (docs/cli.md), {BOOTSTRAP_SERVER}.")
 @click.option(
     "--command-config",
     metavar="FILE",
@@ -43,7 +42,7 @@ INSTALL = "The console needs packages that are not here: pip install 'pybroker[c
 @click.option("--key", type=click.Path(dir_okay=False), help="Its key, PEM.")
 def console(
     *,
-    bootstrap_server: str,
+    bootstrap_server: str | None,
     command_config: Path | None,
     listen: str,
     without_login: bool,
@@ -67,8 +66,9 @@ def console(
         if (error.name or "").partition(".")[0] == "pybroker":
             raise
         raise click.ClickException(INSTALL) from None
+    target = target_of(bootstrap_server, command_config, json=False)
     settings = ConsoleSettings(
-        client_config=Target(bootstrap_server, command_config, json=False).client_config(),
+        client_config=target.client_config(),
         host=host.removeprefix("[").removesuffix("]"),
         port=int(port),
         without_login=without_login,
@@ -79,4 +79,4 @@ def console(
         key=key,
     )
     with refusals_told():
-        serve(settings, lambda address: say(f"The console of {bootstrap_server} is at {address}"))
+        serve(settings, lambda address: say(f"The console of {target.bootstrap_server} is at {address}"))

@@ -15,6 +15,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from pybroker.cli.target import address_in_front, split_address
 from pybroker.printable import printable
 
 SYNONYMS = (("list", "ls"), ("describe", "show"), ("create", "add"), ("delete", "remove"), ("alter", "set"))
@@ -31,6 +32,7 @@ class LazyGroup(click.Group):
     def __init__(self, *args: object, lazy: dict[str, str] | None = None, **settings: object) -> None:
         super().__init__(*args, **settings)  # type: ignore[arg-type]  # click's own, handed on as they are
         self.lazy = lazy or {}
+        self.params.append(address_in_front())
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted([*super().list_commands(ctx), *self.lazy])
@@ -74,7 +76,8 @@ class VerbGroup(LazyGroup):
         return super().get_command(ctx, self._primary(ctx, cmd_name))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, self._verb_first(ctx, args))
+        address, rest = split_address(args)
+        return super().parse_args(ctx, [*address, *self._verb_first(ctx, rest)])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         found = super().shell_complete(ctx, incomplete)

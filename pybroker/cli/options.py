@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import functools
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
@@ -12,54 +11,16 @@ from typing import Any, TypeVar
 
 import click
 
+from pybroker.cli.target import ADDRESS_VARIABLE, BOOTSTRAP_SERVER, address_option, target_of
 from pybroker.printable import printable
 
 Result = TypeVar("Result")
-BOOTSTRAP_SERVER = "127.0.0.1:9092"
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Target:
-    """Which broker a command talks to, with which client settings, and for whom it writes."""
-
-    bootstrap_server: str
-    """`host:port[,host:port…]`."""
-    command_config: Path | None
-    """A file of client settings under Kafka's names, as `--command-config` of Kafka's tools."""
-    json: bool
-    """Write JSON instead of a table."""
-
-    def client_config(self) -> dict[str, Any]:
-        """Settings for `pybroker.client.AdminClient`: those of the file, then the address.
-
-        Raises click.ClickException for a file that cannot be read.
-        """
-        return {**self._file_settings(), "bootstrap.servers": self.bootstrap_server}
-
-    def _file_settings(self) -> dict[str, str]:
-        if self.command_config is None:
-            return {}
-        from pybroker.config.properties import PropertiesError, read_properties
-
-        try:
-            text = self.command_config.read_text()
-            return {entry.key: entry.value for entry in read_properties(text)}
-        except (OSError, UnicodeDecodeError) as error:
-            raise click.ClickException(f"{self.command_config} cannot be read: {error}") from None
-        except PropertiesError as error:
-            raise click.ClickException(f"{self.command_config}, line {error.line}: {error}") from None
 
 
 def broker_options(command: Callable[..., None]) -> Callable[..., None]:
     """Adds `--bootstrap-server`, `--command-config` and `--json`; the function gets them as `target`: Target."""
 
-    @click.option(
-        "--bootstrap-server",
-        default=BOOTSTRAP_SERVER,
-        show_default=True,
-        metavar="HOST:PORT[,…]",
-        help="The broker to ask.",
-    )
+    @address_option(f"The broker to ask; else {ADDRESS_VARIABLE}, a profile (docs/cli.md), {BOOTSTRAP_SERVER}.")
     @click.option(
         "--command-config",
         metavar="FILE",
@@ -71,7 +32,7 @@ def broker_options(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def with_target(
         *args: object,
-        bootstrap_server: str,
+        bootstrap_server: str | None,
         command_config: Path | None,
         as_json: bool,
         zookeeper: str | None,
@@ -82,7 +43,7 @@ def broker_options(command: Callable[..., None]) -> Callable[..., None]:
                 "--zookeeper is refused: a change of topics behind the brokers' backs would lose their ids. "
                 "Name a broker: --bootstrap-server host:port."
             )
-        command(*args, target=Target(bootstrap_server, command_config, as_json), **rest)
+        command(*args, target=target_of(bootstrap_server, command_config, json=as_json), **rest)
 
     return with_target
 

@@ -8,8 +8,9 @@ from typing import Any
 import click
 
 from pybroker.cli.grammar import VerbGroup
-from pybroker.cli.options import Target, broker_options, run
+from pybroker.cli.options import broker_options, run
 from pybroker.cli.output import table, write_json
+from pybroker.cli.target import Target
 
 NAMES = (
     "producer_byte_rate",

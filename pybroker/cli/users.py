@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from pybroker.cli.grammar import VerbGroup, named
-from pybroker.cli.options import Target, broker_options, run
+from pybroker.cli.options import broker_options, run
 from pybroker.cli.output import say, table, write_json
+from pybroker.cli.target import Target
 from pybroker.protocol.scram import (
     BY_NAME,
     STORED_ITERATIONS_MAX,

@@ -283,7 +283,7 @@ def test_a_groups_positions_are_shown_and_moved(run: Run, ask: Callable[..., Any
         assert (one["topic"], one["partition"], one["offset"]) == (name, 0, offset)
     moved = ask("groups", "--reset-offsets", "--group", group, "--to-offset", "99", "--execute")
     assert moved["positions"][0]["offset"] == 10, "kept within what is there"
-    assert {"group": group, "state": "Empty", "protocol": ""} in ask("groups", "--list")
+    assert {"group": group, "state": "Empty", "protocol": "classic"} in ask("groups", "--list")
     assert ask("groups", "--describe", "--group", group, "--members")["members"] == []
     run("groups", "--delete", "--group", group)
     assert group not in {each["group"] for each in ask("groups", "--list")}

@@ -13,12 +13,13 @@ from pybroker.cli.archive.folder import Folder
 from pybroker.cli.archive.parts import Parts
 from pybroker.cli.archive.plan import Asked, Plan, Written
 from pybroker.cli.completion import topic_names
-from pybroker.cli.options import Target, broker_options
+from pybroker.cli.options import broker_options
 from pybroker.cli.output import say, table, write_json
 from pybroker.cli.spark.progress import Progress, progress
 from pybroker.cli.spark.refusals import errors_as_lines, refusals_as_lines
 from pybroker.cli.spark.session import client_options, cluster_of, require_spark, session, verbose_option
 from pybroker.cli.spark.stopping import StoppedError, stoppable
+from pybroker.cli.target import Target
 
 if TYPE_CHECKING:
     from pybroker.spark.cluster import Cluster, Topic

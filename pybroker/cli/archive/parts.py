@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from pybroker.cli.archive.folder import Folder
 from pybroker.cli.archive.plan import Part, Plan, Written
-from pybroker.cli.options import Target
 from pybroker.cli.spark.session import ARCHIVED, reader
+from pybroker.cli.target import Target
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,8 +11,9 @@ from typing import Any
 import click
 
 from pybroker.cli.completion import topic_names
-from pybroker.cli.options import Target, broker_options
+from pybroker.cli.options import broker_options
 from pybroker.cli.records.options import client_settings
+from pybroker.cli.target import Target
 
 SECONDS = 10.0
 """Of a run, where nothing is said."""

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pybroker.cli.options import Target, broker_options, run
+from pybroker.cli.options import broker_options, run
 from pybroker.cli.output import say, write_json
+from pybroker.cli.target import Target
 
 if TYPE_CHECKING:
     from pybroker.cli.cluster.report import Report

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pybroker.cli.options import Target, refusals_told
+from pybroker.cli.options import refusals_told
 from pybroker.cli.output import say, write_json
+from pybroker.cli.target import address_option, target_of
 
 if TYPE_CHECKING:
     from pybroker.cli.diagnose.archive import Archive
@@ -33,7 +34,7 @@ LOG_BYTES_MAX = 4 << 20
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="A file with the broker's log: its end is taken in. May be given more than once.",
 )
-@click.option("--bootstrap-server", metavar="HOST:PORT[,…]", help="Brokers that run: ask them instead, or as well.")
+@address_option("Brokers that run: ask them instead, or as well.")
 @click.option(
     "--command-config",
     metavar="FILE",
@@ -65,7 +66,7 @@ def diagnose(
     from pybroker.diagnosis.hidden import Cleaner
 
     path = output or Path(time.strftime("pybroker-diagnose-%Y%m%d-%H%M%S.tar.gz"))
-    target = Target(bootstrap_server, command_config, as_json) if bootstrap_server is not None else None
+    target = target_of(bootstrap_server, command_config, json=as_json) if bootstrap_server is not None else None
     with refusals_told():
         client_config = target.client_config() if target is not None else {}
         config, problem = _settings(file, assignments)

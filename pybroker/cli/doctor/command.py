@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import click
 
 from pybroker.cli.doctor.finding import Finding, State, bad, warn, worst
-from pybroker.cli.options import Target, refusals_told
+from pybroker.cli.options import refusals_told
 from pybroker.cli.output import write_json
+from pybroker.cli.target import address_option, target_of
 from pybroker.printable import printable
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ STYLES = {State.OK: "green", State.WARN: "yellow", State.BAD: "bold red"}
 @click.command()
 @click.option("--config", "file", metavar="FILE", type=click.Path(), help="The settings of a broker on this machine.")
 @click.option("--set", "assignments", metavar="KEY=VALUE", multiple=True, help="One setting; goes over the file.")
-@click.option("--bootstrap-server", metavar="HOST:PORT[,…]", help="Brokers that run: look at them instead, or as well.")
+@address_option("Brokers that run: look at them instead, or as well.")
 @click.option(
     "--command-config",
     metavar="FILE",
@@ -57,7 +58,7 @@ def doctor(
         if bootstrap_server is not None:
             from pybroker.cli.doctor.running import running
 
-            target = Target(bootstrap_server, command_config, as_json)
+            target = target_of(bootstrap_server, command_config, json=as_json)
             found += asyncio.run(running(bootstrap_server, target.client_config()))
     state = worst(found)
     if as_json:

@@ -12,8 +12,9 @@ import click
 from pybroker.cli.completion import group_names
 from pybroker.cli.grammar import named
 from pybroker.cli.groups.log import offsets
-from pybroker.cli.options import Target, broker_options, run
+from pybroker.cli.options import broker_options, run
 from pybroker.cli.output import say, table, write_json
+from pybroker.cli.target import Target
 
 if TYPE_CHECKING:
     from pybroker.client import AdminClient, GroupDescription, TopicPartition
@@ -25,7 +26,7 @@ OLDEST_S = 10.0
 @click.command("list")
 @broker_options
 def list_groups(target: Target) -> None:
-    """List groups and their states."""
+    """List groups, their protocols (classic, consumer, share, streams) and states."""
     run(_list(target))
 
 
@@ -45,13 +46,13 @@ async def _list(target: Target) -> None:
     async with AdminClient(target.client_config()) as admin:
         found = await admin.list_groups()
     rows = [
-        {"group": each.group_id, "state": each.state, "protocol": each.protocol_type}
+        {"group": each.group_id, "state": each.state, "protocol": each.type.lower() or None}
         for each in sorted(found, key=lambda each: each.group_id)
     ]
     if target.json:
         write_json(rows)
     else:
-        table(rows, ["group", "state", "protocol"])
+        table(rows, ["group", "protocol", "state"])
 
 
 async def _positions(target: Target, group: str, time_lag: bool) -> None:

@@ -12,9 +12,10 @@ from pybroker.cli.completion import group_names, topic_names
 from pybroker.cli.grammar import named
 from pybroker.cli.groups.goals import Goal, csv_line, goals, read_plan
 from pybroker.cli.groups.log import offsets
-from pybroker.cli.options import Target, broker_options, run
+from pybroker.cli.options import broker_options, run
 from pybroker.cli.output import say, table, write_json
 from pybroker.cli.partitions import partitions_of
+from pybroker.cli.target import Target
 
 if TYPE_CHECKING:
     from pybroker.client import AdminClient, TopicPartition
@@ -88,7 +89,7 @@ async def _delete_offsets(target: Target, group: str, topics: Iterable[str]) -> 
     from pybroker.client import AdminClient
 
     async with AdminClient(target.client_config()) as admin:
-        is_share, committed = await _committed(admin, group)
+        is_share, _, committed = await _committed(admin, group)
         wanted = [each for each in await _named(admin, topics) if each in committed]
         if not wanted:
             raise click.ClickException(f"Group {group} has no positions there.")
@@ -110,7 +111,7 @@ async def _reset(target: Target, group: str, topics: Iterable[str], goal: Goal |
     from pybroker.client import AdminClient
 
     async with AdminClient(target.client_config()) as admin:
-        is_share, committed = await _committed(admin, group)
+        is_share, members, committed = await _committed(admin, group)
         if isinstance(goal, Path):
             plan = read_plan(goal)
             chosen = sorted(plan)
@@ -137,22 +138,33 @@ async def _reset(target: Target, group: str, topics: Iterable[str], goal: Goal |
     else:
         table(rows, ["topic", "partition", "before", "offset"])
     if how != "execute":
-        say("Nothing was changed: --execute does it.", err=True)
+        say(f"Nothing was changed: --execute does it{_after_members(members)}.", err=True)
 
 
-async def _committed(admin: AdminClient, group: str) -> tuple[bool, dict[TopicPartition, int]]:
-    """Whether it is a share group, and where it is. A group that does not exist yet is none."""
+def _after_members(members: int) -> str:
+    if not members:
+        return ""
+    what = "its member has" if members == 1 else f"all {members} members have"
+    return f", once {what} left the group"
+
+
+async def _committed(admin: AdminClient, group: str) -> tuple[bool, int, dict[TopicPartition, int]]:
+    """Whether it is a share group, how many members it has, and its positions. A group that does not exist yet has
+    none.
+    """
     from pybroker.client import ErrorCode, KafkaError
 
     try:
-        is_share = (await admin.describe_groups([group]))[group].protocol_type == "share"
+        described = (await admin.describe_groups([group]))[group]
+        is_share, members = described.protocol_type == "share", len(described.members)
     except KafkaError as error:
         if error.code != ErrorCode.GROUP_ID_NOT_FOUND:
             raise
-        is_share = False
+        is_share, members = False, 0
     if is_share:
-        return True, {each: at.start_offset for each, at in (await admin.list_share_group_offsets(group)).items()}
-    return False, {each: at.offset for each, at in (await admin.list_consumer_group_offsets(group)).items()}
+        starts = await admin.list_share_group_offsets(group)
+        return True, members, {each: at.start_offset for each, at in starts.items()}
+    return False, members, {each: at.offset for each, at in (await admin.list_consumer_group_offsets(group)).items()}
 
 
 async def _named(admin: AdminClient, topics: Iterable[str]) -> list[TopicPartition]:

@@ -9,10 +9,11 @@ import click
 from pybroker.cli.completion import topic_names
 from pybroker.cli.grammar import named
 from pybroker.cli.ingest.shown import COLUMNS, details, row, summary
-from pybroker.cli.options import Target, broker_options
+from pybroker.cli.options import broker_options
 from pybroker.cli.output import say, table, write_json
 from pybroker.cli.spark.refusals import refusals_as_lines
 from pybroker.cli.spark.session import cluster_of
+from pybroker.cli.target import Target
 
 if TYPE_CHECKING:
     from pybroker.spark.cluster import Cluster

@@ -13,12 +13,13 @@ from pybroker.cli.ingest.known import topic_id_of
 from pybroker.cli.ingest.rows import records
 from pybroker.cli.ingest.shown import summary
 from pybroker.cli.ingest.staged import Staged
-from pybroker.cli.options import Target, broker_options
+from pybroker.cli.options import broker_options
 from pybroker.cli.output import say
 from pybroker.cli.spark.progress import Progress, progress
 from pybroker.cli.spark.refusals import refusals_as_lines
 from pybroker.cli.spark.session import client_options, cluster_of, require_spark, session, verbose_option, writer
 from pybroker.cli.spark.stopping import StoppedError, stoppable
+from pybroker.cli.target import Target
 
 if TYPE_CHECKING:
     from pybroker.spark.cluster import Cluster

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from pybroker.cli.options import Target
 from pybroker.cli.output import say, table, write_json
+from pybroker.cli.target import Target
 
 COLUMNS = ("topic", "topic_id", "ingest_id", "batch", "state", "rows", "bytes", "writers")
 OFFSETS = ("partition", "first", "last", "rows", "bytes")

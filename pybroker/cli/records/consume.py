@@ -11,11 +11,12 @@ import click
 
 from pybroker.cli.completion import group_names, topic_names
 from pybroker.cli.grammar import named
-from pybroker.cli.options import Target, broker_options, refusals_told
+from pybroker.cli.options import broker_options, refusals_told
 from pybroker.cli.records import places
 from pybroker.cli.records.options import client_settings, delimiter_option, key_separator_option, null_option, parsed
 from pybroker.cli.records.places import Place
 from pybroker.cli.records.template import compiled
+from pybroker.cli.target import Target
 
 if TYPE_CHECKING:
     from pybroker.client import ConsumerRecord

@@ -11,9 +11,10 @@ import click
 
 from pybroker.cli.completion import topic_names
 from pybroker.cli.grammar import named
-from pybroker.cli.options import Target, broker_options, refusals_told
+from pybroker.cli.options import broker_options, refusals_told
 from pybroker.cli.records.options import client_settings, delimiter_option, key_separator_option, null_option
 from pybroker.cli.records.sending import Fields, Row, report, send
+from pybroker.cli.target import Target
 
 BLOCK_BYTES = 1 << 20
 

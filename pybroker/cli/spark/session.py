@@ -13,9 +13,9 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
-from pybroker.cli.options import Target
 from pybroker.cli.spark.refusals import errors_as_lines
 from pybroker.cli.spark.stopping import running, stopped
+from pybroker.cli.target import Target
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, DataFrameReader, DataFrameWriter, SparkSession

@@ -9,12 +9,14 @@ import click
 
 from pybroker.cli.completion import topic_names
 from pybroker.cli.grammar import named
-from pybroker.cli.options import Target, broker_options, run
+from pybroker.cli.options import broker_options, run
 from pybroker.cli.output import say, write_json
+from pybroker.cli.target import Target
 from pybroker.cli.topics.arguments import parsed_id, topic_id_option
 
 if TYPE_CHECKING:
     from pybroker.client import AdminClient
+    from pybroker.client.admin.results import TopicMetadataAndConfig
     from pybroker.native import Uuid
 
 
@@ -37,7 +39,7 @@ def create(
     """Create the topic NAME."""
     settings = _settings(configs)
 
-    async def work() -> tuple[bool, str | None]:
+    async def work() -> tuple[bool, str | None, str | None]:
         from pybroker.client import AdminClient, NewTopic
         from pybroker.errors import KafkaError
         from pybroker.protocol.error_codes import ErrorCode
@@ -45,16 +47,19 @@ def create(
         new = NewTopic(topic, partitions or -1, replication_factor or -1, config=settings)
         async with AdminClient(target.client_config()) as admin:
             try:
-                return True, _text(await admin.create_topics([new]).topic_id(topic))
+                made = (await admin.create_topics([new]))[topic]
+                return True, _text(made.topic_id), _too_few_replicas(topic, made)
             except KafkaError as error:
                 if not if_not_exists or error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
                     raise
-                return False, await _id_of(admin, topic)
+                return False, await _id_of(admin, topic), None
 
-    created, topic_id = run(work())
+    created, topic_id, warning = run(work())
     known = f" with id {topic_id}." if topic_id else "."
     said = f"Created topic {topic}{known}" if created else f"Topic {topic} is there already{known}"
     _done(target, {"topic": topic, "topic_id": topic_id, "created": created}, said)
+    if warning is not None:
+        say(warning, err=True)
 
 
 @click.command()
@@ -146,6 +151,18 @@ def _settings(pairs: Iterable[str]) -> dict[str, str]:
             raise click.UsageError(f"--config {pair}: expected KEY=VALUE")
         settings[name] = value
     return settings
+
+
+def _too_few_replicas(topic: str, made: TopicMetadataAndConfig) -> str | None:
+    """A warning if min.insync.replicas cannot be met. A broker that says nothing of its settings causes none."""
+    entry = (made.config or {}).get("min.insync.replicas")
+    if entry is None or entry.value is None or not 0 < made.replication_factor < int(entry.value):
+        return None
+    return (
+        f"warning: topic {topic} has {made.replication_factor} replica(s) and min.insync.replicas={entry.value}: "
+        "producers with acks=all are refused (NOT_ENOUGH_REPLICAS). Lower it: pybroker configs alter --topic "
+        f"{topic} --add-config min.insync.replicas={made.replication_factor}"
+    )
 
 
 async def _id_of(admin: AdminClient, topic: str) -> str | None:

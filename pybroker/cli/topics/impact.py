@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pybroker.cli import times
-from pybroker.cli.options import Target, run
+from pybroker.cli.options import run
 from pybroker.cli.output import say, table, write_json
+from pybroker.cli.target import Target
 
 if TYPE_CHECKING:
     from pybroker.client import DeletionImpact

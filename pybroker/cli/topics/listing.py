@@ -10,8 +10,9 @@ import click
 
 from pybroker.cli.completion import topic_names
 from pybroker.cli.grammar import named
-from pybroker.cli.options import Target, broker_options, run
+from pybroker.cli.options import broker_options, run
 from pybroker.cli.output import say, write_json
+from pybroker.cli.target import Target
 from pybroker.cli.topics.arguments import parsed_id, topic_id_option
 
 if TYPE_CHECKING:

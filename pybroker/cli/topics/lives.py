@@ -13,8 +13,9 @@ import click
 from pybroker.cli import times
 from pybroker.cli.completion import deleted_ids, topic_names
 from pybroker.cli.grammar import named
-from pybroker.cli.options import Target, broker_options, run, sentence
+from pybroker.cli.options import broker_options, run, sentence
 from pybroker.cli.output import say, table, write_json
+from pybroker.cli.target import Target
 from pybroker.cli.topics.arguments import name_or_id, parsed_id, topic_id_option
 
 if TYPE_CHECKING:

@@ -1,0 +1,103 @@
+"""Which cluster a command talks to: the address, and client settings from a file."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+BOOTSTRAP_SERVER = "127.0.0.1:9092"
+ADDRESS_OPTIONS = ("--bootstrap-server", "-b")
+ADDRESS_VARIABLE = "PYBROKER_BOOTSTRAP_SERVER"
+PROFILE_VARIABLE = "PYBROKER_PROFILE"
+_IN_FRONT = "pybroker.cli.address"
+"""Where click's context keeps an address that stands before the command."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Target:
+    """Which broker a command talks to, with which client settings, and for whom it writes."""
+
+    bootstrap_server: str
+    """`host:port[,host:port…]`."""
+    settings: dict[str, str]
+    """Client settings under Kafka's names, from a file."""
+    json: bool
+    """Write JSON instead of a table."""
+
+    def client_config(self) -> dict[str, Any]:
+        """Settings for `pybroker.client.AdminClient`."""
+        return {**self.settings, "bootstrap.servers": self.bootstrap_server}
+
+
+def address_option(what: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Add `--bootstrap-server`, short `-b`; the function gets it as `bootstrap_server`, None if it is not given."""
+    return click.option(
+        *ADDRESS_OPTIONS, "bootstrap_server", metavar="HOST:PORT[,…]", callback=_own_or_in_front, help=what
+    )
+
+
+def address_in_front() -> click.Option:
+    """The same option for a group of commands: it holds for the command behind it."""
+    return click.Option(
+        ADDRESS_OPTIONS, metavar="HOST:PORT[,…]", expose_value=False, callback=_keep, help="The broker to ask."
+    )
+
+
+def split_address(args: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The address options at the beginning of a command line, and the rest."""
+    at = 0
+    while at < len(args) and args[at].partition("=")[0] in ADDRESS_OPTIONS:
+        at += 1 if "=" in args[at] else 2
+    return list(args[:at]), list(args[at:])
+
+
+def target_of(address: str | None, command_config: Path | None, *, json: bool) -> Target:
+    """The target of a command line. The address is the given one, else that of PYBROKER_BOOTSTRAP_SERVER, else
+    bootstrap.servers of the file: of `command_config`, or without that of the profile.
+
+    Raises click.ClickException for a file that cannot be read.
+    """
+    settings = _read(command_config or profile())
+    found = address or os.environ.get(ADDRESS_VARIABLE) or settings.get("bootstrap.servers") or BOOTSTRAP_SERVER
+    return Target(found, settings, json)
+
+
+def profile() -> Path | None:
+    """The file of client settings that holds without `--command-config`; None if there is none.
+
+    Raises click.ClickException if PYBROKER_PROFILE names a file that does not exist.
+    """
+    named = os.environ.get(PROFILE_VARIABLE)
+    if named:
+        return Path(named)
+    folder = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    usual = Path(folder) / "pybroker" / "profile.properties"
+    return usual if usual.exists() else None
+
+
+def _read(file: Path | None) -> dict[str, str]:
+    if file is None:
+        return {}
+    from pybroker.config.properties import PropertiesError, read_properties
+
+    try:
+        return {entry.key: entry.value for entry in read_properties(file.read_text())}
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.ClickException(f"{file} cannot be read: {error}") from None
+    except PropertiesError as error:
+        raise click.ClickException(f"{file}, line {error.line}: {error}") from None
+
+
+def _keep(ctx: click.Context, _parameter: click.Parameter, given: str | None) -> None:
+    if given is not None:
+        ctx.meta[_IN_FRONT] = given
+
+
+def _own_or_in_front(ctx: click.Context, _parameter: click.Parameter, given: str | None) -> str | None:
+    found: str | None = given if given is not None else ctx.meta.get(_IN_FRONT)
+    return found
