@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
-from pybroker.cli.target import ADDRESS_VARIABLE, BOOTSTRAP_SERVER, address_option, target_of
+from pybroker.cli.target import ADDRESS_VARIABLE, BOOTSTRAP_SERVER, WAIT, address_option, target_of
 from pybroker.printable import printable
 
 Result = TypeVar("Result")
@@ -27,6 +27,13 @@ def broker_options(command: Callable[..., None]) -> Callable[..., None]:
         type=click.Path(path_type=Path),
         help="Client settings under Kafka's names, one key=value a line.",
     )
+    @click.option(
+        "--wait-for-broker",
+        "wait_s",
+        type=click.FloatRange(min=0),
+        metavar="SECONDS",
+        help="Try so long to reach a broker that is not there yet.",
+    )
     @click.option("--json", "as_json", is_flag=True, help="Write JSON, for machines.")
     @click.option("--zookeeper", hidden=True)
     @functools.wraps(command)
@@ -34,6 +41,7 @@ def broker_options(command: Callable[..., None]) -> Callable[..., None]:
         *args: object,
         bootstrap_server: str | None,
         command_config: Path | None,
+        wait_s: float | None,
         as_json: bool,
         zookeeper: str | None,
         **rest: object,
@@ -43,7 +51,10 @@ def broker_options(command: Callable[..., None]) -> Callable[..., None]:
                 "--zookeeper is refused: a change of topics behind the brokers' backs would lose their ids. "
                 "Name a broker: --bootstrap-server host:port."
             )
-        command(*args, target=target_of(bootstrap_server, command_config, json=as_json), **rest)
+        target = target_of(bootstrap_server, command_config, json=as_json)
+        if wait_s is not None:
+            target.settings[WAIT] = str(round(wait_s * 1000))
+        command(*args, target=target, **rest)
 
     return with_target
 

@@ -14,6 +14,7 @@ BOOTSTRAP_SERVER = "127.0.0.1:9092"
 ADDRESS_OPTIONS = ("--bootstrap-server", "-b")
 ADDRESS_VARIABLE = "PYBROKER_BOOTSTRAP_SERVER"
 PROFILE_VARIABLE = "PYBROKER_PROFILE"
+WAIT = "bootstrap.wait.ms"
 _IN_FRONT = "pybroker.cli.address"
 """Where click's context keeps an address that stands before the command."""
 

@@ -35,6 +35,14 @@ _BOOLEAN, _STRING, _INT, _LONG, _LIST, _CLASS, _PASSWORD = (
 
 COMMON: tuple[ConfigKey, ...] = (
     ConfigKey("bootstrap.servers", _LIST, None, "Brokers to ask first, host:port.", not_empty),
+    ConfigKey(
+        "bootstrap.wait.ms",
+        _LONG,
+        0,
+        "How long a client that has reached no broker yet tries again, counted from its first call; 0: it fails at "
+        "once, as the address may be wrong. Not Kafka's: its clients wait without an end.",
+        at_least(0),
+    ),
     ConfigKey("client.id", _STRING, "pybroker", "Name in the broker's log, metrics and quotas."),
     ConfigKey("client.rack", _STRING, "", "Where this client is; consumers may then read from a near replica."),
     ConfigKey(

@@ -13,9 +13,10 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
+from pybroker.cli.options import refusals_told
 from pybroker.cli.spark.refusals import errors_as_lines
 from pybroker.cli.spark.stopping import running, stopped
-from pybroker.cli.target import Target
+from pybroker.cli.target import WAIT, Target
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, DataFrameReader, DataFrameWriter, SparkSession
@@ -119,15 +120,24 @@ def _stderr_into(log: IO[bytes]) -> Iterator[None]:
 
 
 def cluster_of(target: Target) -> Cluster:
-    """The cluster that the options name."""
+    """The cluster that the options name. Raises click.ClickException if a broker that is waited for does not come."""
+    from pybroker.client import blocking
     from pybroker.spark.cluster import Cluster
 
-    return Cluster({name: str(value) for name, value in target.client_config().items()})
+    if int(target.settings.get(WAIT, 0)) > 0:
+        # The data source's own client has no such setting.
+        with refusals_told(), blocking.AdminClient(target.client_config()) as admin:
+            admin.describe_cluster()
+    return Cluster(_settings(target))
 
 
 def client_options(target: Target) -> dict[str, str]:
     """The data source's `kafka.*` options of a command's broker options."""
-    return {f"kafka.{name}": str(value) for name, value in target.client_config().items()}
+    return {f"kafka.{name}": value for name, value in _settings(target).items()}
+
+
+def _settings(target: Target) -> dict[str, str]:
+    return {name: str(value) for name, value in target.client_config().items() if name != WAIT}
 
 
 def reader(spark: SparkSession, target: Target, topic_id: str, options: Mapping[str, str]) -> DataFrameReader:

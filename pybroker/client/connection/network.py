@@ -83,6 +83,7 @@ class Network:
         self.api_timeout_s = config.seconds("default.api.timeout.ms")
         self.trouble = Trouble(config["client.id"])
         self._heard_at = float("-inf")
+        self._bootstrap_by: float | None = None
         self._closed = False
 
     @property
@@ -207,8 +208,8 @@ class Network:
             )
         except Exception as error:
             place.not_before = asyncio.get_running_loop().time() + place.backoff.next()
-            # Before anybody has answered the caller is told, by the exception.
-            if isinstance(error, LOST) and self.heard_at > float("-inf"):
+            # Before any broker has answered the exception tells the caller, unless it is going to be tried again.
+            if isinstance(error, LOST) and (self.heard_at > float("-inf") or self._bootstrap_left_s > 0):
                 self.trouble.began(address(host, port), error)
             raise
 
@@ -359,6 +360,8 @@ class Network:
         """
         loop = asyncio.get_running_loop()
         limit = self.api_timeout_s if timeout_s is None else timeout_s
+        if self.heard_at == float("-inf") and self._bootstrap_left_s > 0:
+            limit += self._bootstrap_left_s
         backoff = Backoff(self.config.seconds("retry.backoff.ms"), self.config.seconds("retry.backoff.max.ms"))
         failure: Exception | None = None
         moved = False
@@ -390,8 +393,16 @@ class Network:
         """Whether another attempt may do better."""
         if isinstance(error, KafkaError):
             return error.retriable and not isinstance(error, UnknownTopicError)
-        # Nobody has answered so far: waiting would only hide a wrong address.
-        return self.heard_at > float("-inf") and not self._closed
+        # While no broker has answered, another attempt would only hide a wrong address, unless the user waits for one.
+        return not self._closed and (self.heard_at > float("-inf") or self._bootstrap_left_s > 0)
+
+    @property
+    def _bootstrap_left_s(self) -> float:
+        """What is left of `bootstrap.wait.ms`, which counts from the first look at this."""
+        now = asyncio.get_running_loop().time()
+        if self._bootstrap_by is None:
+            self._bootstrap_by = now + self.config.seconds("bootstrap.wait.ms")
+        return self._bootstrap_by - now
 
     def overdue(self, what: str, failure: Exception | None = None) -> KafkaTimeoutError:
         """A time-out that names its cause: the last failure, else what is known to be wrong with the brokers."""
