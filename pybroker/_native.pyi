@@ -526,6 +526,21 @@ class LogDirInfo:
     def partitions(self) -> list[LogDirPartition]: ...
 
 @final
+class LogDirRoom:
+    """The room of an online log directory."""
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def total_bytes(self) -> int:
+        """Of its file system; -1 if unknown."""
+    @property
+    def usable_bytes(self) -> int: ...
+    @property
+    def full_refusals(self) -> int:
+        """Writes refused since the start because the disk is full."""
+
+@final
 class StagedDirectory:
     """A partition directory that waits for removal in `deleting/`."""
 
@@ -1036,6 +1051,8 @@ class NativeLogDirs:
         start. Calls of other objects that need the directories raise RuntimeError before it."""
     def describe(self) -> list[LogDirInfo]:
         """*Blocking.* All of them with the partitions in them."""
+    def rooms(self) -> list[LogDirRoom]:
+        """*Blocking.* The log directories that are online, with their room."""
     def adopt(self, directories: Sequence[AdoptedDirectory]) -> list[str | None]:
         """*Blocking.* Writes `partition.metadata` into directories that the scan found without one, durably; from
         then on they wait for their order. None, or the problem, for each."""

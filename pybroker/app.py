@@ -162,9 +162,14 @@ class Broker:
             await services.groups.loaded()
         await services.topics.carry_out_delete_orders()
         parts.returned_offsets.start()
-        services.tokens.start()
+        self._start_periodic_work(services)
         store.starting(False)
         native.listeners.start_accepting()
+
+    @staticmethod
+    def _start_periodic_work(services: Services) -> None:
+        services.tokens.start()
+        services.disk_room.start()
 
     async def _guard(self, store: MetadataStore) -> StoreGuard:
         """Raises StartError: the store was set back."""
@@ -325,6 +330,7 @@ class Broker:
             await dispatcher.cancel_parked(PARKED_GRACE_S)
         if parts is not None:
             parts.services.tokens.stop()
+            await parts.services.disk_room.stop()
             await parts.services.ingests.stop()
             await parts.returned_offsets.stop()
             await parts.isr.stop()

@@ -18,6 +18,7 @@ from pybroker.admin.cluster import ClusterAdmin
 from pybroker.admin.cluster_state import ClusterState, Figures
 from pybroker.admin.conditions import Conditions
 from pybroker.admin.delegation_tokens import TokenAdmin
+from pybroker.admin.disk_room import DiskRoom
 from pybroker.admin.returned_offsets import ReturnedOffsets
 from pybroker.admin.topics import TopicAdmin
 from pybroker.api.control import ControlReceiver
@@ -613,4 +614,5 @@ def _services(
         gate=gate,
         tokens=TokenAdmin(view, port, config, ground.clock),
         telemetry=Telemetry(view, config, ground.clock),
+        disk_room=DiskRoom(native.log_dirs.rooms, ground.clock),
     )

@@ -58,6 +58,8 @@ EVENTS: tuple[tuple[str, str], ...] = (
     (" lines were dropped, the log could not keep up", "log_lines_left_out"),
     (" cannot accept: ", "listener_cannot_accept"),
     ("log directory * is offline: ", "log_directory_offline"),
+    ("log directory full path=", "log_directory_full"),
+    ("log directory has room again path=", "log_directory_has_room"),
     (" are lost to damage on disk", "records_lost"),
     (" bytes of an unfinished append", "unfinished_append_removed"),
     ("Settings of Apache Kafka without effect in this broker: ", "settings_without_effect"),

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pybroker.admin.cluster import ClusterAdmin
     from pybroker.admin.cluster_state import ClusterState, Figures
     from pybroker.admin.delegation_tokens import TokenAdmin
+    from pybroker.admin.disk_room import DiskRoom
     from pybroker.admin.topics import TopicAdmin
     from pybroker.cluster.view import ClusterView
     from pybroker.config import BrokerConfig
@@ -59,3 +60,4 @@ class Services(msgspec.Struct):
     """Who is a broker; None of a broker that is alone."""
     tokens: TokenAdmin
     telemetry: Telemetry
+    disk_room: DiskRoom

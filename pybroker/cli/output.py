@@ -72,3 +72,13 @@ def _text(value: object) -> str:
     if isinstance(value, Mapping):
         return ",".join(f"{name}={each}" for name, each in sorted(value.items()))
     return str(value)
+
+
+def of_bytes(count: int) -> str:
+    """A size for people."""
+    size = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"

@@ -113,6 +113,14 @@ LISTENERS = (
         _optional_host_port,
     ),
     ConfigKey(
+        "ready.log.dir.usable.bytes.min",
+        LONG,
+        0,
+        "/readyz answers 503 while a log directory is full or has fewer usable bytes than this. 0: disks do not count. "
+        "Not one of Kafka's settings.",
+        at_least(0),
+    ),
+    ConfigKey(
         "metrics.topics.max",
         INT,
         1000,

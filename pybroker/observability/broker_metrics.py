@@ -6,9 +6,11 @@ import asyncio
 
 from pybroker.metadata.deletion_records import REMOVED
 from pybroker.observability.cluster_metrics import cluster_metrics
+from pybroker.observability.disk_metrics import disk_metrics
 from pybroker.observability.group_metrics import group_metrics
 from pybroker.observability.lag_metrics import Position, committed_positions, lag_metrics
 from pybroker.observability.metrics import Metric, identity_metrics, render_metrics
+from pybroker.observability.process_metrics import process_metrics
 from pybroker.observability.share_metrics import share_metrics
 from pybroker.observability.telemetry_metrics import telemetry_metrics
 from pybroker.observability.transaction_metrics import transaction_metrics
@@ -36,7 +38,8 @@ async def scrape(services: Services) -> str:
 
 def _on_loop(services: Services) -> str:
     identity = identity_metrics(services.cluster_id, services.broker_id, _VERSION)
-    return render_metrics([*identity, *_sizes(services), *cluster_metrics(services)])
+    of_machine = [*process_metrics(), *disk_metrics(services.disk_room.rooms)]
+    return render_metrics([*identity, *of_machine, *_sizes(services), *cluster_metrics(services)])
 
 
 def _elsewhere(services: Services, positions: list[Position]) -> str:

@@ -45,7 +45,7 @@ _PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class MetricsServer:
-    """Serves until `stop`. `metrics` gives the text of /metrics, `ready` whether clients are served; both are asked on
+    """Serves until `stop`. `metrics` gives the text of /metrics, `not_ready` why clients are not served; both run on
     the loop's thread.
     """
 
@@ -54,12 +54,12 @@ class MetricsServer:
         host: str,
         port: int,
         metrics: Callable[[], Awaitable[str]],
-        ready: Callable[[], bool],
+        not_ready: Callable[[], str | None],
     ) -> None:
-        """`metrics` may take long, as long as it lets others have their turn."""
+        """`metrics` may take long, as long as it lets others have their turn; `not_ready` gives the reason, or None."""
         self._address = host, port
         self._metrics = metrics
-        self._ready = ready
+        self._not_ready = not_ready
         self._server: asyncio.Server | None = None
         self._heads: dict[asyncio.StreamWriter, None] = {}
         self._scrapes = 0
@@ -121,11 +121,10 @@ class MetricsServer:
         if target == b"/healthz":
             return _response(200, _TEXT, "ok\n", with_body)
         if target == b"/readyz":
-            return (
-                _response(200, _TEXT, "ready\n", with_body)
-                if self._ready()
-                else _response(503, _TEXT, "not ready\n", with_body)
-            )
+            reason = self._not_ready()
+            if reason is None:
+                return _response(200, _TEXT, "ready\n", with_body)
+            return _response(503, _TEXT, f"not ready: {reason}\n", with_body)
         return _response(404, _TEXT, "there are /metrics, /healthz and /readyz\n", with_body)
 
     async def _scraped(self, *, with_body: bool) -> bytes:

@@ -229,12 +229,18 @@ class Foreground:
         from pybroker.observability.http import MetricsServer
 
         host, port = host_port(address)
-        self._http = MetricsServer(host, port, broker.scrape, lambda: self._serving)
+        self._http = MetricsServer(host, port, broker.scrape, lambda: self._not_ready(broker))
         try:
             bound = await self._http.start()
         except OSError as problem:
             raise StartError(f"metrics.listener={address}: cannot listen: {_reason(problem)}") from None
         log.info("Metrics at http://%s:%d/metrics", *bound)
+
+    def _not_ready(self, broker: Broker) -> str | None:
+        """The body of /readyz; None: clients are served."""
+        if not self._serving or broker.services is None:
+            return "clients are not served"
+        return broker.services.disk_room.reason_not_ready(self._config.get_int("ready.log.dir.usable.bytes.min"))
 
     def _otlp_is_there(self) -> None:
         """Raises StartError: what `otlp.endpoint` needs is not installed."""

@@ -189,10 +189,14 @@ def test_the_clients_software(broker: PybrokerProcess) -> None:
     until(shown)
 
 
+def documented_rows() -> list[tuple[str, str]]:
+    """Name and "where" of each metric in docs/metrics.md."""
+    return re.findall(r"^\| `([a-z0-9_]+)` \| (\w*) ?\|", (ROOT / "docs/metrics.md").read_text(), re.M)
+
+
 def test_the_table_of_names_is_whole_and_true(broker: PybrokerProcess) -> None:
     """docs/metrics.md and the endpoint of a broker that is alone, both ways; names of clusters are marked there."""
-    text = (ROOT / "docs/metrics.md").read_text()
-    rows = re.findall(r"^\| `([a-z0-9_]+)` \| (\w*) ?\|", text, re.M)
+    rows = documented_rows()
     documented = {name for name, _ in rows}
     assert len(documented) == len(rows)
     shown = {re.sub(r"_(bucket)$", "", name) for name in re.findall(r"^# TYPE (\S+)", scrape(broker), re.M)}
@@ -207,6 +211,10 @@ def test_dashboard_and_rules_name_what_there_is(broker: PybrokerProcess) -> None
     queries += re.findall(r"expr: (.*)", (ROOT / "deploy/prometheus/alerts.yml").read_text())
     named = {name for query in queries for name in re.findall(r"\b(?:kafka|pybroker)_[a-z0-9_]+", query)}
     assert len(named) > 30
+    # tests/cluster/test_metrics.py holds the page of a cluster to the same table.
+    of_clusters = {name for name, where in documented_rows() if where == "cluster"}
+    assert any(name in of_clusters for name in named)
+    named -= of_clusters
     client = AdminClient({"bootstrap.servers": broker.bootstrap})
 
     def all_there() -> bool:

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import resource
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -13,8 +18,9 @@ from confluent_kafka import KafkaException
 from tests.conftest import StartBroker
 from tests.support.brokers import BrokerProcess
 from tests.support.disks import can_mount
+from tests.support.wire import free_port
 from tests.trouble.conftest import MakeDisk
-from tests.trouble.traffic import complaints, create, missing, read, send
+from tests.trouble.traffic import PATIENCE_S, complaints, create, missing, read, send
 
 LIMIT_BYTES = 1 << 20
 VALUES = [bytes([65 + number % 26]) * 20_000 for number in range(20)]
@@ -26,6 +32,26 @@ class Room(NamedTuple):
     directory: Path
     take: Callable[[BrokerProcess], None]
     give: Callable[[BrokerProcess], None]
+
+
+def pybroker(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pybroker", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def get(address: str, path: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://{address}{path}", timeout=60) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as refused:
+        return refused.code, refused.read().decode()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    give_up = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < give_up
+        time.sleep(0.1)
 
 
 def limit_files(broker: BrokerProcess, size: int) -> None:
@@ -75,6 +101,40 @@ def test_one_of_two_disks_is_full(room: Room, start_broker: StartBroker, tmp_pat
     assert not missing(kept, read(broker, "t", full))
     assert not missing(sent[1].acknowledged | meanwhile.acknowledged, read(broker, "t", other))
     assert not send(broker, "t", full, VALUES).refused
+
+
+def test_a_full_disk_is_visible(room: Room, start_broker: StartBroker, tmp_path: Path) -> None:
+    """In the log, at /metrics, at /readyz if the settings ask for it, and to `cluster health` if the disk says so."""
+    metrics = f"127.0.0.1:{free_port()}"
+    settings = {"metrics.listener": metrics, "ready.log.dir.usable.bytes.min": "1"}
+    broker = start_broker({"log.dirs": f"{tmp_path / 'first'},{room.directory}", **settings})
+    create(broker, "t", 2)
+    full = 0 if (room.directory / "t-0").exists() else 1
+    labels = f'{{log_dir="{room.directory}"}}'
+
+    def page() -> str:
+        return get(metrics, "/metrics")[1]
+
+    until(lambda: f"pybroker_log_dir_usable_bytes{labels} " in page())
+    assert f"pybroker_log_dir_full_refusals_total{labels} 0" in page()
+    assert get(metrics, "/readyz") == (200, "ready\n")
+    room.take(broker)
+    refused = len(send(broker, "t", full, VALUES * 10).refused)
+    assert refused
+    until(lambda: f"log directory full path={room.directory}" in broker.log_tail())
+    assert f"pybroker_log_dir_full_refusals_total{labels} 0" not in page()
+    status, why = get(metrics, "/readyz")
+    assert status == 503
+    assert str(room.directory) in why
+    if room.directory.parent.is_mount():
+        health = pybroker("cluster", "health", "--bootstrap-server", broker.bootstrap)
+        assert health.returncode == 1
+        assert f"the disk of log directory {room.directory} is full" in health.stdout
+    room.give(broker)
+    assert not send(broker, "t", full, VALUES).refused
+    until(lambda: f"log directory has room again path={room.directory}" in broker.log_tail())
+    until(lambda: get(metrics, "/readyz")[0] == 200)
+    assert broker.log_tail().count("log directory full") == 1, "one line, not one a request"
 
 
 @pytest.mark.checklist("C10")

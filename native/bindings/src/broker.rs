@@ -46,7 +46,8 @@ pub(crate) use ingests::{
 pub(crate) use isr::{IsrMember, IsrProposal, NativeIsr};
 pub(crate) use listeners::{Endpoint, ListenerConfig, ListenerTls, NativeListeners};
 pub(crate) use log_dirs::{
-    AdoptedDirectory, LocalPartition, LogDirInfo, LogDirPartition, NativeLogDirs, StagedDirectory,
+    AdoptedDirectory, LocalPartition, LogDirInfo, LogDirPartition, LogDirRoom, NativeLogDirs,
+    StagedDirectory,
 };
 pub(crate) use metadata::{
     BrokerMetadata, MetadataDelta, NativeMetadata, PartitionMetadata, TopicMetadata,

@@ -44,7 +44,7 @@ mod _native {
         BrokerMetadata, ClientQuota, CommitRight, CommitTopic, Completion, ConnectionGone,
         Endpoint, FetchedBatches, FetcherFigures, FollowedPartition, IngestPreparation, IsrMember,
         IsrProposal, Lag, ListedAttempt, ListenerConfig, ListenerTls, LocalPartition, LogDirInfo,
-        LogDirPartition, LogDirsFailed, MemberCommit, MetadataDelta, NativeAuthorizer,
+        LogDirPartition, LogDirRoom, LogDirsFailed, MemberCommit, MetadataDelta, NativeAuthorizer,
         NativeBroker, NativeControlQueue, NativeFetchers, NativeIngests, NativeIsr,
         NativeListeners, NativeLogDirs, NativeMetadata, NativePartitions, NativeQuotas, OpenIngest,
         PartitionEnds, PartitionMetadata, PartitionOffsets, PartitionOrder, RecordsWatch,

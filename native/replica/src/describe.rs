@@ -21,7 +21,27 @@ pub struct LogDirDescription {
     pub futures: Vec<FutureReplica>,
 }
 
+/// A log directory and the writes that its disk refused.
+#[derive(Debug)]
+pub struct LogDirRefusals {
+    /// As configured.
+    pub path: PathBuf,
+    /// Writes refused since the start because the disk is full.
+    pub full_refusals: u64,
+}
+
 impl Replicas {
+    /// The log directories that are online, without a look at the disk.
+    pub fn log_dir_refusals(&self) -> Vec<LogDirRefusals> {
+        let refusals = |dir: &Dir| {
+            Some(LogDirRefusals {
+                path: dir.path.clone(),
+                full_refusals: dir.online().ok()?.full_refusals(),
+            })
+        };
+        self.dirs.iter().filter_map(refusals).collect()
+    }
+
     /// What DescribeLogDirs shows. Blocks on the disk.
     pub fn describe_log_dirs(&self) -> Vec<LogDirDescription> {
         let describe = |(at, dir): (usize, &Dir)| LogDirDescription {

@@ -3,7 +3,7 @@
 use crate::error::StorageError;
 use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Called once, with the reason, when the directory goes offline.
 pub type OnFailure = Box<dyn Fn(&str) + Send + Sync>;
@@ -14,6 +14,8 @@ pub(crate) struct Health {
     failed: AtomicBool,
     reason: Mutex<Option<String>>,
     on_failure: Mutex<Option<OnFailure>>,
+    /// Writes that failed because the disk is full.
+    full_refusals: AtomicU64,
 }
 
 impl std::fmt::Debug for Health {
@@ -32,6 +34,7 @@ impl Health {
             failed: AtomicBool::new(false),
             reason: Mutex::new(None),
             on_failure: Mutex::new(None),
+            full_refusals: AtomicU64::new(0),
         }
     }
 
@@ -50,6 +53,20 @@ impl Health {
             path: self.path.clone(),
             reason,
         })
+    }
+
+    /// Record a failed operation: a full disk is counted, a failing disk takes the directory offline.
+    pub(crate) fn note(&self, error: &StorageError) {
+        if matches!(error, StorageError::Full { .. }) {
+            self.full_refusals.fetch_add(1, Ordering::Relaxed);
+        } else if error.is_of_the_disk() {
+            self.fail(&error.to_string());
+        }
+    }
+
+    /// Writes that the file system has refused since the start because it is full.
+    pub(crate) fn full_refusals(&self) -> u64 {
+        self.full_refusals.load(Ordering::Relaxed)
     }
 
     /// Takes the directory offline.

@@ -325,9 +325,7 @@ impl Log {
 
     /// A failure that puts the data of the whole directory in doubt: it goes offline for good.
     pub(crate) fn fatal(&self, error: StorageError) -> StorageError {
-        if error.is_of_the_disk() {
-            self.health.fail(&error.to_string());
-        }
+        self.health.note(&error);
         error
     }
 

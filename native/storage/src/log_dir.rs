@@ -152,11 +152,15 @@ impl LogDir {
         self.health.check()
     }
 
-    /// Takes the directory offline if `error` says that its disk fails.
+    /// Takes the directory offline if `error` says that its disk fails; counts a full disk.
     pub fn note_failure(&self, error: &StorageError) {
-        if error.is_of_the_disk() {
-            self.health.fail(&error.to_string());
-        }
+        self.health.note(error);
+    }
+
+    /// Writes that were refused since the start because the disk is full.
+    #[must_use]
+    pub fn full_refusals(&self) -> u64 {
+        self.health.full_refusals()
     }
 
     /// Calls `callback` with the reason when the directory goes offline.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pybroker.cli.options import broker_options, run
-from pybroker.cli.output import say, write_json
+from pybroker.cli.output import of_bytes, say, write_json
 from pybroker.cli.target import Target
 
 if TYPE_CHECKING:
@@ -25,7 +25,8 @@ def health(target: Target) -> None:
 
     What is red: a broker that is not there although it has replicas, does not answer or does not reach ZooKeeper; no
     controller; a partition without leader, with replicas that are not in sync, or fewer than min.insync.replicas of
-    them; internal topics with fewer replicas than the settings say; log directories and topics that are damaged.
+    them; internal topics with fewer replicas than the settings say; log directories whose disk is full or has failed;
+    topics that are damaged.
     """
     problems = run(_health(target))
     if problems:
@@ -84,6 +85,10 @@ def _of_brokers(report: Report) -> Iterator[Problem]:
         for log_dir in one.offline_log_dirs:
             says = f"broker {one.broker}: the log directory {log_dir} is offline"
             yield {"what": "log_dir", **about, "log_dir": log_dir, "says": says}
+        for log_dir, usable, total in one.full_log_dirs:
+            room = f"{of_bytes(usable)} of {of_bytes(total)} usable"
+            says = f"broker {one.broker}: the disk of log directory {log_dir} is full ({room}): it refuses writes"
+            yield {"what": "full", **about, "log_dir": log_dir, "usable_bytes": usable, "says": says}
 
 
 def _of_partition(row: Any) -> Iterator[Problem]:

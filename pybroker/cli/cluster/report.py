@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from pybroker.admin.disk_room import USABLE_BYTES_MIN
+
 if TYPE_CHECKING:
     from pybroker.client import AdminClient
     from pybroker.client.cluster import Node
@@ -36,6 +38,8 @@ class BrokerReport(msgspec.Struct):
     controller: int | None = None
     """Who the controller is, in this broker's view."""
     offline_log_dirs: tuple[str, ...] = ()
+    full_log_dirs: tuple[tuple[str, int, int], ...] = ()
+    """Path, usable bytes and total bytes of each log directory whose disk is full."""
 
 
 class DeletedReplica(msgspec.Struct):
@@ -145,6 +149,11 @@ def _brokers(best: Any, nodes: Iterable[Node], said: dict[int, _Said]) -> list[B
         report.store, report.controller = one.state.store_session, one.state.controller_id
         if one.log_dirs is not None:
             report.offline_log_dirs = tuple(row.log_dir for row in one.log_dirs.results if row.error_code)
+            report.full_log_dirs = tuple(
+                (row.log_dir, row.usable_bytes, row.total_bytes)
+                for row in one.log_dirs.results
+                if not row.error_code and 0 <= row.usable_bytes < USABLE_BYTES_MIN
+            )
     return [report for _, report in sorted(reports.items())]
 
 

@@ -56,13 +56,3 @@ def worst(findings: Iterable[Finding]) -> State:
     """Of all; OK if there are none."""
     states = {each.state for each in findings}
     return next((state for state in (State.BAD, State.WARN) if state in states), State.OK)
-
-
-def of_bytes(count: int) -> str:
-    """A size for people."""
-    size = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} TiB"

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from pybroker.cli.doctor.finding import Finding, bad, of_bytes, ok, warn
+from pybroker.cli.doctor.finding import Finding, bad, ok, warn
+from pybroker.cli.output import of_bytes
 from pybroker.config import BrokerConfig
 from pybroker.errors import StartError
 from pybroker.metadata.embedded import FILE_NAME as STORE_FILE

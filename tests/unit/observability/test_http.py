@@ -42,7 +42,7 @@ async def served() -> AsyncIterator[Served]:
             raise RuntimeError("broken")
         return text
 
-    server = http.MetricsServer("127.0.0.1", 0, metrics, lambda: bool(state["ready"]))
+    server = http.MetricsServer("127.0.0.1", 0, metrics, lambda: None if state["ready"] else "clients are not served")
     _, port = await server.start()
     yield Served(port, state)
     server.stop()

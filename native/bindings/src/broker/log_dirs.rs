@@ -67,6 +67,16 @@ pub(crate) struct LogDirInfo {
     partitions: Vec<LogDirPartition>,
 }
 
+/// The room of an online log directory.
+#[pyclass(frozen, get_all, eq, module = "pybroker._native")]
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct LogDirRoom {
+    path: String,
+    total_bytes: i64,
+    usable_bytes: i64,
+    full_refusals: u64,
+}
+
 /// A partition directory that waits for removal.
 #[pyclass(frozen, get_all, eq, module = "pybroker._native")]
 #[derive(Debug, PartialEq)]
@@ -87,6 +97,7 @@ shown!(
     AdoptedDirectory,
     LogDirPartition,
     LogDirInfo,
+    LogDirRoom,
     StagedDirectory
 );
 
@@ -142,6 +153,23 @@ impl NativeLogDirs {
             .collect())
     }
 
+    fn rooms(&self, py: Python<'_>) -> PyResult<Vec<LogDirRoom>> {
+        let replicas = self.0.replicas()?;
+        Ok(py.detach(|| {
+            let dirs = replicas.log_dir_refusals().into_iter();
+            dirs.map(|dir| {
+                let (total_bytes, usable_bytes) = file_system_bytes(&dir.path);
+                LogDirRoom {
+                    path: text(&dir.path),
+                    total_bytes,
+                    usable_bytes,
+                    full_refusals: dir.full_refusals,
+                }
+            })
+            .collect()
+        }))
+    }
+
     fn move_partition(
         &self,
         py: Python<'_>,
@@ -190,6 +218,19 @@ fn path_error(error: &PartitionError, path: &Path) -> PyErr {
     }
 }
 
+/// Total and usable bytes of the file system that holds `path`; -1 if the system does not say.
+fn file_system_bytes(path: &Path) -> (i64, i64) {
+    let size =
+        |blocks: u64, unit: u64| i64::try_from(blocks.saturating_mul(unit)).unwrap_or(i64::MAX);
+    match rustix::fs::statvfs(path) {
+        Ok(stat) => (
+            size(stat.f_blocks, stat.f_frsize),
+            size(stat.f_bavail, stat.f_frsize),
+        ),
+        Err(_) => (-1, -1),
+    }
+}
+
 fn text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
@@ -223,15 +264,7 @@ impl From<(PathBuf, StagedDeletion)> for StagedDirectory {
 
 impl From<replica::LogDirDescription> for LogDirInfo {
     fn from(dir: replica::LogDirDescription) -> Self {
-        let size =
-            |blocks: u64, unit: u64| i64::try_from(blocks.saturating_mul(unit)).unwrap_or(i64::MAX);
-        let (total_bytes, usable_bytes) = match rustix::fs::statvfs(&dir.path) {
-            Ok(stat) => (
-                size(stat.f_blocks, stat.f_frsize),
-                size(stat.f_bavail, stat.f_frsize),
-            ),
-            Err(_) => (-1, -1),
-        };
+        let (total_bytes, usable_bytes) = file_system_bytes(&dir.path);
         let shown = |partition: &replica::Partition, offset_lag, is_future| LogDirPartition {
             topic_id: Uuid(partition.tip().topic_id.uuid()),
             topic: partition.topic().to_string(),
