@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -83,6 +83,8 @@ class HistoryAdmin:
         self._native = native
         self._broker_id = broker_id
         self._waiting = waiting
+        self._indexed: Mapping[Uuid, DeletionRecord] = {}
+        self._by_name: dict[str, list[DeletionRecord]] = {}
 
     def topic(self, name: str | None, topic_id: Uuid) -> TopicImage | DeletionRecord | None:
         """The topic that a request means, living or deleted."""
@@ -99,15 +101,22 @@ class HistoryAdmin:
                 raise unknown_topic(image, topic_id)
             return [self._living(which) if isinstance(which, TopicImage) else _dead(which)]
         assert name is not None
-        dead = [
-            record for record in image.deletions.values() if record.topic == name and record.topic_id not in image.names
-        ]
+        dead = [record for record in self._deletions_of(name) if record.topic_id not in image.names]
         dead.sort(key=lambda record: record.deleted_ms, reverse=True)
         live = image.topics.get(name)
         found = [*([] if live is None else [self._living(live)]), *(_dead(record) for record in dead)]
         if not found:
             raise unknown_topic(image, name)
         return found
+
+    def _deletions_of(self, name: str) -> Sequence[DeletionRecord]:
+        """Return the deletions of topics of a name; indexed, because one request asks for thousands of names."""
+        deletions = self._view.image.deletions
+        if self._indexed is not deletions:
+            self._indexed, self._by_name = deletions, {}
+            for record in deletions.values():
+                self._by_name.setdefault(record.topic, []).append(record)
+        return self._by_name.get(name, ())
 
     def _living(self, topic: TopicImage) -> Incarnation:
         made = _made(topic.lineage.events)
@@ -132,28 +141,36 @@ class HistoryAdmin:
 
     # --- deletions ----------------------------------------------------------------------------------------------------
 
-    async def deletions(self, wanted: Sequence[str | Uuid] | None) -> list[Deletion]:
-        """Deletions whose data is not gone (None), or all that are meant, finished ones too. The latest first."""
+    async def deletions(self, wanted: Sequence[str | Uuid] | None, lists: Callable[[str], bool]) -> list[Deletion]:
+        """Deletions whose data is not gone (None), or all that are meant, finished ones too. The latest first.
+
+        `lists`: whether the caller may see topics of a name. Only those are looked for on the disks.
+        """
         image = self._view.image
         if wanted is None:
-            records = [record for record in image.deletions.values() if record.state in UNFINISHED]
+            records = [
+                record for record in image.deletions.values() if record.state in UNFINISHED and lists(record.topic)
+            ]
         else:
             asked = frozenset(wanted)
             records = [
                 record
                 for record in image.deletions.values()
-                if (record.topic_id in asked or record.topic in asked) and record.topic_id not in image.names
+                if (record.topic_id in asked or record.topic in asked)
+                and record.topic_id not in image.names
+                and lists(record.topic)
             ]
         records.sort(key=lambda record: record.deleted_ms, reverse=True)
         if not records:
             return []
-        on_disk = await asyncio.get_running_loop().run_in_executor(None, self._on_disk)
+        topic_ids = frozenset(record.topic_id for record in records)
+        on_disk = await asyncio.get_running_loop().run_in_executor(None, self._on_disk, topic_ids)
         return [self._deletion(record, on_disk) for record in records]
 
-    def _on_disk(self) -> dict[tuple[Uuid, int], tuple[StagedDirectory, int]]:
+    def _on_disk(self, topic_ids: frozenset[Uuid]) -> dict[tuple[Uuid, int], tuple[StagedDirectory, int]]:
         found = {}
         for directory in self._native.log_dirs.staged():
-            if directory.topic_id is not None:
+            if directory.topic_id is not None and directory.topic_id in topic_ids:
                 found[directory.topic_id, directory.partition] = (directory, _size(directory.path))
         return found
 

@@ -35,7 +35,6 @@ async def handle(
     for topic in request.topics:
         if topic.topic_id in seen:
             answers[topic.topic_id] = KafkaError(ErrorCode.INVALID_REQUEST, "The request names this topic twice.")
-            wanted = [one for one in wanted if one.topic_id != topic.topic_id]
             continue
         seen[topic.topic_id] = None
         refused = _refused(lineage, authorizer, context, topic)
@@ -43,6 +42,7 @@ async def handle(
             answers[topic.topic_id] = refused
         else:
             wanted.append(Restore(topic.topic_id, topic.new_name))
+    wanted = [restore for restore in wanted if restore.topic_id not in answers]
     results = await lineage.undelete(wanted, context.caller, request.timeout_ms)
     answers |= {one.topic_id: result for one, result in zip(wanted, results, strict=True)}
     return UndeleteTopicsResponse(topics=[_answer(topic_id, answers[topic_id]) for topic_id in seen])

@@ -7,6 +7,8 @@ Shows what the caller may DESCRIBE, nothing else.
 
 from __future__ import annotations
 
+from functools import partial
+
 from pybroker.admin.history import Deletion, HistoryAdmin
 from pybroker.native import Uuid
 from pybroker.protocol.messages import (
@@ -29,13 +31,8 @@ async def handle(
     wanted: list[str | Uuid] | None = None
     if request.topics is not None:
         wanted = [topic.name if topic.name is not None else topic.topic_id for topic in request.topics]
-    return DescribeDeletionsResponse(
-        deletions=[
-            _deletion(one)
-            for one in await history.deletions(wanted)
-            if authorizer.lists(context, ResourceType.TOPIC, one.record.topic)
-        ]
-    )
+    lists = partial(authorizer.lists, context, ResourceType.TOPIC)
+    return DescribeDeletionsResponse(deletions=[_deletion(one) for one in await history.deletions(wanted, lists)])
 
 
 def _deletion(one: Deletion) -> DescribeDeletionsResponse_Deletion:

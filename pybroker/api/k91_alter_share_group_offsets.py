@@ -56,8 +56,9 @@ async def handle(
     except KafkaError as error:
         return AlterShareGroupOffsetsResponse(error_code=error.code, error_message=error.message)
     responses = []
+    hidden = {name for (name, _), code in refused.items() if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED}
     for topic in request.topics:
-        topic_id = topics.topic_id(topic.topic_name) if not _is_hidden(refused, topic.topic_name) else None
+        topic_id = topics.topic_id(topic.topic_name) if topic.topic_name not in hidden else None
         responses.append(
             AlterShareGroupOffsetsResponse_AlterShareGroupOffsetsResponseTopic(
                 topic_name=topic.topic_name,
@@ -77,7 +78,3 @@ async def handle(
             )
         )
     return AlterShareGroupOffsetsResponse(responses=responses)
-
-
-def _is_hidden(refused: dict[tuple[str, int], ErrorCode], name: str) -> bool:
-    return any(code is ErrorCode.TOPIC_AUTHORIZATION_FAILED for (topic, _), code in refused.items() if topic == name)
