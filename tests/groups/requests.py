@@ -66,12 +66,16 @@ def commit(
     *,
     metadata: str | None = "",
     topic_id: Uuid = Uuid.ZERO,
+    leader_epoch: int = -1,
     **more: Any,
 ) -> m.OffsetCommitRequest:
     """OffsetCommit of one topic."""
     partitions = [
         m.OffsetCommitRequest_OffsetCommitRequestPartition(
-            partition_index=index, committed_offset=offset, committed_metadata=metadata
+            partition_index=index,
+            committed_offset=offset,
+            committed_leader_epoch=leader_epoch,
+            committed_metadata=metadata,
         )
         for index, offset in offsets.items()
     ]

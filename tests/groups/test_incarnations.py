@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 
 import pytest
 from aiokafka import AIOKafkaConsumer
@@ -21,6 +22,9 @@ from tests.groups.kit import (
     until,
 )
 from tests.support.brokers import BrokerProcess
+
+STEP = 20
+"""Records between two commits."""
 
 
 @pytest.mark.checklist("A28", "D32")
@@ -75,6 +79,38 @@ def test_a_running_member_cannot_commit_its_old_position(broker: BrokerProcess, 
     with Member(broker.bootstrap, group, topic) as later:
         until(lambda: len(later.values) >= 30, "the new topic is read")
         assert later.values == [f"new 0:{i}" for i in range(30)]
+
+
+@pytest.mark.slow
+@pytest.mark.checklist("A28")
+def test_a_running_member_reads_each_new_topic_once(broker: BrokerProcess) -> None:
+    """Its commits count from the first record of each new topic on, without waiting for a rebalance."""
+    topic, group = create_topic(broker.bootstrap, 1), unique("group")
+    with Member(broker.bootstrap, group, topic, {"heartbeat.interval.ms": 3_000}) as member:
+        fill(broker.bootstrap, topic, 1, 1, "0:")
+        until(lambda: len(member.values) == 1, "the first topic is read")
+        for life in range(1, 21):
+            delete_topic(broker.bootstrap, topic)
+            create_topic(broker.bootstrap, 1, topic)
+            done: set[int] = set()
+            for step in range(5):
+                fill(broker.bootstrap, topic, 1, STEP, f"{life}:{step}:")
+                until(lambda last=f"{life}:{step}:0:{STEP - 1}": last in member.values, "they are read")
+                done |= _commit(member)
+            until(lambda known=done: 5 * STEP in known or 5 * STEP in _commit(member), "all of them are committed")
+        read = Counter(member.values)
+    for life in range(1, 21):
+        again = sum(count - 1 for value, count in read.items() if value.startswith(f"{life}:"))
+        # The client may join again by itself between two commits.
+        assert again <= STEP, f"{again} records of topic {life} were read twice"
+
+
+def _commit(member: Member) -> set[int]:
+    """The offset that counts, if there is one."""
+    try:
+        return set(member.commit().values())
+    except KafkaException:
+        return set()
 
 
 @pytest.mark.checklist("A28")

@@ -44,6 +44,11 @@ async def id_of(line: Line, topic: str) -> Uuid:
     return topic_id
 
 
+async def epoch_of(line: Line, topic: str) -> int:
+    answer = await line.call(m.MetadataRequest(topics=[m.MetadataRequest_MetadataRequestTopic(name=topic)]), 12)
+    return int(answer.topics[0].partitions[0].leader_epoch)
+
+
 async def ask(member: RawMember, offsets: dict[int, int], version: int = 8, **more: Any) -> dict[int, ErrorCode]:
     request = requests.commit(
         member.group, more.pop("topic", member.topic), offsets, member.generation, member.member_id, **more
@@ -171,11 +176,44 @@ async def test_a_topic_that_comes_again_has_nothing_of_the_old_one(world: World)
         # Positions of before its first leader epoch are of the old one, whoever names them.
         await ask(one, {0: 1})
         assert await stands(world, one, {0: 2})
-        request = requests.commit(group, topic, {0: 60}, one.generation, one.member_id)
-        request.topics[0].partitions[0].committed_leader_epoch = 0
-        answer = await one.line.call(request, 8)
-        assert answer.topics[0].partitions[0].error_code == ErrorCode.FENCED_LEADER_EPOCH
+        assert await ask(one, {0: 60}, leader_epoch=0) == {0: ErrorCode.FENCED_LEADER_EPOCH}
         assert (await committed(one.line, [group]))[group] == {0: 2}
+
+
+async def test_a_commit_with_an_epoch_of_the_new_topic_counts_before_the_next_generation(world: World) -> None:
+    bootstrap, group = world.broker.bootstrap, unique("group")
+    topic = create_topic(bootstrap, 2)
+    async with members(world.broker, group, topic, 1) as (one,):
+        await at_rest(one)
+        await ask(one, {0: 50, 1: 50}, leader_epoch=0)
+        delete_topic(bootstrap, topic)
+        create_topic(bootstrap, 2, topic)
+        epoch = await epoch_of(one.line, topic)
+        assert await ask(one, {0: 1}, leader_epoch=epoch) == {0: ErrorCode.NONE}
+        assert await ask(one, {0: 2, 1: 3}, leader_epoch=epoch) == dict.fromkeys((0, 1), ErrorCode.NONE)
+        assert await one.heartbeat() is ErrorCode.NONE, "the generation goes on"
+        assert (await committed(one.line, [group]))[group] == {0: 2, 1: 3}
+        # Without an epoch a position may be of the old topic, whatever was committed before.
+        assert await ask(one, {0: 60}) == {0: ErrorCode.REBALANCE_IN_PROGRESS}
+        assert (await committed(one.line, [group]))[group] == {0: 2, 1: 3}
+
+
+async def test_the_same_in_a_consumer_group(world: World) -> None:
+    broker = world.broker
+    topic, group = create_topic(broker.bootstrap, 2), unique("group")
+    newer = NewerMember(lambda: broker.port, group, "m", (topic,))
+    settle(newer)
+    async with await Line.open(broker.port) as line:
+        one = RawMember(line, group, topic, 2, "m", newer.epoch)
+        assert await ask(one, {0: 50}, 9, leader_epoch=0) == {0: ErrorCode.NONE}
+        delete_topic(broker.bootstrap, topic)
+        create_topic(broker.bootstrap, 2, topic)
+        epoch = await epoch_of(line, topic)
+        assert await ask(one, {0: 60}, 9) == {0: ErrorCode.STALE_MEMBER_EPOCH}
+        assert await ask(one, {0: 1}, 9, leader_epoch=epoch) == {0: ErrorCode.NONE}
+        # An answer to OffsetFetch has only what the present topic has.
+        answer = await line.call(requests.fetch(group, topic, [0], member_id="m", member_epoch=one.generation), 9)
+        assert answer.groups[0].topics[0].partitions[0].committed_offset == 1
 
 
 async def test_what_is_deleted_with_its_group_stays_deleted(world: World) -> None:

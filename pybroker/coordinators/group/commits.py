@@ -4,7 +4,8 @@ A commit names its topic, or (OffsetCommit 10) its id. By id, nothing can go wro
 UNKNOWN_TOPIC_ID. By name, a member may still mean the incarnation it was assigned (as franz-go's #1426 tells). Its
 generation remembers which incarnations existed when it formed; a commit to a name that has changed hands since is
 refused with REBALANCE_IN_PROGRESS, and a round is started, which makes the answer true and gives every member the new
-generation that it needs.
+generation that it needs. A leader epoch of the present incarnation (OffsetCommit 6) proves that the member reads that
+one: such a commit is taken, and the generation goes on.
 
 Who commits from outside a generation (a consumer that assigns its partitions itself) is known by nothing but the leader
 epoch of its position (OffsetCommit 6): epochs go on from one incarnation of a name to the next, so one that this
@@ -175,6 +176,9 @@ class Commits:
             if isinstance(outcome, ErrorCode):
                 return None
             topic_id, name = outcome
+            if item.topic_id is None and self._may_mean_another(group, request, name, topic_id):
+                # The next commit may lack the leader epoch, which data threads do not require.
+                return None
             if topic_id not in topics:
                 counted = self._topics.partition_count(topic_id)
                 topics[topic_id] = CommitTopic(topic_id, name, counted, self._topics.first_epoch(topic_id))
@@ -257,10 +261,9 @@ class Commits:
             if found is None:
                 return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             topic_id = found
-            if isinstance(group, ConsumerGroup):
-                if self._was_another(group, request.member_id, topic_id):
+            if not self._proves(topic_id, item.leader_epoch) and self._may_mean_another(group, request, name, topic_id):
+                if isinstance(group, ConsumerGroup):
                     return ErrorCode.STALE_MEMBER_EPOCH
-            elif isinstance(group, Group) and request.generation >= 0 and self._changed_hands(group, name, topic_id):
                 stale.add(name)
                 return ErrorCode.REBALANCE_IN_PROGRESS
             if item.leader_epoch >= 0 and not self._topics.owns_epoch(topic_id, item.leader_epoch):
@@ -272,6 +275,22 @@ class Commits:
         if item.metadata is not None and len(item.metadata) > self._metadata_bytes_max():
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
         return topic_id, name
+
+    def _proves(self, topic_id: Uuid, leader_epoch: int) -> bool:
+        """Whether only this incarnation of its name can have had that leader epoch."""
+        return (
+            leader_epoch >= 0
+            and self._topics.first_epoch(topic_id) > 0
+            and self._topics.owns_epoch(topic_id, leader_epoch)
+        )
+
+    def _may_mean_another(
+        self, group: Group | ConsumerGroup | StreamsGroup, request: CommitRequest, name: str, topic_id: Uuid
+    ) -> bool:
+        """Whether a member that commits by name may have read an earlier incarnation of that name."""
+        if isinstance(group, ConsumerGroup):
+            return self._was_another(group, request.member_id, topic_id)
+        return isinstance(group, Group) and request.generation >= 0 and self._changed_hands(group, name, topic_id)
 
     def _was_another(self, group: ConsumerGroup, member_id: str, topic_id: Uuid) -> bool:
         """A member that has nothing of this incarnation may mean an earlier one of its name."""
