@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from pybroker.client.admin.client import AdminClient
 from pybroker.client.admin.config_types import ConfigEntry, ConfigResource
+from pybroker.client.admin.groups import GroupListing
 from pybroker.client.admin.security_types import AclBinding, AclBindingFilter, PatternType, ResourceType
 from pybroker.client.admin.topic_types import TopicCollection, TopicDescription
 from pybroker.client.cluster import TopicPartition
@@ -22,6 +23,8 @@ PROTECTION = "delete.protection.enable"
 """The topic's setting that has deletions refused."""
 DELAY = "delete.topic.delay.ms"
 """The broker's setting that says how long a deleted topic can be brought back."""
+WITH_POSITIONS = frozenset({"consumer", "share", "streams", ""})
+"""Protocol types of groups that may have positions."""
 GROUPS_MAX = 1_000
 AT_ONCE = 16
 
@@ -151,15 +154,19 @@ async def _groups(
     listed = await admin.list_groups()
     gate = asyncio.Semaphore(AT_ONCE)
 
-    async def position(group: str, state: str) -> GroupPosition | None:
-        async with gate:
-            found = await admin.list_consumer_group_offsets(group, partitions)
-        if not found:
-            return None
-        lags = [ends[where] - at.offset if where in ends else None for where, at in found.items()]
-        lag = None if None in lags else sum(max(each, 0) for each in lags if each is not None)
-        return GroupPosition(group, state, len(found), lag)
+    async def lags(group: GroupListing) -> list[int | None]:
+        if group.protocol_type == "share":
+            shared = await admin.list_share_group_offsets(group.group_id)
+            return [shared[where].lag for where in partitions if where in shared]
+        found = await admin.list_consumer_group_offsets(group.group_id, partitions)
+        return [max(ends[where] - at.offset, 0) if where in ends else None for where, at in found.items()]
 
-    chosen = sorted((each.group_id, each.state) for each in listed if each.protocol_type in ("consumer", ""))
-    positions = await asyncio.gather(*(position(*each) for each in chosen[:GROUPS_MAX]))
+    async def position(group: GroupListing) -> GroupPosition | None:
+        async with gate:
+            each = await lags(group)
+        lag = None if None in each else sum(filter(None, each))
+        return GroupPosition(group.group_id, group.state, len(each), lag) if each else None
+
+    chosen = sorted((each for each in listed if each.protocol_type in WITH_POSITIONS), key=lambda each: each.group_id)
+    positions = await asyncio.gather(*map(position, chosen[:GROUPS_MAX]))
     return tuple(each for each in positions if each is not None)

@@ -371,7 +371,6 @@ class GroupCoordinator:
         for topic in removed:
             self._removals.note(topic.name)
             for shard in self.shards:
-                shard.shares.topic_removed(topic.topic_id)
                 keys = shard.offsets.keys_of_topic(topic.topic_id)
                 keys = list(dict.fromkeys([*keys, *shard.transactions.drop_topic(topic.topic_id)]))
                 shard.offsets.drop_topic(topic.topic_id)

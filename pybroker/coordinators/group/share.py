@@ -84,14 +84,13 @@ class ShareCoordination:
     # --- offsets ------------------------------------------------------------------------------------------------------
 
     def partitions_of(self, group_id: str) -> dict[Uuid, TopicState]:
-        """What the group has, or is getting, states of."""
+        """What the group has, or is getting, states of, under the present name of the topic: an undeletion may have
+        changed it."""
         group = self._find(group_id)[1]
-        known = dict(group.initialized)
-        for topic_id, topic in group.initializing.items():
-            before = known.get(topic_id)
-            partitions = topic.partitions if before is None else topic.partitions | before.partitions
-            known[topic_id] = TopicState(topic.name, partitions)
-        return known
+        return {
+            topic_id: TopicState(self._topics.topic_name(topic_id) or topic.name, group.known_partitions(topic_id))
+            for topic_id, topic in {**group.initializing, **group.initialized}.items()
+        }
 
     async def offset(self, group_id: str, topic_id: Uuid, partition: int) -> ShareOffset:
         """Where the group stands."""

@@ -55,6 +55,24 @@ class CachedTopics:
         record = self._deletions().get(topic_id)
         return record is not None and (record.state == REMOVED or record.closed)
 
+    def successor(self, topic_id: Uuid) -> Uuid | None:
+        """The living topic that continues the offsets of a truncated one; None: there is none."""
+        records = self._deletions()
+        while (record := records.get(topic_id)) is not None and record.successor is not None:
+            topic_id = record.successor
+            dead = records.get(topic_id)
+            lineage = self._lineage(topic_id) if dead is None else dead.lineage
+            if lineage is None or not lineage.start_offsets:
+                return None
+            if self.topic_name(topic_id) is not None:
+                return topic_id
+        return None
+
+    def start_offset(self, topic_id: Uuid, partition: int) -> int:
+        """Where the log of a partition began."""
+        lineage = self._lineage(topic_id)
+        return 0 if lineage is None else lineage.start_offset(partition)
+
     def partition_count(self, topic_id: Uuid) -> int:
         """Partitions of a topic; 0 if it does not exist."""
         topic = self._cache.topic_by_id(topic_id)

@@ -180,11 +180,19 @@ class ShareGroup(msgspec.Struct):
         if known is not None:
             self.deleting[topic_id] = known.name
 
-    def forget_topic(self, topic_id: Uuid) -> None:
-        """The states of a topic are deleted."""
+    def unfinished_partitions(self, topic_id: Uuid) -> frozenset[int]:
+        """Of a topic: those with a state that is only on its way."""
+        ready = self.initialized.get(topic_id)
+        known = self.known_partitions(topic_id)
+        return known if ready is None else known - ready.partitions
+
+    def forget_partitions(self, topic_id: Uuid, partitions: frozenset[int]) -> None:
+        """These states of a topic are deleted."""
         self.deleting.pop(topic_id, None)
-        self.initializing.pop(topic_id, None)
-        self.initialized.pop(topic_id, None)
+        for states in (self.initializing, self.initialized):
+            known = states.pop(topic_id, None)
+            if known is not None and (rest := known.partitions - partitions):
+                states[topic_id] = msgspec.structs.replace(known, partitions=rest)
 
 
 def _add(states: dict[Uuid, TopicState], topic_id: Uuid, topic: TopicState) -> None:

@@ -63,6 +63,18 @@ class ShareTopicView(TopicView, Protocol):
         """It is known that the incarnation was deleted and cannot come back."""
         ...
 
+    def topic_name(self, topic_id: Uuid) -> str | None:
+        """The name of an incarnation that exists."""
+        ...
+
+    def successor(self, topic_id: Uuid) -> Uuid | None:
+        """The living topic that continues the offsets of a truncated one."""
+        ...
+
+    def start_offset(self, topic_id: Uuid, partition: int) -> int:
+        """Where the log of a partition began."""
+        ...
+
 
 class ShareGround(msgspec.Struct, frozen=True):
     """What the share groups of all shards stand on."""
@@ -246,14 +258,14 @@ class ShareGroups:
         await asyncio.gather(
             *(
                 states.delete(Key(group_id, topic_id, partition))
-                for topic_id in gone
-                for partition in group.known_partitions(topic_id)
+                for topic_id, partitions in gone.items()
+                for partition in partitions
             )
         )
         made = {topic_id: topic for topic_id, topic in group.initializing.items() if topic_id not in gone}
         epochs = await asyncio.gather(
             *(
-                self._initialize(Key(group_id, topic_id, partition), group.epoch)
+                self._initialize(group, Key(group_id, topic_id, partition))
                 for topic_id, topic in made.items()
                 for partition in topic.partitions
             )
@@ -261,8 +273,8 @@ class ShareGroups:
         latest = max(epochs, default=0)
 
         def change(draft: ShareGroup) -> Finish:
-            for topic_id in gone:
-                draft.forget_topic(topic_id)
+            for topic_id, partitions in gone.items():
+                draft.forget_partitions(topic_id, partitions)
                 # It may have come back, and begins anew.
                 draft.looked_at = -1
             if latest > group.epoch:
@@ -277,12 +289,12 @@ class ShareGroups:
         if isinstance(outcome, KafkaError):
             raise outcome
 
-    async def _initialize(self, key: Key, epoch: int) -> int:
+    async def _initialize(self, group: ShareGroup, key: Key) -> int:
         """Makes a state. Gives the epoch that it has: a later one where a group of that id, deleted while it asked for
         the state, has left one. KafkaError."""
-        states = self._ground.states
+        states, epoch = self._ground.states, group.epoch
         try:
-            await states.initialize(key, epoch, NO_OFFSET)
+            await states.initialize(key, epoch, await self._start(group, key))
         except KafkaError as problem:
             left = await states.summary(key) if problem.code == ErrorCode.FENCED_STATE_EPOCH else None
             if left is None or left.state_epoch <= epoch:
@@ -290,12 +302,27 @@ class ShareGroups:
             return left.state_epoch
         return epoch
 
-    def _gone(self, group: ShareGroup) -> set[Uuid]:
-        """Topics whose states are to be deleted: also those that went while their states were about to be made. A group
-        that was loaded and not looked at since tells nothing of that."""
-        partitions = self._ground.view.partition_count
-        went = {topic_id for topic_id in group.initializing if group.looked_at >= 0 and not partitions(topic_id)}
-        return went | group.deleting.keys()
+    async def _start(self, group: ShareGroup, key: Key) -> int:
+        """Where a new state begins: where its log does, if the topic continues the offsets of one that the group has
+        read; else share.auto.offset.reset decides. KafkaError."""
+        view = self._ground.view
+        for topic_id, topic in group.initialized.items():
+            if key.partition in topic.partitions and view.successor(topic_id) == key.topic_id:
+                known = await self._ground.states.summary(key._replace(topic_id=topic_id))
+                if known is not None and known.start_offset != NO_OFFSET:
+                    return view.start_offset(key.topic_id, key.partition)
+        return NO_OFFSET
+
+    def _gone(self, group: ShareGroup) -> dict[Uuid, frozenset[int]]:
+        """Partitions whose states have to be deleted, by topic. Of a topic that went while states were being made, only
+        those: the topic may come back to the others. A group that was loaded and not looked at since tells nothing of
+        that."""
+        gone = {topic_id: group.known_partitions(topic_id) for topic_id in group.deleting}
+        if group.looked_at >= 0:
+            for topic_id in group.initializing.keys() - gone.keys():
+                if not self._ground.view.partition_count(topic_id):
+                    gone[topic_id] = group.unfinished_partitions(topic_id)
+        return gone
 
     def submit(self, group_id: str, change: Callable[[ShareGroup], Finish]) -> asyncio.Future[Outcome]:
         """Makes a change with the next turn; its answer, a KafkaError where it was refused or not stored."""
@@ -330,19 +357,30 @@ class ShareGroups:
             if problem is not None:
                 raise problem
 
-    def topic_removed(self, topic_id: Uuid) -> None:
-        """An incarnation is gone: its states go, too."""
-        for group in self.all():
-            if group.known_partitions(topic_id):
-                self._bury(group.group_id, topic_id)
-
     def bury_the_dead(self) -> None:
-        """What `topic_removed` would have done for topics that went while nobody coordinated the group. States of one
-        that may come back stay until it cannot."""
+        """Delete the states of topics that were deleted and cannot come back. Until then an undeletion finds them, and
+        the successor of a truncated topic gets its own."""
+        view = self._ground.view
         for group in self.all():
-            for topic_id in (group.initialized.keys() | group.initializing.keys()) - group.deleting.keys():
-                if self._ground.view.is_dead(topic_id):
+            known = group.initialized.keys() | group.initializing.keys()
+            for topic_id in known - group.deleting.keys():
+                successor = view.successor(topic_id)
+                if successor is not None and successor not in group.initialized:
+                    if successor not in group.initializing:
+                        self._follow(group.group_id, successor)
+                elif view.is_dead(topic_id):
                     self._bury(group.group_id, topic_id)
+
+    def _follow(self, group_id: str, topic_id: Uuid) -> None:
+        view = self._ground.view
+        name, count = view.topic_name(topic_id) or "", view.partition_count(topic_id)
+
+        def change(draft: ShareGroup) -> Finish:
+            draft.begin(draft.missing({topic_id: (name, count)}))
+            return lambda _: None
+
+        later = partial(self._ground.timers.schedule, ("share topic", group_id, topic_id), RETRY_MS)
+        self.turns.submit_until_stored(group_id, change, later)
 
     def _bury(self, group_id: str, topic_id: Uuid) -> None:
         def change(draft: ShareGroup) -> Finish:

@@ -144,6 +144,9 @@ class FakeTopics:
         """Incarnations that were made and deleted at known times: name, from, to (wall time in ms)."""
         self.dead: set[Uuid] = set()
         """Those that cannot come back."""
+        self.successors: dict[Uuid, Uuid] = {}
+        """Of truncated topics whose offsets go on."""
+        self.start_offsets: dict[Uuid, int] = {}
         self.leaders: dict[tuple[Uuid, int], tuple[int, int]] = {}
         """Where somebody else than broker 1 under epoch 0 leads."""
         self._listeners: dict[str, list[Callable[[], None]]] = {}
@@ -199,6 +202,12 @@ class FakeTopics:
 
     def is_dead(self, topic_id: Uuid) -> bool:
         return topic_id in self.dead
+
+    def successor(self, topic_id: Uuid) -> Uuid | None:
+        return self.successors.get(topic_id)
+
+    def start_offset(self, topic_id: Uuid, partition: int) -> int:
+        return self.start_offsets.get(topic_id, 0)
 
     def partition_count(self, topic_id: Uuid) -> int:
         return self.counts.get(topic_id, 0)

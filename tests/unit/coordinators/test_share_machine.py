@@ -61,6 +61,15 @@ class View:
     def is_dead(self, topic_id: Uuid) -> bool:
         return all(topic_id != known for known, _ in self.topics.values())
 
+    def topic_name(self, topic_id: Uuid) -> str | None:
+        return next((name for name, (known, _) in self.topics.items() if known == topic_id), None)
+
+    def successor(self, topic_id: Uuid) -> Uuid | None:
+        return None
+
+    def start_offset(self, topic_id: Uuid, partition: int) -> int:
+        return 0
+
     def partition_count(self, topic_id: Uuid) -> int:
         return next((count for known, count in self.topics.values() if known == topic_id), 0)
 
@@ -357,7 +366,7 @@ class Machine(RuleBasedStateMachine):
         else:
             self.view.topics.pop(name, None)
         if known is not None:
-            self.groups.topic_removed(known[0])
+            self.groups.bury_the_dead()
 
     @rule(interval_ms=st.sampled_from([0, INTERVAL_MS]))
     def set_interval(self, interval_ms: int) -> None:
