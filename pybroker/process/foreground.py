@@ -28,6 +28,7 @@ from pybroker.diagnosis.socket import DiagnosisSocket
 from pybroker.errors import FatalError, StartError
 from pybroker.files import keep_private
 from pybroker.logs import configure_logging
+from pybroker.process.service_manager import notify
 from pybroker.startup.exposure import exposed, readable
 
 if TYPE_CHECKING:
@@ -167,6 +168,7 @@ class Foreground:
         self._start_otlp(broker)
         diagnosis.start()
         self._announce(broker)
+        notify("READY=1")
         collector.for_a_broker()
         await asyncio.wait((self._signal, broker.failed), return_when=asyncio.FIRST_COMPLETED)
         return await self._stop(broker)
@@ -196,6 +198,7 @@ class Foreground:
 
     async def _stop(self, broker: Broker) -> int:
         self._serving = False
+        notify("STOPPING=1")
         if self._signal.done():
             log.info("%s: stopping", signal.Signals(self._signal.result()).name)
         self._arm_deadline()

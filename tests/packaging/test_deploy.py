@@ -11,11 +11,12 @@ import os
 import re
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -46,10 +47,12 @@ def kind(name: str) -> dict[str, Any]:
 
 
 @contextmanager
-def running(arguments: Sequence[str], port: int, *settings: str) -> Iterator[subprocess.Popen[bytes]]:
+def running(
+    arguments: Sequence[str], port: int, *settings: str, environment: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
     """`pybroker` with these arguments and settings until the block ends; it answers at the port."""
     command = [sys.executable, "-m", "pybroker", *arguments, *(part for each in settings for part in ("--set", each))]
-    with subprocess.Popen(command) as process:
+    with subprocess.Popen(command, env={**os.environ, **(environment or {})}) as process:
         try:
             give_up = time.monotonic() + LIMIT_S
             while not answers_metadata(port):
@@ -155,8 +158,14 @@ def test_the_service_starts_a_broker(tmp_path: Path) -> None:
     settings.write_text(f"log.dirs={tmp_path / 'data'}\nlisteners=PLAINTEXT://127.0.0.1:{port}\n")
     given = [str(settings) if each == "/etc/pybroker/server.properties" else each for each in arguments]
     assert str(settings) in given
-    with running(given, port):
-        pass
+    assert "\nType=notify\n" in unit
+    states = tmp_path / "notify"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as service_manager:
+        service_manager.bind(str(states))
+        service_manager.settimeout(LIMIT_S)
+        with running(given, port, environment={"NOTIFY_SOCKET": str(states)}):
+            assert service_manager.recv(64) == b"READY=1"
+        assert service_manager.recv(64) == b"STOPPING=1"
     stop_s = int(re.findall(r"^TimeoutStopSec=(\d+)$", unit, re.MULTILINE)[0])
     assert stop_s * 1000 > load_config().config.get_int("shutdown.timeout.ms")
 
@@ -189,10 +198,13 @@ def test_a_pod_says_who_it_is(tmp_path: Path) -> None:
     fake = tmp_path / "pybroker"
     fake.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
     fake.chmod(0o755)
-    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "HOSTNAME": "pybroker-2"}
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "HOSTNAME": "pybroker-2", "NAMESPACE": "data"}
+    assert [each["name"] for each in container["env"]] == ["NAMESPACE"]
     told = subprocess.check_output([*container["command"], *container["args"]], env=environment, text=True).split()
     assert "node.id=3" in told
-    assert "advertised.listeners=CLIENTS://pybroker-2.pybroker:9092,BROKERS://pybroker-2.pybroker:9094" in told
+    # Names that resolve in every namespace of the cluster.
+    host = "pybroker-2.pybroker.data.svc"
+    assert f"advertised.listeners=CLIENTS://{host}:9092,BROKERS://{host}:9094" in told
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / ".github" / "workflows").glob("*.yml")), ids=lambda file: file.name)
