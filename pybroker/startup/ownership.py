@@ -61,7 +61,8 @@ def _refuse(log_dirs: Sequence[str], names: tuple[str, ...], what: str, expected
         if found != expected:
             # KIP-78 leaves ids to experts (checklist 255): they are told how.
             adopt = (
-                ", or, if it is this cluster's data all the same, make the ids agree with `pybroker cluster adopt-id`"
+                ", or, if it is this cluster's data all the same, make the ids agree with "
+                f"`pybroker cluster adopt-id {expected} --config FILE`"
             )
             raise StartError(
                 f"{Path(directory) / META_PROPERTIES} belongs to {what} {found}, this is {what} {expected}; point "

@@ -16,10 +16,10 @@ def adopt_id(cluster_id: str, file: str | None, assignments: tuple[str, ...], ye
     """Give a stopped broker the cluster id ID.
 
     A cluster id is meant to stay: whoever tells records or metrics by it sees another cluster from then on. For a
-    metadata store that was made anew, or a log directory that was moved here from another cluster.
+    metadata store that was made anew, or a log directory that was moved here from another cluster. With ZooKeeper ID
+    must be the cluster's: the broker's directories take it over.
     """
     import asyncio
-    from pathlib import Path
 
     from pybroker.config import ConfigError, load_config
     from pybroker.errors import StartError
@@ -29,14 +29,13 @@ def adopt_id(cluster_id: str, file: str | None, assignments: tuple[str, ...], ye
     try:
         config = load_config(file, assignments).config
         keep_private(config.get_str("log.dirs.group.access"))
-        directories = [Path(one) for one in config.log_dirs]
         if not yes:
-            click.confirm(f"Make {cluster_id} the cluster id of {', '.join(map(str, directories))}?", abort=True)
-        done = asyncio.run(adopt_cluster_id(directories, cluster_id))
+            click.confirm(f"Make {cluster_id} the cluster id of {', '.join(config.log_dirs)}?", abort=True)
+        done = asyncio.run(adopt_cluster_id(config, cluster_id))
     except (ConfigError, StartError) as problem:
         raise click.ClickException(str(problem)) from None
     except OSError as problem:
-        raise click.ClickException(f"{problem.filename or directories[0]}: {problem.strerror}") from None
+        raise click.ClickException(f"{problem.filename or config.log_dirs[0]}: {problem.strerror}") from None
     say(f"cluster id {done.before or '(none)'} -> {cluster_id}")
     for directory in done.directories:
         say(f"rewrote {directory / 'meta.properties'}")

@@ -173,7 +173,8 @@ def ids(config: BrokerConfig) -> Iterator[Finding]:
         clusters[str(Path(config.log_dirs[0]) / STORE_FILE)] = stored
     if len(set(clusters.values())) > 1:
         told = ", ".join(f"{place} to {cluster}" for place, cluster in clusters.items())
-        yield bad(IDS, f"data of several clusters: {told}", "name the right log.dirs, or `pybroker cluster adopt-id`")
+        advice = "name the right log.dirs, or `pybroker cluster adopt-id ID`"
+        yield bad(IDS, f"data of several clusters: {told}", advice)
     elif clusters:
         yield ok(IDS, f"{META_PROPERTIES}: broker {config.broker_id} of cluster {next(iter(clusters.values()))}")
     else:
