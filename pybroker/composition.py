@@ -97,6 +97,7 @@ from pybroker.security.security import Security
 from pybroker.security.tokens import secret_of
 from pybroker.services import Services
 from pybroker.telemetry.instances import Telemetry
+from pybroker.topic_names import use_names
 
 if TYPE_CHECKING:
     from pybroker.coordinators.share_partition.manager import SharePartitions
@@ -202,6 +203,7 @@ def build(ground: Ground, on_fatal: Callable[[FatalError], None]) -> Parts:
     own_port, seat = LocalPort(ground.broker_id), Seat()
     changes = ChangeFigures(ground.broker_id, lambda: own_port.is_open)
     view, authorizer, credentials = _view(ground, changes)
+    use_names(view.name_of)
     between = ground.config.between_brokers
     dial: Dialer | None = None
     peers: PeerWatch | None = None

@@ -8,6 +8,8 @@ import re
 import time
 from collections.abc import Mapping
 
+from pybroker.topic_names import with_names
+
 
 class JsonFormatter(logging.Formatter):
     """One JSON object a line: `time` (UTC, RFC 3339), `level`, `event`, `message`, `logger`, and `error`: a traceback.
@@ -27,7 +29,7 @@ class JsonFormatter(logging.Formatter):
             "time": f"{seconds}.{int(record.msecs):03d}Z",
             "level": self._levels.get(record.levelno, record.levelname),
             "event": event_of(record, message),
-            "message": message,
+            "message": with_names(message),
             "logger": record.name,
         }
         if record.exc_info:

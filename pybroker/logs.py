@@ -15,6 +15,7 @@ from collections import deque
 from typing import TextIO
 
 from pybroker.printable import printable
+from pybroker.topic_names import with_names
 
 TRACE = 5
 ROOT = "root"
@@ -37,7 +38,7 @@ class KafkaFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created))
         level = _NAMES.get(record.levelno, record.levelname)
-        message = printable(record.getMessage())
+        message = printable(with_names(record.getMessage()))
         line = f"[{stamp},{int(record.msecs):03d}] {level} {message} ({record.name})"
         if record.exc_info:
             line = f"{line}\n{printable(self.formatException(record.exc_info), keep=chr(10))}"

@@ -276,6 +276,15 @@ class ClusterImage(msgspec.Struct, frozen=True):
             return f"{record.topic} (id {topic_id}, deleted {time_text(record.deleted_ms)})"
         return f"with id {topic_id}, of which nothing is known"
 
+    def name_of(self, text: str) -> str | None:
+        """The name of a living or deleted topic by the text of its id; None for other texts."""
+        try:
+            topic_id = Uuid.parse(text)
+        except ValueError:
+            return None
+        record = self.deletions.get(topic_id)
+        return self.names.get(topic_id) or (None if record is None else record.topic)
+
     def apply(self, delta: ImageDelta) -> ClusterImage:
         """The image after the change."""
         topics, names, keys = self.topics, self.names, self.clash_keys

@@ -57,6 +57,10 @@ class KnownCluster:
         """The cluster as far as this broker has heard."""
         return self._image
 
+    def name_of(self, text: str) -> str | None:
+        """See `ClusterImage.name_of`."""
+        return self._image.name_of(text)
+
     async def update(self, request: UpdateCluster) -> UpdateClusterResponse:
         """Takes the next change, or a whole image; answers when it is in force. A change that does not follow on what
         is known is refused: guessing what lies between would be believing something that never was."""

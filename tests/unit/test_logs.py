@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pybroker import logs
+from pybroker import logs, topic_names
 from pybroker.json_lines import EVENTS, event_of
 
 ROOT = Path(__file__).parents[2]
@@ -106,3 +106,15 @@ def test_asking_for_a_logger_does_not_make_one() -> None:
     assert not logs.is_logger("pybroker.nobody")
     assert not logs.is_logger("pybroker.nobody")
     assert logs.is_logger(logs.ROOT)
+
+
+def test_a_topic_id_has_its_name_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = {"qHnVQnx0RayPTxby6GkaAQ": "orders"}
+    monkeypatch.setattr(topic_names, "_name_of", names.get)
+    for message, expected in (
+        ("qHnVQnx0RayPTxby6GkaAQ-3, led by broker 2", "qHnVQnx0RayPTxby6GkaAQ-3 (topic orders), led by broker 2"),
+        ("topic orders (id qHnVQnx0RayPTxby6GkaAQ)", "topic orders (id qHnVQnx0RayPTxby6GkaAQ)"),
+        ("preorders of qHnVQnx0RayPTxby6GkaAQ", "preorders of qHnVQnx0RayPTxby6GkaAQ (topic orders)"),
+        ("xqHnVQnx0RayPTxby6GkaAQ, AAAAAAAAAAAAAAAAAAAAAA", "xqHnVQnx0RayPTxby6GkaAQ, AAAAAAAAAAAAAAAAAAAAAA"),
+    ):
+        assert topic_names.with_names(message) == expected

@@ -482,6 +482,8 @@ def test_an_id_is_told_with_the_name_that_it_has_or_had(tmp_path: Path, caplog: 
     assert image.describe(live) == f"b (id {live})"
     assert image.describe(dead) == f"a (id {dead}, deleted 1970-01-02T00:00:00+00:00)"
     assert image.describe(unknown) == f"with id {unknown}, of which nothing is known"
+    assert [image.name_of(str(each)) for each in (live, dead, unknown)] == ["b", "a", None]
+    assert image.name_of("no id of 22 letters...") is None
 
     async def nobody_confirms() -> None:
         store = await EmbeddedStore.open(tmp_path)
