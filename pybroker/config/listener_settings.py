@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -15,6 +14,7 @@ from pybroker.config.broker_tls import BY_NAME as TLS
 from pybroker.config.broker_token import BY_NAME as TOKEN
 from pybroker.config.broker_token import LOGIN_HANDLER, OF_JAAS
 from pybroker.config.definition import nearest_name
+from pybroker.config.jaas import module_of, options
 from pybroker.config.values import ConfigType, InvalidValue, at_least, parse_value
 
 PREFIX = "listener.name."
@@ -174,19 +174,12 @@ def _creation_rate(text: str) -> int:
     return value
 
 
-_TOKEN = re.compile(
-    r"""\s*(?:(?P<name>[A-Za-z0-9_.@:+/\-]+)\s*=\s*(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|'(?P<single>(?:[^'\\]|\\.)*)'"""
-    r"""|(?P<bare>[^\s;"']+))|(?P<end>;))""",
-    re.DOTALL,
-)
-
-
 def plain_users(jaas: str) -> dict[str, str]:
     """The users of a JAAS entry as Kafka has it: `…PlainLoginModule required user_alice="secret";`. Raises
     InvalidValue, never with the text in it.
     """
     users: dict[str, str] = {}
-    for name, value in _options(jaas, PLAIN_MODULE, 'user_<name>="<password>" …'):
+    for name, value in options(jaas, PLAIN_MODULE, 'user_<name>="<password>" …').items():
         if name.startswith("user_") and len(name) > len("user_"):
             if not value:
                 raise InvalidValue(f"the password of user {name.removeprefix('user_')!r} is empty")
@@ -197,45 +190,20 @@ def plain_users(jaas: str) -> dict[str, str]:
 def login_of(jaas: str) -> tuple[str, str]:
     """`username` and `password` of a JAAS entry of PLAIN or SCRAM: as whom a broker logs in to others; empty where they
     are not given. Raises InvalidValue, never with the text in it."""
-    module = SCRAM_MODULE if jaas.split(None, 1)[:1] == [SCRAM_MODULE] else PLAIN_MODULE
-    options = dict(_options(jaas, module, 'username="<name>" password="<password>"'))
-    return options.get("username", ""), options.get("password", "")
+    module = SCRAM_MODULE if module_of(jaas) == SCRAM_MODULE else PLAIN_MODULE
+    found = options(jaas, module, 'username="<name>" password="<password>"')
+    return found.get("username", ""), found.get("password", "")
 
 
 def oauth_options(jaas: str) -> dict[str, str]:
     """Options of a JAAS entry of OAUTHBEARER: `ssl.truststore.…`, whom the URLs of keys and tokens must lead to;
     `clientId`, `clientSecret` and `scope`, with which this broker asks for its own token. Raises InvalidValue, never
     with the text in it."""
-    options = dict(_options(jaas, OAUTH_MODULE, f'{TRUSTSTORE}location="<file>" …'))
-    for name in options:
+    found = options(jaas, OAUTH_MODULE, f'{TRUSTSTORE}location="<file>" …')
+    for name in found:
         if name.startswith("unsecured"):
             raise InvalidValue(f"{name}: tokens that nobody has signed are not taken; remove it")
         known = (*OF_JAAS, *(f"{TRUSTSTORE}{one}" for one in ("location", "type", "password", "certificates")))
         if name not in known and not name.startswith("extension_"):
             raise InvalidValue(f"{name} has no meaning here; remove it")
-    return options
-
-
-def _options(jaas: str, wanted: str, example: str) -> list[tuple[str, str]]:
-    module, flag, rest = [*jaas.split(None, 2), "", "", ""][:3]
-    if module != wanted:
-        raise InvalidValue(f"expected {wanted} required {example};")
-    if flag.rstrip(";") not in ("required", "requisite", "sufficient", "optional"):
-        raise InvalidValue("the login module must be followed by: required")
-    if flag.endswith(";"):
-        rest = ";"
-    found: list[tuple[str, str]] = []
-    place, ended = 0, False
-    while rest[place:].strip():
-        token = _TOKEN.match(rest, place)
-        if token is None or ended:
-            raise InvalidValue('expected name="value" pairs and one semicolon at the end')
-        place = token.end()
-        if token["end"]:
-            ended = True
-            continue
-        value = next(one for one in (token["quoted"], token["single"], token["bare"]) if one is not None)
-        found.append((token["name"], re.sub(r"\\(.)", r"\1", value)))
-    if not ended:
-        raise InvalidValue("a semicolon must stand at the end")
     return found

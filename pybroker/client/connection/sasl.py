@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 from pybroker.client.config import ClientConfig
 from pybroker.client.errors import AuthenticationError, ClientConfigError
+from pybroker.config.jaas import options_of_client
+from pybroker.config.values import InvalidValue
 from pybroker.protocol.scram import BY_NAME, ScramError, ScramMechanism, client_conversation
 
 if TYPE_CHECKING:
@@ -75,9 +76,11 @@ class Credentials:
 
 
 def jaas_options(text: str) -> dict[str, str]:
-    """`… required username="alice" password="secret";` as Java clients have it."""
-    found = re.findall(r"([\w.]+)\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|([^\s;\"]+))", text)
-    return {name: re.sub(r"\\(.)", r"\1", quoted) or bare for name, quoted, bare in found}
+    """`… required username="alice" password="secret";` as Java clients have it. Raises ClientConfigError."""
+    try:
+        return options_of_client(text)
+    except InvalidValue as problem:
+        raise ClientConfigError(f"sasl.jaas.config=(hidden): {problem}") from None
 
 
 def _bearer(message: bytes) -> Exchange:

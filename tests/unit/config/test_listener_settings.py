@@ -20,6 +20,12 @@ JAAS = "listener.name.clients.plain.sasl.jaas.config"
         (f"{MODULE} required username=\"admin\" password='x y' user_a=1 user_b='2';", {"a": "1", "b": "2"}),
         (f'{MODULE}   required\n  user_a="se;cr\\"et"\n  user_b.c-d="ü" ;', {"a": 'se;cr"et', "b.c-d": "ü"}),
         (f"{MODULE} required;", {}),
+        (f'{MODULE} REQUIRED user_a="x";', {"a": "x"}),
+        (f'{MODULE} Required user_müller="x" user_$ConnectionString="y";', {"müller": "x", "$ConnectionString": "y"}),
+        (f'{MODULE} required "user_al@ex.org"="x";', {"al@ex.org": "x"}),
+        (f'{MODULE} required /* both */ user_a="x" // and\n user_b="y /* z */";', {"a": "x", "b": "y /* z */"}),
+        (f'{MODULE} required user_a = "tab\\tq\\"\\101\\\\" ;', {"a": 'tab\tq"A\\'}),
+        (f'{MODULE} required user_a="x" user_a="y";', {"a": "y"}),
     ],
 )
 def test_users_of_plain(text: str, users: dict[str, str]) -> None:
@@ -36,6 +42,11 @@ def test_users_of_plain(text: str, users: dict[str, str]) -> None:
         f'{MODULE} required user_a="hidden;',
         f"{MODULE} required user_a=hidden; user_b=hidden;",
         f'{MODULE} required user_a="" user_b=hidden;',
+        f'{MODULE} required user_a="x"; {MODULE} required user_b="hidden";',
+        f'KafkaServer {{ {MODULE} required user_a="hidden"; }};',
+        f'"{MODULE} required user_a=hidden;"',
+        f'{MODULE} required user_a= ;',
+        f'{MODULE} required user_a="hidden" ="x";',
     ],
 )
 def test_mistakes_never_show_the_text(text: str) -> None:

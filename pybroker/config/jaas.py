@@ -1,0 +1,92 @@
+"""One entry of a JAAS configuration, as `sasl.jaas.config` has it: `<module> required <name>="<value>" …;`.
+
+Behavior
+* Names and values are words or quoted, by `"` or `'`; a backslash escapes as in Java (`\\n`, `\\t`, `\\101`).
+* `//` and `/* */` begin comments. The flag (required, …) may have any case. The last value of a name counts.
+
+Differs from Kafka
+* A word may have any character but blanks and `; = " '`; Kafka needs quotes for some of them.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from pybroker.config.values import InvalidValue
+
+_FLAGS = ("required", "requisite", "sufficient", "optional")
+_TOKEN = re.compile(
+    r"""(?:\s|//[^\n]*|/\*.*?\*/)*(?:"(?P<double>(?:[^"\\\n]|\\.)*)"|'(?P<single>(?:[^'\\\n]|\\.)*)'"""
+    r"""|(?P<sign>[;=])|(?P<word>[^\s;="']+)|(?P<end>\Z))""",
+    re.DOTALL,
+)
+_ESCAPE = re.compile(r"\\([0-3][0-7]{0,2}|[4-7][0-7]?|.)", re.DOTALL)
+_NAMED = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+
+
+class _Token(NamedTuple):
+    """A text, or one of the signs `;` and `=`, or the end (both empty)."""
+
+    text: str | None
+    sign: str
+
+
+def module_of(jaas: str) -> str:
+    """The class that the entry names; empty if it names none."""
+    try:
+        return _tokens(jaas)[0].text or ""
+    except InvalidValue:
+        return ""
+
+
+def options(jaas: str, module: str, example: str) -> dict[str, str]:
+    """The options of an entry for this module. Raises InvalidValue, never with the text in it."""
+    tokens = _tokens(jaas)
+    if tokens[0].text != module:
+        raise InvalidValue(f"expected {module} required {example};")
+    if len(tokens) < 2 or (tokens[1].text or "").lower() not in _FLAGS:
+        raise InvalidValue("the login module must be followed by: required")
+    return _pairs(tokens[2:])
+
+
+def options_of_client(jaas: str) -> dict[str, str]:
+    """The options of an entry, whatever its module. Raises InvalidValue, never with the text in it."""
+    return _pairs(_tokens(jaas)[2:])
+
+
+def _pairs(rest: list[_Token]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    while rest and rest[0].sign != ";":
+        name, equals, value = [*rest[:3], *[_Token(None, "")] * 3][:3]
+        if name.text is None and not name.sign:
+            raise InvalidValue("a semicolon must stand at the end")
+        if not name.text or equals.sign != "=" or value.text is None:
+            raise InvalidValue('expected name="value" pairs and one semicolon at the end')
+        found[name.text] = value.text
+        rest = rest[3:]
+    if rest[:1] != [_Token(None, ";")]:
+        raise InvalidValue("a semicolon must stand at the end")
+    if rest[1:] != [_Token(None, "")]:
+        raise InvalidValue("there must be one entry; remove what follows the first semicolon")
+    return found
+
+
+def _tokens(jaas: str) -> list[_Token]:
+    """The last one is the end."""
+    found: list[_Token] = []
+    place = 0
+    while not found or found[-1] != _Token(None, ""):
+        match = _TOKEN.match(jaas, place)
+        if match is None:
+            raise InvalidValue("a quotation mark has no counterpart")
+        quoted = match["double"] if match["double"] is not None else match["single"]
+        text = match["word"] if quoted is None else _ESCAPE.sub(_escaped, quoted)
+        found.append(_Token(text, match["sign"] or ""))
+        place = match.end()
+    return found
+
+
+def _escaped(match: re.Match[str]) -> str:
+    sign = match[1]
+    return chr(int(sign, 8)) if sign[0] in "01234567" else _NAMED.get(sign, sign)
