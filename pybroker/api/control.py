@@ -19,6 +19,7 @@ from pybroker.metadata.control_messages import (
     UpdateMetadataRequest,
     refusal,
 )
+from pybroker.metadata.image import ClusterImage
 from pybroker.replicas.closing import TopicClosing
 from pybroker.replicas.fence import Fence
 from pybroker.replicas.known_cluster import KnownCluster
@@ -68,7 +69,10 @@ class ControlReceiver:
         view = self._cluster
         match request:
             case UpdateCluster():
-                return await self._cluster.update(request)
+                updated = await self._cluster.update(request)
+                if isinstance(request.change, ClusterImage) and not updated.error_code:
+                    await self._closing.expire(request.controller_epoch, request.broker_epoch)
+                return updated
             case LeaderAndIsrRequest():
                 if by_name:
                     applied = await k04_leader_and_isr.handle_by_name(self._replicas, view, request)

@@ -27,6 +27,7 @@ class ClosedTopics(msgspec.Struct, frozen=True):
     """What was closed for one decision."""
 
     topics: tuple[Uuid, ...]
+    number: int
     asked: tuple[int, ...]
     closed: Closed
 
@@ -37,22 +38,25 @@ class Closing:
     def __init__(self, broker_id: int, outbox: Outbox) -> None:
         self._broker_id = broker_id
         self._outbox = outbox
+        self._number = 0
 
     async def close(self, image: ClusterImage, topics: Sequence[TopicImage]) -> ClosedTopics:
         """Closes topics; each call needs its `reopen`."""
         ids = tuple(topic.topic_id for topic in topics)
-        asked = self._outbox.ask_to_close(image, ids)
+        self._number += 1
+        number = self._number
+        asked = self._outbox.ask_to_close(image, ids, number)
         others = [one.response for one in asked if one.broker_id != self._broker_id]
         if others:
             await asyncio.wait(others, timeout=OTHERS_WAIT_S)
         own = [one.response for one in asked if one.broker_id == self._broker_id]
         if own:
             await asyncio.wait(own)
-        return ClosedTopics(ids, tuple(one.broker_id for one in asked), _gathered(topics, asked))
+        return ClosedTopics(ids, number, tuple(one.broker_id for one in asked), _gathered(topics, asked))
 
     def reopen(self, image: ClusterImage, closed: ClosedTopics) -> None:
         """After the decision, and behind the messages that follow from it."""
-        self._outbox.send_reopen(image, closed.asked, closed.topics)
+        self._outbox.send_reopen(image, closed.asked, closed.topics, closed.number)
 
 
 def _gathered(topics: Sequence[TopicImage], asked: Sequence[SentMessage]) -> Closed:

@@ -122,22 +122,24 @@ class Outbox:
             return ()
         return tuple(self._send(image, broker_id, [self._broadcast.leave_again(image, broker_id, left)]))
 
-    def ask_to_close(self, image: ClusterImage, topics: tuple[Uuid, ...]) -> list[SentMessage]:
-        """Asks every live broker at once."""
+    def ask_to_close(self, image: ClusterImage, topics: tuple[Uuid, ...], number: int) -> list[SentMessage]:
+        """Asks every live broker at once. `number`: of the closing."""
         asked = []
         for broker in image.brokers.values():
             channel = self._channels.to(broker)
             if channel is not None:
-                question = CloseTopics(self._controller_id, image.controller_epoch, broker.epoch, topics)
+                question = CloseTopics(self._controller_id, image.controller_epoch, broker.epoch, topics, number)
                 asked.append(SentMessage(broker.broker_id, question, channel.ask(question)))
         return asked
 
-    def send_reopen(self, image: ClusterImage, asked: Iterable[int], topics: tuple[Uuid, ...]) -> None:
+    def send_reopen(
+        self, image: ClusterImage, asked: Iterable[int], topics: tuple[Uuid, ...], number: int
+    ) -> None:
         """After the decision, to those that were asked."""
         for broker_id in asked:
             broker = image.brokers.get(broker_id)
             if broker is not None:
-                word = ReopenTopics(self._controller_id, image.controller_epoch, broker.epoch, topics)
+                word = ReopenTopics(self._controller_id, image.controller_epoch, broker.epoch, topics, number)
                 self._send(image, broker_id, [word])
 
     @property

@@ -91,12 +91,13 @@ def request_to_wire(request: ControlRequest) -> Any:
                 whole=isinstance(change, ClusterImage),
                 change=_PACKED.of(change),
             )
-        case control.CloseTopics(controller_id, controller_epoch, broker_epoch, topics):
+        case control.CloseTopics(controller_id, controller_epoch, broker_epoch, topics, number):
             return wire.CloseTopicsRequest(
                 controller_id=controller_id,
                 controller_epoch=controller_epoch,
                 broker_epoch=broker_epoch,
                 topics=list(topics),
+                number=number,
             )
     return request
 
@@ -125,7 +126,11 @@ def request_from_wire(message: Any) -> ControlRequest:
         )
     if isinstance(message, wire.CloseTopicsRequest):
         return control.CloseTopics(
-            message.controller_id, message.controller_epoch, message.broker_epoch, tuple(message.topics)
+            message.controller_id,
+            message.controller_epoch,
+            message.broker_epoch,
+            tuple(message.topics),
+            message.number,
         )
     request: ControlRequest = message
     return request

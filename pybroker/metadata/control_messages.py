@@ -264,6 +264,9 @@ class CloseTopics(msgspec.Struct, frozen=True):
     controller_epoch: int
     broker_epoch: int
     topics: tuple[Uuid, ...]
+    number: int = 0
+    """Of the closing, under this controller; its ReopenTopics has the same. 0: from a controller that does not number
+    them."""
 
 
 class ClosedTopic(msgspec.Struct, frozen=True):
@@ -290,6 +293,8 @@ class ReopenTopics(msgspec.Struct, frozen=True):
     controller_epoch: int
     broker_epoch: int
     topics: tuple[Uuid, ...]
+    number: int = 0
+    """As in its CloseTopics."""
 
 
 class ReopenTopicsResponse(msgspec.Struct, frozen=True):

@@ -579,6 +579,7 @@ class CloseTopicsRequest(msgspec.Struct):
     controller_epoch: int = 0
     broker_epoch: int = 0
     topics: list[Uuid] = []
+    number: int = 0
 
 class CloseTopicsResponse(msgspec.Struct):
     """Response, key 32162, versions 0-0."""
@@ -603,6 +604,7 @@ class ReopenTopicsRequest(msgspec.Struct):
     controller_epoch: int = 0
     broker_epoch: int = 0
     topics: list[Uuid] = []
+    number: int = 0
 
 class ReopenTopicsResponse(msgspec.Struct):
     """Response, key 32163, versions 0-0."""

@@ -67,11 +67,19 @@ class Closed:
         self.partitions, self.groups, self.view = Partitions(), Groups(), View()
         self.closing = TopicClosing(self.partitions, self.groups, self.view)
 
-    async def close(self, *topics: Uuid) -> tuple[ClosedTopic, ...]:
-        return (await self.closing.close(CloseTopics(1, 1, 1, topics))).topics
+    async def close(
+        self, *topics: Uuid, controller_epoch: int = 1, broker_epoch: int = 1, number: int = 0
+    ) -> tuple[ClosedTopic, ...]:
+        request = CloseTopics(1, controller_epoch, broker_epoch, topics, number)
+        return (await self.closing.close(request)).topics
 
-    async def reopen(self, *topics: Uuid) -> None:
-        await self.closing.reopen(ReopenTopics(1, 1, 1, topics))
+    async def reopen(self, *topics: Uuid, controller_epoch: int = 1, number: int = 0) -> None:
+        await self.closing.reopen(ReopenTopics(1, controller_epoch, 1, topics, number))
+
+    @property
+    def state(self) -> tuple[set[Uuid], dict[Uuid, int]]:
+        """What is fenced, and how many times commits are held."""
+        return self.partitions.fenced, self.groups.holds
 
 
 @pytest.fixture
@@ -111,3 +119,54 @@ async def test_words_that_cross_leave_nothing_half_closed(closed: Closed) -> Non
     assert (closed.partitions.fenced, closed.groups.holds) == ({A}, {A: 1, B: 0})
     await closed.reopen(A)
     assert (closed.partitions.fenced, closed.groups.holds) == (set(), {A: 0, B: 0})
+
+
+async def test_a_closing_ends_with_its_controller(closed: Closed) -> None:
+    """The controller dies before it decides: no ReopenTopics comes. The next controller may close the topic, too."""
+    await closed.close(A, B, number=7)
+    await closed.close(B, controller_epoch=2, number=1)
+    await closed.closing.expire(2, 1)
+    assert closed.state == ({B}, {A: 0, B: 1})
+    # The dead controller's request was on its way.
+    assert await closed.close(A, number=8) == ()
+    await closed.reopen(A, B, number=7)
+    assert closed.state == ({B}, {A: 0, B: 1})
+    await closed.reopen(B, controller_epoch=2, number=1)
+    assert closed.state == (set(), {A: 0, B: 0})
+
+
+async def test_a_closing_ends_with_the_life_of_the_broker(closed: Closed) -> None:
+    """The controller sends ReopenTopics to brokers that are registered. To a broker that was not at that moment it
+    sends the whole image when it is back."""
+    await closed.close(A, broker_epoch=1)
+    await closed.closing.expire(1, 1)
+    assert closed.state == ({A}, {A: 1})
+    await closed.closing.expire(1, 2)
+    assert closed.state == (set(), {A: 0})
+
+
+async def test_what_a_dead_controller_deleted_stays_closed(closed: Closed) -> None:
+    await closed.close(A, B)
+    closed.view.remove("a")
+    await closed.closing.expire(2, 1)
+    assert closed.state == ({A}, {A: 0, B: 0})
+
+
+async def test_a_closing_that_its_end_has_overtaken_closes_nothing(closed: Closed) -> None:
+    """CloseTopics and ReopenTopics use two connections; the first may come late."""
+    await closed.close(A, number=1)
+    await closed.reopen(A, number=2)
+    assert closed.state == ({A}, {A: 1}), "the other closing of the topic goes on"
+    assert await closed.close(A, number=2) == ()
+    await closed.reopen(A, number=1)
+    assert closed.state == (set(), {A: 0})
+    assert await closed.close(A, number=3)
+    assert closed.state == ({A}, {A: 1})
+
+
+async def test_a_fence_without_a_closing_is_taken_away(closed: Closed) -> None:
+    closed.partitions.fenced |= {A, B}
+    await closed.close(B)
+    await closed.closing.open_left(A)
+    await closed.closing.open_left(B)
+    assert closed.partitions.fenced == {B}

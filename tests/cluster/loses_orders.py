@@ -1,0 +1,80 @@
+"""A broker that loses orders of the controller: `python -m tests.cluster.loses_orders FOLDER start …`.
+
+Files in FOLDER, as long as they exist, say what broker N does: with `lose-leaders-N` it loses every LeaderAndIsr but a
+FULL one; with `mend-nothing-N` it does not mend what it finds; with `die-when-closed-N` it kills itself, as the
+controller, between the closing of topics and the decision.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pybroker.__main__ import main
+from pybroker.api.control import ControlReceiver
+from pybroker.controller.closing import ClosedTopics, Closing
+from pybroker.metadata.control_messages import (
+    ControlRequest,
+    ControlResponse,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrType,
+    PartitionError,
+    TopicPartitionErrors,
+)
+from pybroker.metadata.image import ClusterImage, TopicImage
+from pybroker.replicas.roles import Mismatch, RoleReconciler
+
+LEADERS, MENDING, CLOSED = "lose-leaders", "mend-nothing", "die-when-closed"
+
+
+def flag(folder: Path, what: str, broker: int) -> Path:
+    """The file that says so."""
+    return folder / f"{what}-{broker}"
+
+
+def _done(request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+    return LeaderAndIsrResponse(
+        0,
+        [
+            TopicPartitionErrors(
+                topic.topic_id, [PartitionError(one.partition_index, 0) for one in topic.partition_states]
+            )
+            for topic in request.topic_states
+        ],
+    )
+
+
+def _lose(folder: Path, broker: int) -> None:
+    losing = flag(folder, LEADERS, broker)
+    handle, mend, close = ControlReceiver.handle, RoleReconciler._mend, Closing.close
+
+    async def heard(receiver: ControlReceiver, request: ControlRequest, **how: Any) -> ControlResponse:
+        if isinstance(request, LeaderAndIsrRequest) and request.type != LeaderAndIsrType.FULL and losing.exists():
+            return _done(request)
+        return await handle(receiver, request, **how)
+
+    async def mending(reconciler: RoleReconciler, mismatch: Mismatch) -> None:
+        if not flag(folder, MENDING, broker).exists():
+            await mend(reconciler, mismatch)
+
+    async def closing(this: Closing, image: ClusterImage, topics: Sequence[TopicImage]) -> ClosedTopics:
+        closed = await close(this, image, topics)
+        if flag(folder, CLOSED, broker).exists():
+            os.kill(os.getpid(), signal.SIGKILL)
+        return closed
+
+    ControlReceiver.handle = heard  # type: ignore[method-assign]  # for this process
+    RoleReconciler._mend = mending  # type: ignore[method-assign]
+    Closing.close = closing  # type: ignore[method-assign]
+
+
+if __name__ == "__main__":
+    where = Path(sys.argv.pop(1))
+    (number,) = (word.removeprefix("node.id=") for word in sys.argv if word.startswith("node.id="))
+    _lose(where, int(number))
+    main()
