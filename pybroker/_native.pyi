@@ -460,6 +460,28 @@ class PartitionEnds:
     def log_end_offset(self) -> int: ...
 
 @final
+class PartitionRole:
+    """What this broker does for a hosted partition."""
+
+    def __new__(
+        cls, partition: int, leader_epoch: int, leader: int, fenced: bool, offline: bool
+    ) -> PartitionRole: ...
+    @property
+    def partition(self) -> int: ...
+    @property
+    def leader_epoch(self) -> int:
+        """-1 once it is stopped."""
+    @property
+    def leader(self) -> int:
+        """This broker's id where it leads; negative: none."""
+    @property
+    def fenced(self) -> bool:
+        """Its appends are refused because its topic is about to be deleted."""
+    @property
+    def offline(self) -> bool:
+        """Its log directory failed, or its log could not be opened."""
+
+@final
 class Lag:
     """How far a reader of a partition is behind."""
 
@@ -1085,6 +1107,8 @@ class NativePartitions:
     def set_fenced(self, topic_id: Uuid, fenced: bool) -> list[PartitionEnds]:
         """*Blocking, shortly.* Lets the partitions of a topic refuse appends (NOT_LEADER_OR_FOLLOWER), or take them
         again; the ends of each that is hosted. While fenced the ends stay where they are."""
+    def roles(self, topic_id: Uuid) -> list[PartitionRole]:
+        """The roles of the partitions of a topic that are hosted here."""
     def set_topic_config(self, topic_id: Uuid, config: dict[str, str]) -> None:
         """All resolved settings of a topic under Kafka's names. Raises ValueError naming the setting
         that does not parse."""

@@ -230,6 +230,7 @@ class Broker:
         parts.lives(epoch)
         parts.membership.stay(endpoints, rack, directory_ids[0], parts.lives)
         await self._unless_failed(parts.receiver.introduced(epoch))
+        parts.roles.start()
         await parts.membership.judged()
         await parts.staging.start(self._config["delete.topic.delay.ms"])
         await parts.services.ingests.start()
@@ -336,6 +337,7 @@ class Broker:
             await parts.isr.stop()
             if parts.failed is not None:
                 await parts.failed.stop()
+            await parts.roles.stop()
             await parts.replicas.stop()
             await parts.staging.stop()
             if parts.peers is not None:

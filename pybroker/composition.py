@@ -83,6 +83,7 @@ from pybroker.replicas.log_ends import LogEnds
 from pybroker.replicas.manager import ReplicaManager
 from pybroker.replicas.membership import Membership
 from pybroker.replicas.metadata_updates import MetadataUpdates
+from pybroker.replicas.roles import RoleReconciler
 from pybroker.replicas.staging import Staging
 from pybroker.replicas.store_guard import StoreGuard
 from pybroker.replicas.strays import Strays
@@ -172,6 +173,7 @@ class Parts(msgspec.Struct):
     receiver: ControlReceiver
     security: Security
     replicas: ReplicaManager
+    roles: RoleReconciler
     staging: Staging
     appends: NativeAppends
     end_of_turn: EndOfTurn
@@ -231,7 +233,8 @@ def build(ground: Ground, on_fatal: Callable[[FatalError], None]) -> Parts:
     topics = TopicAdmin(local.view, port, ground.config, ground.clock)
     followers = _followers(ground, local, topics, port, dial)
     fence = Fence()
-    receiver = _receiver(ground, local, followers, fence)
+    closing = TopicClosing(ground.native.partitions, followers.groups, local.view)
+    receiver = _receiver(ground, local, followers, fence, closing)
     flush_mode = ground.config["log.flush.mode"]
     def make_controller() -> Controller:
         return Controller(
@@ -283,6 +286,17 @@ def build(ground: Ground, on_fatal: Callable[[FatalError], None]) -> Parts:
         receiver=receiver,
         security=Security(local.authorizer, local.credentials),
         replicas=local.replicas,
+        roles=RoleReconciler(
+            broker_id=ground.broker_id,
+            broker_epoch=lambda: fence.broker_epoch,
+            partitions=ground.native.partitions,
+            view=view,
+            cache=local.cache,
+            closing=closing,
+            replicas=local.replicas,
+            on_led=followers.transactions.owed.led,
+            port=port,
+        ),
         staging=local.staging,
         appends=followers.appends,
         end_of_turn=followers.end_of_turn,
@@ -549,7 +563,9 @@ def _transactions(
     return Transactions(coordinator, membership, markers, owed, commits, ground.clock, close)
 
 
-def _receiver(ground: Ground, local: Local, followers: Followers, fence: Fence) -> ControlReceiver:
+def _receiver(
+    ground: Ground, local: Local, followers: Followers, fence: Fence, closing: TopicClosing
+) -> ControlReceiver:
     return ControlReceiver(
         fence=fence,
         cluster=local.view,
@@ -564,7 +580,7 @@ def _receiver(ground: Ground, local: Local, followers: Followers, fence: Fence) 
             ],
             on_shown=[followers.ingests.topics_shown, followers.returned_offsets.topics_shown],
         ),
-        closing=TopicClosing(ground.native.partitions, followers.groups, local.view),
+        closing=closing,
         on_led=followers.transactions.owed.led,
     )
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 
 import msgspec
@@ -74,7 +74,8 @@ class _Outcome:
 
 
 class ReplicaManager:
-    """Calls come one after another, from the controller's channel; state lives on the loop's thread."""
+    """State lives on the loop's thread. Orders are carried out one after another: they come from the channel of a
+    controller, for a moment of two controllers, and from `roles.RoleReconciler`."""
 
     def __init__(
         self,
@@ -96,6 +97,7 @@ class ReplicaManager:
         self._following = following
         self._log_ends = log_ends
         self._hosted = Hosted()
+        self._turn = asyncio.Lock()
 
     def found_on_disk(self, local: Sequence[LocalPartition]) -> None:
         """What the scan at start has found; before the first request."""
@@ -130,6 +132,18 @@ class ReplicaManager:
 
     async def leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
         """Becomes leader; a FULL request is also compared with what lies on disk."""
+        async with self._turn:
+            return await self._leader_and_isr(request)
+
+    async def apply_again(
+        self, request: LeaderAndIsrRequest, still_due: Callable[[], bool]
+    ) -> LeaderAndIsrResponse | None:
+        """Carry out an order that was lost, as `leader_and_isr` does. None if `still_due` says so when its turn comes:
+        what a StopReplica has put aside meanwhile must not come back."""
+        async with self._turn:
+            return await self._leader_and_isr(request) if still_due() else None
+
+    async def _leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
         if request.type == LeaderAndIsrType.FULL or self._strays.any:
             gone = await self._strays.settle(request, self._hosted, self._stop, self._staging, self._delay_ms)
             for slot in gone:
@@ -291,6 +305,10 @@ class ReplicaManager:
         """Stops, and with `delete_partition` stages for removal. An id that is not here answers success: nothing is
         left to do, and a newer topic of the same name is not touched (checklist 86). Only while a log directory is
         offline it does not, see `_hidden`."""
+        async with self._turn:
+            return await self._stop_replica(request)
+
+    async def _stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
         names: dict[Uuid, str] = {}
         orders: list[StopOrder] = []
         slots: list[tuple[Uuid, int]] = []
@@ -349,6 +367,10 @@ class ReplicaManager:
     async def restore_replicas(self, request: RestoreReplicasRequest) -> RestoreReplicasResponse:
         """Moves data that waits for removal back to its place, unserved (undelete). What has begun to go is refused;
         what is back already is a success."""
+        async with self._turn:
+            return await self._restore_replicas(request)
+
+    async def _restore_replicas(self, request: RestoreReplicasRequest) -> RestoreReplicasResponse:
         answers: list[TopicPartitionErrors] = []
         for topic in request.topic_states:
             if self._staging.hold(topic.topic_id):

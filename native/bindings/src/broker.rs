@@ -53,7 +53,9 @@ pub(crate) use metadata::{
     BrokerMetadata, MetadataDelta, NativeMetadata, PartitionMetadata, TopicMetadata,
 };
 pub(crate) use orders::{PartitionOrder, StopOrder};
-pub(crate) use partitions::{Lag, NativePartitions, PartitionEnds, PartitionOffsets};
+pub(crate) use partitions::{
+    Lag, NativePartitions, PartitionEnds, PartitionOffsets, PartitionRole,
+};
 pub(crate) use quotas::{ClientQuota, NativeQuotas};
 pub(crate) use records::{StoredRecord, StoredRecords};
 pub(crate) use request::{Completion, ConnectionGone, LogDirsFailed, ReplicasOffline, Request};

@@ -47,9 +47,10 @@ mod _native {
         LogDirPartition, LogDirRoom, LogDirsFailed, MemberCommit, MetadataDelta, NativeAuthorizer,
         NativeBroker, NativeControlQueue, NativeFetchers, NativeIngests, NativeIsr,
         NativeListeners, NativeLogDirs, NativeMetadata, NativePartitions, NativeQuotas, OpenIngest,
-        PartitionEnds, PartitionMetadata, PartitionOffsets, PartitionOrder, RecordsWatch,
-        ReplicasOffline, Request, ShardCommits, SlowRequest, StagedDirectory, StagedPartition,
-        StandingAnswer, StopOrder, StoredRecord, StoredRecords, TopicMetadata, TransactionQuestion,
+        PartitionEnds, PartitionMetadata, PartitionOffsets, PartitionOrder, PartitionRole,
+        RecordsWatch, ReplicasOffline, Request, ShardCommits, SlowRequest, StagedDirectory,
+        StagedPartition, StandingAnswer, StopOrder, StoredRecord, StoredRecords, TopicMetadata,
+        TransactionQuestion,
     };
     #[pymodule_export]
     use crate::client::batch::{ClientBatch, append_partitioned, partition_of_key};

@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use pybroker_model::TopicId;
 use pybroker_storage::{Counts, JournalFigures, StagedDeletion};
 
 use crate::log_dirs::Dir;
-use crate::{FutureReplica, Partition, PartitionError, Replicas};
+use crate::{FutureReplica, Partition, PartitionError, Replicas, Role};
 
 /// A log directory as DescribeLogDirs shows it.
 #[derive(Debug)]
@@ -30,6 +31,21 @@ pub struct LogDirRefusals {
     pub full_refusals: u64,
 }
 
+/// What this broker does for a hosted partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RoleNow {
+    /// Partition index.
+    pub partition: i32,
+    /// The leader epoch of the role; -1 once stopped.
+    pub leader_epoch: i32,
+    /// The leader: this broker's id where it leads itself, negative: none.
+    pub leader: i32,
+    /// Its appends are refused because its topic is about to be deleted.
+    pub fenced: bool,
+    /// Its log directory failed, or its log could not be opened.
+    pub offline: bool,
+}
+
 impl Replicas {
     /// The log directories that are online, without a look at the disk.
     pub fn log_dir_refusals(&self) -> Vec<LogDirRefusals> {
@@ -40,6 +56,32 @@ impl Replicas {
             })
         };
         self.dirs.iter().filter_map(refusals).collect()
+    }
+
+    /// The roles of all partitions of a topic that are hosted here.
+    pub fn roles(&self, topic_id: TopicId) -> Vec<RoleNow> {
+        let map = self.snapshot();
+        let Some(topic) = map.topic(topic_id) else {
+            return Vec::new();
+        };
+        topic
+            .partitions()
+            .map(|(partition, hosted)| {
+                let role = hosted.role();
+                let leader = match &**role {
+                    Role::Leader(_) => self.config.broker_id,
+                    Role::Follower { leader, .. } => *leader,
+                    Role::Offline { .. } | Role::Stopped { .. } => -1,
+                };
+                RoleNow {
+                    partition,
+                    leader_epoch: role.leader_epoch(),
+                    leader,
+                    fenced: hosted.is_fenced(),
+                    offline: matches!(&**role, Role::Offline { .. }),
+                }
+            })
+            .collect()
     }
 
     /// What DescribeLogDirs shows. Blocks on the disk.

@@ -40,7 +40,7 @@ mod tests;
 
 pub use background::{Background, CleanerSettings, Intervals};
 pub use config::{ReplicasConfig, Report};
-pub use describe::{LogDirDescription, LogDirRefusals};
+pub use describe::{LogDirDescription, LogDirRefusals, RoleNow};
 pub use error::PartitionError;
 pub use failures::OnOffline;
 pub use ingest::{IngestState, Listed, Preparation};

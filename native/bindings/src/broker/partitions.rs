@@ -51,6 +51,17 @@ pub(crate) struct PartitionEnds {
     log_end_offset: i64,
 }
 
+/// What this broker does for a hosted partition.
+#[pyclass(frozen, get_all, eq, new = "from_fields", module = "pybroker._native")]
+#[derive(Debug, PartialEq)]
+pub(crate) struct PartitionRole {
+    partition: i32,
+    leader_epoch: i32,
+    leader: i32,
+    fenced: bool,
+    offline: bool,
+}
+
 /// How far a reader of a partition is behind.
 #[pyclass(frozen, get_all, eq, module = "pybroker._native")]
 #[derive(Debug, PartialEq)]
@@ -59,7 +70,7 @@ pub(crate) struct Lag {
     oldest_ms: i64,
 }
 
-shown!(Lag, PartitionOffsets, PartitionEnds);
+shown!(Lag, PartitionOffsets, PartitionEnds, PartitionRole);
 
 /// The partitions hosted by one broker.
 #[pyclass(frozen, module = "pybroker._native")]
@@ -208,6 +219,21 @@ impl NativePartitions {
                     log_end_offset,
                 },
             )
+            .collect())
+    }
+
+    fn roles(&self, topic_id: Uuid) -> PyResult<Vec<PartitionRole>> {
+        let replicas = self.plane.replicas()?;
+        let roles = replicas.roles(crate::convert::topic_id(topic_id)?);
+        Ok(roles
+            .into_iter()
+            .map(|role| PartitionRole {
+                partition: role.partition,
+                leader_epoch: role.leader_epoch,
+                leader: role.leader,
+                fenced: role.fenced,
+                offline: role.offline,
+            })
             .collect())
     }
 

@@ -184,10 +184,22 @@ fn a_fenced_partition_takes_nothing_until_it_is_released() {
     let partition = lead(&host, &first);
     append_all(&partition, &["a"]);
     let id = first.tip.topic_id;
+    let role = |fenced| RoleNow {
+        partition: 0,
+        leader_epoch: first.leader_epoch,
+        leader: first.leader,
+        fenced,
+        offline: false,
+    };
     assert_eq!(host.replicas.set_fenced(id, true), [(0, 0, 1)]);
+    assert_eq!(host.replicas.roles(id), [role(true)]);
     assert_eq!(append(&partition, &["b"]), Err(PartitionError::NotLeader));
     assert_eq!(host.replicas.set_fenced(id, false), [(0, 0, 1)]);
+    assert_eq!(host.replicas.roles(id), [role(false)]);
     append_all(&partition, &["b"]);
+    host.replicas.retire(&[id]);
+    let stopped = host.replicas.roles(id);
+    assert_eq!((stopped[0].leader, stopped[0].leader_epoch), (-1, -1));
 }
 
 #[test]

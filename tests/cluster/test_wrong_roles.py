@@ -1,0 +1,58 @@
+"""An order of the controller is lost: the broker finds out by itself that a partition does not do what clients read of
+it, and mends it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.cluster.loses_orders import LEADERS, flag
+from tests.support.cluster import BrokerCluster, running_cluster, until
+from tests.support.lives_in_cluster import Everywhere
+from tests.support.taking_records import all_take_a_record
+
+MENDED_S = 20.0
+
+
+def ports(cluster: BrokerCluster) -> dict[int, int]:
+    """Of the brokers that run."""
+    return {number: broker.port for number, broker in cluster.brokers.items() if broker.running}
+
+
+def reconciled(cluster: BrokerCluster, number: int) -> list[str]:
+    """What a broker says that it mended."""
+    lines = cluster.brokers[number].console.read_text().splitlines()
+    return [line for line in lines if "partition reconciled: " in line or "partition not reconciled: " in line]
+
+
+def test_a_lost_election_is_mended(tmp_path: Path) -> None:
+    """The leader dies; its successor never gets its order, and clients read that it leads."""
+    with running_cluster(tmp_path, module=("tests.cluster.loses_orders", str(tmp_path))) as cluster:
+        brokers = Everywhere(cluster)
+        controller = brokers.controller()
+        dying, leading = sorted({1, 2, 3} - {controller})
+        topic_id = brokers.at(controller).create_on("t", [dying, leading], [leading, controller])
+        brokers.written("t", "before", controller)
+        until(lambda: brokers.isr("t", controller) == {dying, leading})
+        flag(tmp_path, LEADERS, leading).touch()
+        cluster.brokers[dying].kill()
+        until(lambda: brokers.leader("t", controller) == leading)
+        assert all_take_a_record(ports(cluster), at=controller, patience_s=MENDED_S) == {}
+        (line,) = reconciled(cluster, leading)
+        assert f"topic=t partition=0 id={topic_id} leader_epoch=1 " in line
+        assert f"found='follows {dying} in epoch 0, and has to lead' done='LeaderAndIsr carried out again'" in line
+
+
+def test_a_lost_creation_is_mended(tmp_path: Path) -> None:
+    """The first replica never gets its order: it has no log. Another replica may have records by then, so the broker
+    does not make an empty one by itself: the controller decides."""
+    with running_cluster(tmp_path, module=("tests.cluster.loses_orders", str(tmp_path))) as cluster:
+        brokers = Everywhere(cluster)
+        controller = brokers.controller()
+        losing, other = sorted({1, 2, 3} - {controller})
+        flag(tmp_path, LEADERS, losing).touch()
+        brokers.at(controller).create_on("t", [losing, other, controller])
+        until(lambda: reconciled(cluster, losing))
+        flag(tmp_path, LEADERS, losing).unlink()
+        assert all_take_a_record(ports(cluster), at=controller, patience_s=MENDED_S) == {}
+        assert "error=LOG_DIR_NOT_FOUND" in reconciled(cluster, losing)[0]
+        until(lambda: brokers.isr("t", controller) == {1, 2, 3})
