@@ -5,7 +5,14 @@ from __future__ import annotations
 from pybroker.cluster.events import ReplicasOffline, ShutDownBroker, ShutDownOutcome
 from pybroker.controller.decision import Decision, decides, require_life
 from pybroker.controller.events import BrokersChanged, FenceBroker
-from pybroker.controller.leader_election import Election, elect, emptied_of, may_elect_uncleanly, suspecting
+from pybroker.controller.leader_election import (
+    Election,
+    elect,
+    emptied_of,
+    may_elect_uncleanly,
+    suspecting,
+    without_false_alarm,
+)
 from pybroker.controller.partition_states import (
     Losses,
     change_partitions,
@@ -61,6 +68,7 @@ def decide_brokers(image: ClusterImage, event: BrokersChanged) -> Decision:
         # Who led or was in sync since its disk was lost has everything again.
         lost = emptied & suspect
         if partition.leader not in there:
+            found = without_false_alarm(found, partition, emptied)
             return elect(partition, alive, emptied=lost, unclean=unclean)
         if partition.leader in restarted and (len(partition.replicas) > 1 or partition.leader in suspect):
             return elect(partition, alive, emptied=lost, unclean=unclean)
@@ -72,7 +80,7 @@ def decide_brokers(image: ClusterImage, event: BrokersChanged) -> Decision:
 
     changed = change_partitions(image, image.topics.values(), change)
     operations = list(changed.operations)
-    warnings = (*changed.warnings, *waiting_warnings(image, changed.topics, alive))
+    warnings = (*changed.warnings, *waiting_warnings(image, changed.topics, alive, emptied))
     epochs = {**image.broker_epochs, **{one.broker.broker_id: one.broker.epoch for one in event.arrived}}
     if epochs != image.broker_epochs:
         # Last: should the writes before it not all be made, the next controller decides the same again.

@@ -115,6 +115,22 @@ def begins_empty(partition: PartitionImage, replica: int) -> bool:
     )
 
 
+def never_began(partition: PartitionImage, emptied: frozenset[int]) -> bool:
+    """Whether the logs that are known prove that no record was acknowledged: none of them has one, and a replica in
+    sync has no log, as when the controller dies before it sends the order to make it. A log directory that is gone
+    proves nothing."""
+    told = [one for one in partition.suspect if one.end != UNKNOWN_END]
+    return all(one.end <= 0 or one.epoch < 0 for one in told) and any(
+        one.end == MISSING_LOG and one.epoch < 0 and one.broker_id in partition.isr and one.broker_id not in emptied
+        for one in told
+    )
+
+
+def without_false_alarm(election: Election, partition: PartitionImage, emptied: frozenset[int]) -> Election:
+    """The same, not doubtful where nothing can be lost."""
+    return election._replace(doubtful=election.doubtful and not never_began(partition, emptied))
+
+
 def awaited(partition: PartitionImage, alive: frozenset[int]) -> tuple[int, ...]:
     """Who is not there, and may have what those have lost that are; () of a partition that is led, or where nobody has
     lost anything."""

@@ -6,8 +6,15 @@ import msgspec
 
 from pybroker.cluster.events import LogEndsTold
 from pybroker.controller.decision import Decision, decides, nothing
-from pybroker.controller.leader_election import Election, elect, emptied_of, may_elect_uncleanly, telling
-from pybroker.controller.partition_states import Losses, next_state, set_state, with_partitions
+from pybroker.controller.leader_election import (
+    Election,
+    elect,
+    emptied_of,
+    may_elect_uncleanly,
+    telling,
+    without_false_alarm,
+)
+from pybroker.controller.partition_states import NAMED_MAX, Losses, next_state, set_state, with_partitions
 from pybroker.metadata.image import NO_LEADER, ClusterImage, ImageDelta, PartitionImage, TopicImage
 from pybroker.metadata.store import Operation
 from pybroker.metadata.znodes import MISSING_LOG, UNKNOWN_END, LogEnd
@@ -59,6 +66,8 @@ def decide_log_ends(image: ClusterImage, event: LogEndsTold) -> Decision:
     changed: dict[str, list[PartitionImage]] = {}
     operations: list[Operation] = []
     losses = Losses()
+    behind: list[str] = []
+    """Only a replica that was not in sync has records."""
     for topic_id, index, epoch, end in event.ends:
         topic = image.topic_by_id(topic_id)
         if topic is None or not 0 <= index < len(topic.partitions):
@@ -72,6 +81,9 @@ def decide_log_ends(image: ClusterImage, event: LogEndsTold) -> Decision:
         election = _election(image, topic, before, heard, told)
         if election is None:
             continue
+        election = without_false_alarm(election, heard, emptied_of(image))
+        if election.leader == NO_LEADER and before.young and not heard.young and end > 0:
+            behind.append(f"{topic.name}-{index}")
         losses.note(f"{topic.name}-{index}", before, election)
         after = next_state(image, heard, election)
         if election.leader == before.leader == NO_LEADER:
@@ -82,7 +94,14 @@ def decide_log_ends(image: ClusterImage, event: LogEndsTold) -> Decision:
         operations.append(set_state(topic.name, index, after, before))
     topics = tuple(with_partitions(image.topics[name], partitions) for name, partitions in changed.items())
     delta = ImageDelta(topics=topics)
-    return Decision(tuple(operations), delta, None, separable=True, warnings=losses.warnings())
+    warnings = losses.warnings()
+    if behind:
+        warnings += (
+            f"broker {event.broker_id} has records and was not in sync, and the logs of replicas that were are gone: "
+            "nobody leads before an unclean election (kafka-leader-election --election-type unclean): "
+            f"{', '.join(behind[:NAMED_MAX])}",
+        )
+    return Decision(tuple(operations), delta, None, separable=True, warnings=warnings)
 
 
 def _matters(before: PartitionImage, told: LogEnd) -> bool:

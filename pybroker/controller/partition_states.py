@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from pybroker.controller.leader_election import Election, awaited, may_elect_uncleanly
+from pybroker.controller.leader_election import Election, awaited, may_elect_uncleanly, never_began
 from pybroker.controller.topics import encode_state
 from pybroker.metadata import znodes
 from pybroker.metadata.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
@@ -105,6 +105,12 @@ NOT_AWAITED = f"replicas that {HURT} lead now by an unclean election, which wait
 
 
 class Losses:
+MAY_HAVE_MORE = (
+    "may have records that the others have lost (a machine lost power with log.flush.mode=os, or data is gone)"
+)
+MAY_HAVE_BEGUN = "may have the only log of partitions whose creation was interrupted"
+
+
     """What elections may lose, for the operator to hear: partitions by what has happened to them."""
 
     def __init__(self) -> None:
@@ -127,10 +133,11 @@ class Losses:
 
 
 def waiting_warnings(
-    before: ClusterImage, changed: Iterable[TopicImage], alive: frozenset[int]
+    before: ClusterImage, changed: Iterable[TopicImage], alive: frozenset[int], emptied: frozenset[int]
 ) -> tuple[str, ...]:
-    """What the operator is told, once, of partitions without a leader that wait for brokers which may never come."""
-    waiting: dict[tuple[int, ...], list[str]] = {}
+    """What the operator is told, once, of partitions without a leader that wait for brokers which may never come.
+    `emptied`: brokers that have lost a log directory."""
+    waiting: dict[tuple[tuple[int, ...], bool], list[str]] = {}
     for topic in changed:
         known = before.topics.get(topic.name)
         for index, partition in enumerate(topic.partitions):
@@ -138,12 +145,12 @@ def waiting_warnings(
             if missing and known is not None and not (
                 known.partitions[index].suspect and awaited(known.partitions[index], alive)
             ):
-                waiting.setdefault(missing, []).append(f"{topic.name}-{index}")
+                began = not never_began(partition, emptied)
+                waiting.setdefault((missing, began), []).append(f"{topic.name}-{index}")
     return tuple(
-        f"brokers {', '.join(map(str, brokers))} may have records that the others have lost (a machine lost power with "
-        "log.flush.mode=os, or data is gone): nobody leads before they are back, or an unclean election "
-        "(kafka-leader-election --election-type unclean) does without them: "
+        f"brokers {', '.join(map(str, brokers))} {MAY_HAVE_MORE if began else MAY_HAVE_BEGUN}: nobody leads before "
+        "they are back, or an unclean election (kafka-leader-election --election-type unclean) does without them: "
         f"{', '.join(names[at : at + NAMED_MAX])}"
-        for brokers, names in waiting.items()
+        for (brokers, began), names in waiting.items()
         for at in range(0, len(names), NAMED_MAX)
     )

@@ -18,7 +18,7 @@ from pybroker.metadata.features import FeaturesImage
 from pybroker.metadata.ingest_records import IngestKey, IngestRecord, SeriesKey, series_of
 from pybroker.metadata.lineage import TopicLineage
 from pybroker.metadata.times import time_text
-from pybroker.metadata.znodes import Endpoint, LogEnd
+from pybroker.metadata.znodes import MISSING_LOG, Endpoint, LogEnd
 from pybroker.native import INTERNAL_TOPICS, Uuid
 
 NO_LEADER = -1
@@ -49,6 +49,12 @@ class PartitionImage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     young: bool = False
     """Whether no leader has shown since it was made that it lives, by changing the ISR: all of the ISR have been in it
     from the beginning, and one of them that has never had a log proves that nothing was acknowledged."""
+
+
+def may_lack_logs(partition: PartitionImage) -> bool:
+    """Whether a replica without a log may never have had one: no leader has shown that it lives, or another replica has
+    no log either."""
+    return partition.young or any(one.end == MISSING_LOG for one in partition.suspect)
 
 
 def is_moving(partition: PartitionImage) -> bool:

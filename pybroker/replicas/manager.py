@@ -31,7 +31,7 @@ from pybroker.metadata.control_messages import (
     StopReplicaResponse,
     TopicPartitionErrors,
 )
-from pybroker.metadata.image import NO_LEADER
+from pybroker.metadata.image import NO_LEADER, may_lack_logs
 from pybroker.native import LocalPartition, NativeBroker, NativeError, PartitionOrder, StopOrder, Uuid
 from pybroker.protocol.error_codes import ErrorCode, error_name
 from pybroker.replicas.following import Following
@@ -256,13 +256,7 @@ class ReplicaManager:
             if code == ErrorCode.NONE:
                 self._hosted.add(one.topic_id, one.name, one.partition, one.epoch)
             elif code == ErrorCode.LOG_DIR_NOT_FOUND:
-                log.error(
-                    "the data of partition %s-%d (id %s) is gone from this broker; it is copied anew if another "
-                    "replica has it",
-                    one.name,
-                    one.partition,
-                    one.topic_id,
-                )
+                self._say_missing(one)
             else:
                 reason = error_name(code)
                 log.error("partition %s-%d (id %s) cannot be served: %s", one.name, one.partition, one.topic_id, reason)
@@ -280,6 +274,21 @@ class ReplicaManager:
         if any((one.name, one.partition) in self._strays.left_alone for one in wanted):
             await self._staging.take_over(self._delay_ms)
         await self._staging.returned({one.topic_id for one in wanted if one.topic_id in self._hosted})
+
+    def _say_missing(self, one: _Wanted) -> None:
+        topic = self._view.image.topic_by_id(one.topic_id)
+        known = () if topic is None else topic.partitions
+        where = f"{one.name}-{one.partition} (id {one.topic_id})"
+        if one.partition < len(known) and may_lack_logs(known[one.partition]):
+            log.info(
+                "partition %s has no log on this broker; if no replica has one, its creation was interrupted, and it "
+                "begins empty",
+                where,
+            )
+        else:
+            log.error(
+                "the data of partition %s is gone from this broker; it is copied anew if another replica has it", where
+            )
 
     async def _put_aside(self, orders: list[StopOrder], names: Mapping[Uuid, str]) -> list[int]:
         """Stops, while the store is told how long what is deleted of these topics stays: the name is used again as soon

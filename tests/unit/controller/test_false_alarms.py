@@ -1,0 +1,108 @@
+"""What the operator reads of partitions whose creation was interrupted: nothing was lost, and nothing says so."""
+
+from __future__ import annotations
+
+import msgspec
+
+from pybroker.cluster.events import LogEndsTold
+from pybroker.controller.brokers import decide_brokers
+from pybroker.controller.events import BrokersChanged
+from pybroker.controller.leader_election import never_began
+from pybroker.controller.log_ends import decide_log_ends
+from pybroker.controller.partition_states import waiting_warnings
+from pybroker.metadata.image import ClusterImage, ImageDelta, may_lack_logs
+from pybroker.metadata.znodes import MISSING_LOG
+from tests.unit.controller.test_decisions import arrival, cluster, created, led
+
+
+class Said:
+    """A cluster of three brokers with one partition, led by broker 1, and the warnings so far."""
+
+    def __init__(self) -> None:
+        self.image: ClusterImage = created(cluster(1, 2, 3), "a", partitions=1, factor=3)
+        self.warnings: list[str] = []
+
+    def brokers(self, change: BrokersChanged) -> None:
+        decision = decide_brokers(self.image, change)
+        self.warnings += decision.warnings
+        self.image = self.image.apply(decision.delta)
+
+    def told(self, broker_id: int, end: int) -> None:
+        slots = ((self.image.topics["a"].topic_id, 0, 0 if end > 0 else -1, end),)
+        decision = decide_log_ends(self.image, LogEndsTold(broker_id, self.image.brokers[broker_id].epoch, slots))
+        self.warnings += decision.warnings
+        self.image = self.image.apply(decision.delta)
+
+    @property
+    def leader(self) -> int:
+        return led(self.image)[0][0]
+
+
+def interrupted() -> Said:
+    """The controller and first replica died before any other replica heard of the partition."""
+    said = Said()
+    said.brokers(BrokersChanged(gone=(1,)))
+    said.told(2, MISSING_LOG)
+    assert may_lack_logs(said.image.topics["a"].partitions[0])
+    said.told(3, MISSING_LOG)
+    assert said.leader == -1
+    return said
+
+
+def test_a_partition_that_no_replica_has_made_has_lost_nothing() -> None:
+    said = interrupted()
+    said.brokers(BrokersChanged((arrival(1, 9),)))
+    said.told(1, MISSING_LOG)
+    assert (said.leader, said.warnings) == (1, [])
+
+
+def test_a_partition_that_never_took_a_record_has_lost_nothing() -> None:
+    said = interrupted()
+    said.brokers(BrokersChanged((arrival(1, 9),)))
+    said.told(1, 0)
+    assert (said.leader, said.warnings) == (1, [])
+
+
+def test_records_of_one_replica_alone_are_doubtful() -> None:
+    said = interrupted()
+    said.brokers(BrokersChanged((arrival(1, 9),)))
+    said.told(1, 5)
+    (warning,) = said.warnings
+    assert (said.leader, "may be lost in a-0" in warning) == (1, True)
+
+
+def test_a_log_that_is_gone_with_its_disk_is_no_interrupted_creation() -> None:
+    partition = interrupted().image.topics["a"].partitions[0]
+    assert never_began(partition, frozenset())
+    assert not never_began(partition, frozenset((2, 3)))
+
+
+def test_who_is_waited_for_may_have_the_only_log() -> None:
+    """A broker that has said that it has no log begins another life; nobody leads before the first replica is back."""
+    said = interrupted()
+    partition = said.image.topics["a"].partitions[0]
+    before = msgspec.structs.replace(partition, suspect=())
+    topic = msgspec.structs.replace(said.image.topics["a"], partitions=(before,))
+    image = said.image.apply(ImageDelta(topics=(topic,)))
+    (warning,) = waiting_warnings(image, [said.image.topics["a"]], frozenset((2, 3)), frozenset())
+    assert warning.startswith("brokers 1 may have the only log of partitions whose creation was interrupted: ")
+    (warning,) = waiting_warnings(image, [said.image.topics["a"]], frozenset((2, 3)), frozenset((2, 3)))
+    assert warning.startswith("brokers 1 may have records that the others have lost ")
+
+
+def test_records_of_a_replica_that_was_not_in_sync_are_told() -> None:
+    """The replicas in sync have no log: nobody leads, and the operator reads why."""
+    said = Said()
+    for change in (
+        BrokersChanged(gone=(2,)),
+        BrokersChanged(gone=(3,)),
+        BrokersChanged((arrival(2, 8),)),
+        BrokersChanged((arrival(3, 9),)),
+    ):
+        said.brokers(change)
+    said.told(1, MISSING_LOG)
+    said.told(3, 5)
+    (warning,) = said.warnings
+    assert said.leader == -1
+    assert warning.startswith("broker 3 has records and was not in sync, ")
+    assert warning.endswith(": a-0")
