@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 import msgspec
 
@@ -60,6 +60,11 @@ class ClusterAdmin:
     def sorted_names(self, first: str = "") -> Sequence[str]:
         """Names of all topics from `first` on, sorted."""
         return sorted(name for name in self._cache.topics if name >= first)
+
+
+def offline_replicas(partition: UpdateMetadataPartitionState, live: Container[int]) -> list[int]:
+    """The replicas on brokers that are not live, and on log directories that failed."""
+    return [one for one in partition.replicas if one not in live or one in partition.offline_replicas]
 
 
 def partition_error(partition: UpdateMetadataPartitionState) -> int:

@@ -17,6 +17,7 @@ from typing import Any
 from pybroker.admin.cluster import (
     OPERATIONS_NOT_ASKED,
     ClusterAdmin,
+    offline_replicas,
     partition_error,
 )
 from pybroker.admin.topic_names import is_topic_name
@@ -43,7 +44,11 @@ FIRST_NULLABLE_NAME = 12
 class _Asker:
     """What the one who asks may see and do."""
 
-    def __init__(self, authorizer: Authorizer, context: RequestContext, *, with_operations: bool) -> None:
+    def __init__(
+        self, authorizer: Authorizer, context: RequestContext, live: frozenset[int], *, with_operations: bool
+    ) -> None:
+        """`live`: the brokers that the asker can reach."""
+        self.live = live
         self._authorizer = authorizer
         self._context = context
         self._with_operations = with_operations
@@ -75,7 +80,9 @@ async def handle(
 ) -> MetadataResponse:
     """Answers after automatic creation, if there is any to do."""
     version = context.api_version
-    asker = _Asker(authorizer, context, with_operations=request.include_topic_authorized_operations)
+    brokers = cluster.brokers(context.listener)
+    live = frozenset(broker.broker_id for broker in brokers)
+    asker = _Asker(authorizer, context, live, with_operations=request.include_topic_authorized_operations)
     if request.topics is None or (version == 0 and not request.topics):
         answers = [_shown(topic, asker) for topic in list(cluster.topics.values()) if asker.lists(topic.name)]
     elif any(topic.topic_id != Uuid.ZERO for topic in request.topics):
@@ -91,7 +98,7 @@ async def handle(
             MetadataResponse_MetadataResponseBroker(
                 node_id=broker.broker_id, host=broker.host, port=broker.port, rack=broker.rack
             )
-            for broker in cluster.brokers(context.listener)
+            for broker in brokers
         ],
         cluster_id=cluster.cluster_id,
         controller_id=cluster.controller_id,
@@ -167,7 +174,7 @@ def _shown(topic: CachedTopic, asker: _Asker) -> MetadataResponse_MetadataRespon
             leader_epoch=partition.leader_epoch,
             replica_nodes=list(partition.replicas),
             isr_nodes=list(partition.isr),
-            offline_replicas=list(partition.offline_replicas),
+            offline_replicas=offline_replicas(partition, asker.live),
         )
         for partition in topic.partitions
     ]

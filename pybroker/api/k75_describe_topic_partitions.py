@@ -7,9 +7,9 @@ decides here, and the Java admin client (so Spark and Kafka's tools) does not ex
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 
-from pybroker.admin.cluster import ClusterAdmin, partition_error
+from pybroker.admin.cluster import ClusterAdmin, offline_replicas, partition_error
 from pybroker.admin.topic_names import is_topic_name
 from pybroker.config import BrokerConfig
 from pybroker.errors import KafkaError
@@ -45,6 +45,7 @@ def handle(
         if first_partition < 0:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"The cursor's partition is {first_partition}.")
     left = max(1, min(request.response_partition_limit, config["max.request.partition.size.limit"]))
+    live = {broker.broker_id for broker in cluster.brokers(context.listener)}
     response = DescribeTopicPartitionsResponse()
     for name in _names(cluster, request, first_topic):
         if not request.topics and not authorizer.lists(context, ResourceType.TOPIC, name):
@@ -67,7 +68,7 @@ def handle(
                 name=name,
                 topic_id=topic.topic_id,
                 is_internal=topic.internal,
-                partitions=_partitions(shown),
+                partitions=_partitions(shown, live),
                 topic_authorized_operations=authorizer.operations(context, ResourceType.TOPIC, name),
             )
         )
@@ -91,7 +92,7 @@ def _unknown(name: str) -> Topic:
 
 
 def _partitions(
-    partitions: Sequence[UpdateMetadataPartitionState],
+    partitions: Sequence[UpdateMetadataPartitionState], live: Container[int]
 ) -> list[DescribeTopicPartitionsResponse_DescribeTopicPartitionsResponsePartition]:
     return [
         DescribeTopicPartitionsResponse_DescribeTopicPartitionsResponsePartition(
@@ -103,7 +104,7 @@ def _partitions(
             isr_nodes=list(partition.isr),
             eligible_leader_replicas=[],
             last_known_elr=[],
-            offline_replicas=list(partition.offline_replicas),
+            offline_replicas=offline_replicas(partition, live),
         )
         for partition in partitions
     ]

@@ -310,7 +310,6 @@ def _shown(topic: TopicImage, indexes: Sequence[int]) -> UpdateMetadataTopicStat
 
 
 def _metadata_state(index: int, partition: PartitionImage) -> UpdateMetadataPartitionState:
-    offline = () if partition.leader >= 0 else partition.replicas
     return UpdateMetadataPartitionState(
         index,
         partition.controller_epoch,
@@ -319,7 +318,7 @@ def _metadata_state(index: int, partition: PartitionImage) -> UpdateMetadataPart
         partition.isr,
         partition.state_version,
         partition.replicas,
-        offline,
+        partition.offline,
     )
 
 

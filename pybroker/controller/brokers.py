@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+import msgspec
+
 from pybroker.cluster.events import ReplicasOffline, ShutDownBroker, ShutDownOutcome
 from pybroker.controller.decision import Decision, decides, require_life
 from pybroker.controller.events import BrokersChanged, FenceBroker
@@ -64,11 +68,11 @@ def decide_brokers(image: ClusterImage, event: BrokersChanged) -> Decision:
             # Others of its ISR may be alive with a failed disk; one of them would have led otherwise. Not so where all
             # are suspect.
             found = elect(partition, arrived, emptied=emptied, unclean=unclean)
+            found = without_false_alarm(found, partition, emptied)
             return found if found[:3] != (NO_LEADER, before.isr, before.suspect) else None
         # Who led or was in sync since its disk was lost has everything again.
         lost = emptied & suspect
         if partition.leader not in there:
-            found = without_false_alarm(found, partition, emptied)
             return elect(partition, alive, emptied=lost, unclean=unclean)
         if partition.leader in restarted and (len(partition.replicas) > 1 or partition.leader in suspect):
             return elect(partition, alive, emptied=lost, unclean=unclean)
@@ -78,7 +82,10 @@ def decide_brokers(image: ClusterImage, event: BrokersChanged) -> Decision:
             return Election(partition.leader, left, partition.suspect)
         return None
 
-    changed = change_partitions(image, image.topics.values(), change)
+    back = _back_online(image.topics.values(), restarted)
+    changed = change_partitions(image, (back.get(name, topic) for name, topic in image.topics.items()), change)
+    for topic in changed.topics:
+        back.pop(topic.name, None)
     operations = list(changed.operations)
     warnings = (*changed.warnings, *waiting_warnings(image, changed.topics, alive, emptied))
     epochs = {**image.broker_epochs, **{one.broker.broker_id: one.broker.epoch for one in event.arrived}}
@@ -86,12 +93,31 @@ def decide_brokers(image: ClusterImage, event: BrokersChanged) -> Decision:
         # Last: should the writes before it not all be made, the next controller decides the same again.
         operations.append(Set(znodes.BROKER_EPOCHS, znodes.encode_broker_epochs(epochs)))
     delta = ImageDelta(
-        topics=changed.topics,
+        topics=(*changed.topics, *back.values()),
         brokers=tuple(one.broker for one in event.arrived),
         lost_brokers=tuple(sorted(gone & frozenset(image.brokers))),
         broker_epochs=epochs,
     )
     return Decision(tuple(operations), delta, None, separable=True, warnings=warnings)
+
+
+def _back_online(topics: Iterable[TopicImage], restarted: frozenset[int]) -> dict[str, TopicImage]:
+    """By name, topics with replicas that were offline in an earlier life of their broker. The new life reports what is
+    offline now."""
+    found: dict[str, TopicImage] = {}
+    for topic in topics if restarted else ():
+        if all(restarted.isdisjoint(partition.offline) for partition in topic.partitions):
+            continue
+        found[topic.name] = with_partitions(
+            topic,
+            [
+                msgspec.structs.replace(one, offline=tuple(each for each in one.offline if each not in restarted))
+                if one.offline
+                else one
+                for one in topic.partitions
+            ],
+        )
+    return found
 
 
 @decides(FenceBroker)
@@ -155,9 +181,11 @@ def decide_offline(image: ClusterImage, event: ReplicasOffline) -> Decision:
         topic = image.topics[name]
         partitions = list(topic.partitions)
         for index in sorted(indexes):
-            if index >= len(partitions) or partitions[index].leader not in (event.broker_id, NO_LEADER):
+            if index >= len(partitions):
                 continue
-            before = partitions[index]
+            before = partitions[index] = _with_offline(partitions[index], event.broker_id)
+            if before.leader not in (event.broker_id, NO_LEADER):
+                continue
             emptied = emptied_of(image) if before.leader == NO_LEADER else frozenset[int]()
             election = elect(before, alive, emptied=emptied)
             if election.leader == NO_LEADER and may_elect_uncleanly(image, topic):
@@ -171,6 +199,12 @@ def decide_offline(image: ClusterImage, event: ReplicasOffline) -> Decision:
             changed.append(with_partitions(topic, partitions))
     delta = ImageDelta(topics=tuple(changed))
     return Decision(tuple(operations), delta, None, warnings=losses.warnings())
+
+
+def _with_offline(partition: PartitionImage, broker_id: int) -> PartitionImage:
+    if broker_id not in partition.replicas or broker_id in partition.offline:
+        return partition
+    return msgspec.structs.replace(partition, offline=(*partition.offline, broker_id))
 
 
 def _behind(partition: PartitionImage, broker_id: int) -> tuple[int, ...]:

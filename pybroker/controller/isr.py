@@ -42,14 +42,16 @@ def decide_alter_isr(image: ClusterImage, event: AlterIsr) -> Decision:
         if refused:
             outcomes.append(_outcome(refused, before))
             continue
+        isr = tuple(broker for broker, _ in change.isr)
         after = msgspec.structs.replace(
             before,
-            isr=tuple(broker for broker, _ in change.isr),
+            isr=isr,
             controller_epoch=image.controller_epoch,
             state_version=before.state_version + 1,
             # This leader lives, and has everything.
             suspect=(),
             young=False,
+            offline=tuple(one for one in before.offline if one not in isr or one in before.isr),
         )
         partitions[change.partition] = after
         changed[name] = partitions

@@ -47,6 +47,7 @@ def next_state(image: ClusterImage, before: PartitionImage, election: Election) 
         removing_replicas=before.removing_replicas,
         suspect=election.suspect,
         young=before.young and known.issuperset(one.broker_id for one in election.suspect),
+        offline=tuple(one for one in before.offline if one != election.leader),
     )
 
 
@@ -104,13 +105,13 @@ FURTHEST = f"all that were in sync {HURT}, and the one that has most leads"
 NOT_AWAITED = f"replicas that {HURT} lead now by an unclean election, which waits for no other that may have more"
 
 
-class Losses:
 MAY_HAVE_MORE = (
     "may have records that the others have lost (a machine lost power with log.flush.mode=os, or data is gone)"
 )
 MAY_HAVE_BEGUN = "may have the only log of partitions whose creation was interrupted"
 
 
+class Losses:
     """What elections may lose, for the operator to hear: partitions by what has happened to them."""
 
     def __init__(self) -> None:

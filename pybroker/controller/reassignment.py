@@ -236,6 +236,7 @@ def _led(
         adding_replicas=changes[0],
         removing_replicas=changes[1],
         suspect=tuple(one for one in before.suspect if one.broker_id in replicas),
+        offline=tuple(one for one in before.offline if one in replicas),
     )
     if before.leader in isr:
         return after

@@ -49,6 +49,8 @@ class PartitionImage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     young: bool = False
     """Whether no leader has shown since it was made that it lives, by changing the ISR: all of the ISR have been in it
     from the beginning, and one of them that has never had a log proves that nothing was acknowledged."""
+    offline: tuple[int, ...] = ()
+    """Replicas on failed log directories of brokers that run. Not stored: brokers report them to each controller."""
 
 
 def may_lack_logs(partition: PartitionImage) -> bool:

@@ -10,7 +10,7 @@ import pytest
 from pybroker.client import NewTopic, blocking
 from tests.support.cluster import BrokerCluster, ClusterBroker, running_cluster, until
 from tests.support.disks import LoopDisk, can_mount
-from tests.support.replicas import create, produce_as_leader, read, same_logs, segments_of, state
+from tests.support.replicas import create, offline, produce_as_leader, read, same_logs, segments_of, state
 from tests.topic_ids import kit
 from tests.wire.client import WireClient
 
@@ -70,22 +70,33 @@ def test_others_lead_what_was_on_a_disk_that_fails(disks: TwoDisks) -> None:
     the broker."""
     cluster = disks.cluster
     with blocking.AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
-        admin.create_topics([NewTopic("spread", replica_assignments={index: [2, 3, 1] for index in range(4)})])
+        admin.create_topics(
+            [
+                NewTopic("spread", replica_assignments={index: [2, 3, 1] for index in range(4)}),
+                NewTopic("followed", replica_assignments={index: [3, 2] for index in range(4)}),
+            ]
+        )
     with blocking.Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"}) as producer:
         for number in range(400):
             producer.send("spread", str(number).encode(), partition=number % 4)
         bad = {int(path.name.rpartition("-")[2]) for path in disks.directory.glob("spread-*")}
         assert 0 < len(bad) < 4
+        lost = {path.name for path in disks.directory.glob("followed-*")}
+        assert 0 < len(lost) < 4
         disks.fail()
         for number in range(400, 800):
             producer.send("spread", str(number).encode(), partition=number % 4)
     until(lambda: led(cluster, "spread") == [3 if index in bad else 2 for index in range(4)])
+    gone = [[2] if f"followed-{index}" in lost else [] for index in range(4)]
+    until(lambda: offline(cluster, "followed") == gone)
+    assert [bool(one) for one in offline(cluster, "spread")] == [index in bad for index in range(4)]
     create(cluster, "later", [2, 3, 1])
     produce_as_leader(cluster.brokers[2], "later", "on the other disk")
     cluster.brokers[2].stop()
     disks.mend()
     cluster.brokers[2].start()
     until(lambda: all(isr == {1, 2, 3} for isr in isrs(cluster, "spread")))
+    until(lambda: offline(cluster, "followed") == offline(cluster, "spread") == 4 * [[]])
     assert sorted(map(int, everything(cluster, "spread"))) == list(range(800))
     assert read(cluster, "later") == ["on the other disk"]
     until(lambda: state(cluster, "later").isr == {1, 2, 3})

@@ -57,6 +57,20 @@ def state(cluster: BrokerCluster, topic: str, at: int = 1) -> State:
     return State(found.leader_id, found.leader_epoch, frozenset(found.isr_nodes), tuple(found.replica_nodes))
 
 
+def offline(cluster: BrokerCluster, topic: str, at: int = 1) -> list[list[int]]:
+    """The offline replicas of each partition as broker `at` shows them, the same in Metadata and in
+    DescribeTopicPartitions."""
+    asked = m.DescribeTopicPartitionsRequest(topics=[m.DescribeTopicPartitionsRequest_TopicRequest(name=topic)])
+    with WireClient(cluster.brokers[at].port) as client:
+        shown = kit.metadata(client, 12, topic).topics[0].partitions
+        described = client.call(asked, 0).topics[0].partitions
+    found = [one.offline_replicas for one in sorted(shown, key=lambda one: one.partition_index)]
+    if found != [one.offline_replicas for one in described]:
+        # The two were asked one after the other, and a broker came or went between them.
+        return offline(cluster, topic, at)
+    return found
+
+
 def produce(
     broker: ClusterBroker, topic: str, *values: str, acks: int = -1, timeout_ms: int = 30_000, records: bytes = b""
 ) -> Any:

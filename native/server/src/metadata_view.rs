@@ -60,7 +60,7 @@ pub struct PartitionMetadata {
     pub isr: Vec<i32>,
     /// All replicas, preferred leader first.
     pub replicas: Vec<i32>,
-    /// Replicas on dead brokers or failed disks.
+    /// Replicas on failed log directories, as the controller says. Those on dead brokers follow from `brokers`.
     pub offline: Vec<i32>,
 }
 

@@ -255,7 +255,11 @@ fn partition_entry<'p>(
     live: &[NodeEndpoint<'_>],
     partition: &'p PartitionMetadata,
 ) -> MetadataPartition<'p> {
-    let leader_is_live = live.iter().any(|broker| broker.node_id == partition.leader);
+    let is_live = |id: i32| {
+        live.binary_search_by_key(&id, |broker| broker.node_id)
+            .is_ok()
+    };
+    let leader_is_live = is_live(partition.leader);
     let error = if leader_is_live {
         ErrorCode::NONE
     } else {
@@ -268,8 +272,22 @@ fn partition_entry<'p>(
         leader_epoch: partition.leader_epoch,
         replicas: Cow::Borrowed(&partition.replicas),
         isr: Cow::Borrowed(&partition.isr),
-        offline: Cow::Borrowed(&partition.offline),
+        offline: offline_replicas(partition, is_live),
     }
+}
+
+/// The replicas on brokers that are not live, and on log directories that failed.
+fn offline_replicas(
+    partition: &PartitionMetadata,
+    is_live: impl Fn(i32) -> bool,
+) -> Cow<'_, [i32]> {
+    if partition.replicas.iter().all(|&replica| is_live(replica)) {
+        return Cow::Borrowed(&partition.offline);
+    }
+    let replicas = partition.replicas.iter().copied();
+    replicas
+        .filter(|replica| !is_live(*replica) || partition.offline.contains(replica))
+        .collect()
 }
 
 /// Kafka's rules for names of topics.
