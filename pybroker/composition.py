@@ -279,24 +279,25 @@ def build(ground: Ground, on_fatal: Callable[[FatalError], None]) -> Parts:
         changes=changes,
         failed_isr_updates=lambda: isr.failed_updates,
     )
+    roles = RoleReconciler(
+        broker_id=ground.broker_id,
+        broker_epoch=lambda: fence.broker_epoch,
+        partitions=ground.native.partitions,
+        view=view,
+        cache=local.cache,
+        closing=closing,
+        replicas=local.replicas,
+        on_led=followers.transactions.owed.led,
+        port=port,
+    )
     return Parts(
-        services=_services(ground, local, followers, topics, port, figures=figures),
+        services=_services(ground, local, followers, topics, port, figures=figures, roles=roles),
         membership=Membership(ground.store, ground.clock, ground.broker_id, flush_mode, on_fatal, check=check),
         fence=fence,
         receiver=receiver,
         security=Security(local.authorizer, local.credentials),
         replicas=local.replicas,
-        roles=RoleReconciler(
-            broker_id=ground.broker_id,
-            broker_epoch=lambda: fence.broker_epoch,
-            partitions=ground.native.partitions,
-            view=view,
-            cache=local.cache,
-            closing=closing,
-            replicas=local.replicas,
-            on_led=followers.transactions.owed.led,
-            port=port,
-        ),
+        roles=roles,
         staging=local.staging,
         appends=followers.appends,
         end_of_turn=followers.end_of_turn,
@@ -586,7 +587,14 @@ def _receiver(
 
 
 def _services(
-    ground: Ground, local: Local, followers: Followers, topics: TopicAdmin, port: ControllerPort, *, figures: Figures
+    ground: Ground,
+    local: Local,
+    followers: Followers,
+    topics: TopicAdmin,
+    port: ControllerPort,
+    *,
+    figures: Figures,
+    roles: RoleReconciler,
 ) -> Services:
     native, config, view = ground.native, ground.config, local.view
     cluster = ClusterAdmin(local.cache)
@@ -615,7 +623,11 @@ def _services(
         cluster=cluster,
         figures=figures,
         cluster_state=ClusterState(
-            ground.broker_id, cluster, Conditions(view, config, ground.broker_id), StoreSession(ground.store)
+            ground.broker_id,
+            cluster,
+            Conditions(view, config, ground.broker_id),
+            StoreSession(ground.store),
+            lambda: roles.wrong,
         ),
         groups=followers.groups,
         ingests=followers.ingests,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -11,6 +11,7 @@ from pybroker.admin.conditions import Conditions
 from pybroker.cluster.queue_figures import QueueFigures
 from pybroker.metadata.session import StoreSession
 from pybroker.replicas.change_figures import ChangeFigures
+from pybroker.replicas.roles import Mismatch
 
 
 class ClusterState(msgspec.Struct, frozen=True):
@@ -22,6 +23,8 @@ class ClusterState(msgspec.Struct, frozen=True):
     conditions: Conditions
     session: StoreSession
     """With the metadata store."""
+    wrong_roles: Callable[[], Sequence[Mismatch]]
+    """Partitions here that do not do what clients read of them, and are not mended yet."""
 
 
 class Figures(msgspec.Struct, frozen=True):

@@ -1,8 +1,8 @@
 """DescribeClusterState (key 32147, pybroker's own), version 0: how the cluster is, as the asked broker knows it.
 
 Brokers with their epochs and what they have; counts of partitions that are not well, and the first of those; whether
-the asked broker reaches the metadata store. Any broker answers. Needs DESCRIBE on the cluster. Ids of topics are zero
-while `inter.broker.protocol.version` shows none.
+the asked broker reaches the metadata store, and which of its own partitions do not do what clients read of them. Any
+broker answers. Needs DESCRIBE on the cluster. Ids of topics are zero while `inter.broker.protocol.version` shows none.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pybroker.protocol.messages import (
     DescribeClusterStateResponse_BrokerState,
     DescribeClusterStateResponse_DamagedTopic,
     DescribeClusterStateResponse_PartitionCondition,
+    DescribeClusterStateResponse_WrongRole,
 )
 from pybroker.requests.context import RequestContext
 from pybroker.security.acls import AclOperation
@@ -58,6 +59,16 @@ async def handle(
         damaged_topics=[
             DescribeClusterStateResponse_DamagedTopic(name=name, reason=reason)
             for name, reason in sorted(image.damaged.items())
+        ],
+        wrong_roles=[
+            DescribeClusterStateResponse_WrongRole(
+                name=one.topic,
+                topic_id=one.topic_id if image.topic_ids else Uuid.ZERO,
+                partition_index=one.partition,
+                leader_epoch=one.leader_epoch,
+                found=one.found,
+            )
+            for one in islice(cluster.wrong_roles(), partitions_max)
         ],
     )
 

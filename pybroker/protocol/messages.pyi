@@ -3965,6 +3965,7 @@ class DescribeClusterStateResponse(msgspec.Struct):
     brokers: list[DescribeClusterStateResponse_BrokerState] = []
     conditions: list[DescribeClusterStateResponse_PartitionCondition] = []
     damaged_topics: list[DescribeClusterStateResponse_DamagedTopic] = []
+    wrong_roles: list[DescribeClusterStateResponse_WrongRole] = []
 
 class DescribeClusterStateResponse_BrokerState(msgspec.Struct):
     broker_id: int = 0
@@ -3990,6 +3991,13 @@ class DescribeClusterStateResponse_PartitionCondition(msgspec.Struct):
 class DescribeClusterStateResponse_DamagedTopic(msgspec.Struct):
     name: str = ""
     reason: str = ""
+
+class DescribeClusterStateResponse_WrongRole(msgspec.Struct):
+    name: str = ""
+    topic_id: Uuid = Uuid.ZERO
+    partition_index: int = 0
+    leader_epoch: int = -1
+    found: str = ""
 
 class DeleteOffsetsRequest(msgspec.Struct):
     """Request, key 32148, versions 0-0."""

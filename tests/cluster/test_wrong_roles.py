@@ -1,12 +1,17 @@
 """An order of the controller is lost: the broker finds out by itself that a partition does not do what clients read of
-it, and mends it."""
+it, and mends it; until then `cluster health` is red."""
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
-from tests.cluster.loses_orders import LEADERS, flag
-from tests.support.cluster import BrokerCluster, running_cluster, until
+from pybroker.client import ElectionType, TopicPartition, blocking
+from tests.cluster.loses_orders import LEADERS, MENDING, flag
+from tests.support.cluster import LIMIT_S, BrokerCluster, running_cluster, until
 from tests.support.lives_in_cluster import Everywhere
 from tests.support.taking_records import all_take_a_record
 
@@ -56,3 +61,40 @@ def test_a_lost_creation_is_mended(tmp_path: Path) -> None:
         assert all_take_a_record(ports(cluster), at=controller, patience_s=MENDED_S) == {}
         assert "error=LOG_DIR_NOT_FOUND" in reconciled(cluster, losing)[0]
         until(lambda: brokers.isr("t", controller) == {1, 2, 3})
+        text = "".join(broker.console.read_text() for broker in cluster.brokers.values())
+        assert "is gone from this broker" not in text
+        assert "may be lost" not in text
+
+
+def health(cluster: BrokerCluster, at: int) -> dict[str, Any]:
+    """What `pybroker cluster health --json` prints."""
+    server = cluster.brokers[at].bootstrap
+    command = [sys.executable, "-m", "pybroker", "cluster", "health", "--json", "--bootstrap-server", server]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=LIMIT_S)
+    assert done.returncode in (0, 1), done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_health_names_the_leader_that_does_not_lead(tmp_path: Path) -> None:
+    """The leader refuses ListOffsets, whatever it knows of itself; and it says what is wrong when it has found out."""
+    with running_cluster(tmp_path, module=("tests.cluster.loses_orders", str(tmp_path))) as cluster:
+        brokers = Everywhere(cluster)
+        controller = brokers.controller()
+        leading = min({1, 2, 3} - {controller})
+        topic_id = brokers.at(controller).create_on("t", [controller, leading])
+        brokers.written("t", "before", controller)
+        until(lambda: health(cluster, controller)["healthy"])
+        partition = TopicPartition("t", 0)
+        with blocking.AdminClient({"bootstrap.servers": cluster.brokers[controller].bootstrap}) as admin:
+            admin.alter_partition_reassignments({partition: [leading, controller]})
+            until(lambda: not admin.list_partition_reassignments())
+            for what in (LEADERS, MENDING):
+                flag(tmp_path, what, leading).touch()
+            admin.elect_leaders(ElectionType.PREFERRED, [partition])
+        until(lambda: brokers.leader("t", controller) == leading)
+        (problem,) = health(cluster, controller)["problems"]
+        assert (problem["what"], problem["topic_id"], problem["broker"]) == ("wrong_role", str(topic_id), leading)
+        until(lambda: "has to lead" in health(cluster, controller)["problems"][0]["says"])
+        flag(tmp_path, MENDING, leading).unlink()
+        until(lambda: health(cluster, controller)["healthy"])

@@ -24,9 +24,9 @@ def health(target: Target) -> None:
     """Say what is wrong with the cluster, one line each; the exit code is 1 if anything is.
 
     What is red: a broker that is not there although it has replicas, does not answer or does not reach ZooKeeper; no
-    controller; a partition without leader, with replicas that are not in sync, or fewer than min.insync.replicas of
-    them; internal topics with fewer replicas than the settings say; log directories whose disk is full or has failed;
-    topics that are damaged.
+    controller; a partition without leader, with a leader that does not lead (each leader is asked), with replicas that
+    are not in sync, or fewer than min.insync.replicas of them; internal topics with fewer replicas than the settings
+    say; log directories whose disk is full or has failed; topics that are damaged.
     """
     problems = run(_health(target))
     if problems:
@@ -38,7 +38,7 @@ async def _health(target: Target) -> list[Problem]:
     from pybroker.client import AdminClient
 
     async with AdminClient(target.client_config()) as admin:
-        report = await collect(admin)
+        report = await collect(admin, leaders=True)
     if report.state is None:
         raise click.ClickException("No broker answered that can say how the cluster is.")
     problems = list(find_problems(report))
@@ -58,6 +58,7 @@ def find_problems(report: Report) -> Iterator[Problem]:
     if report.controller is None:
         yield {"what": "no_controller", "says": "no broker is the controller: nothing can be decided"}
     yield from _of_brokers(report)
+    yield from _of_roles(report)
     for row in report.state.conditions:
         yield from _of_partition(row)
     left = _more(report)
@@ -89,6 +90,17 @@ def _of_brokers(report: Report) -> Iterator[Problem]:
             room = f"{of_bytes(usable)} of {of_bytes(total)} usable"
             says = f"broker {one.broker}: the disk of log directory {log_dir} is full ({room}): it refuses writes"
             yield {"what": "full", **about, "log_dir": log_dir, "usable_bytes": usable, "says": says}
+
+
+def _of_roles(report: Report) -> Iterator[Problem]:
+    """Each partition once, as its own broker says it where it does."""
+    named: set[tuple[str, int]] = set()
+    for one in report.wrong_roles:
+        if (one.topic, one.partition) not in named:
+            named.add((one.topic, one.partition))
+            about = {"topic": one.topic, "topic_id": str(one.topic_id) if one.topic_id else None, "broker": one.broker}
+            says = f"{one.topic}-{one.partition}: broker {one.broker} {one.found}; its log says whether it was mended"
+            yield {"what": "wrong_role", **about, "partition": one.partition, "says": says}
 
 
 def _of_partition(row: Any) -> Iterator[Problem]:

@@ -62,6 +62,16 @@ class DeletionReport(msgspec.Struct):
     partitions: list[DeletedReplica]
 
 
+class WrongRole(msgspec.Struct):
+    """A partition that does not do what clients read of it. found: what its broker, or its answer, says."""
+
+    broker: int
+    topic: str
+    topic_id: Any
+    partition: int
+    found: str
+
+
 class Report(msgspec.Struct):
     """The cluster. state: the answer of the best informed broker to DescribeClusterState; None: no broker knows the
     request, this is another's cluster."""
@@ -71,6 +81,7 @@ class Report(msgspec.Struct):
     brokers: list[BrokerReport]
     state: Any = None
     deletions: list[DeletionReport] = []
+    wrong_roles: list[WrongRole] = []
 
 
 class _Said(msgspec.Struct):
@@ -82,8 +93,9 @@ class _Said(msgspec.Struct):
     too_old: bool = False
 
 
-async def collect(admin: AdminClient) -> Report:
-    """Asks every broker. Raises KafkaError: nobody answers, or the caller may not look at the cluster."""
+async def collect(admin: AdminClient, *, leaders: bool = False) -> Report:
+    """Ask every broker, and with `leaders` the leader of every partition whether it leads. Raises KafkaError: nobody
+    answers, or the caller may not look at the cluster."""
     found = await admin.describe_cluster()
     nodes = sorted(found.nodes)
     answers = await asyncio.gather(*(_ask(admin, node) for node in nodes))
@@ -100,6 +112,7 @@ async def collect(admin: AdminClient) -> Report:
         _brokers(best, nodes, said),
         best,
         _deletions(said),
+        [*_wrong_roles(said), *(await _not_led(admin, best.controller_id) if leaders else ())],
     )
 
 
@@ -123,6 +136,25 @@ async def _ask(admin: AdminClient, node: Node) -> _Said:
             raise
         said.state = None
     return said
+
+
+def _wrong_roles(said: dict[int, _Said]) -> list[WrongRole]:
+    return [
+        WrongRole(broker, row.name, row.topic_id, row.partition_index, row.found)
+        for broker, one in sorted(said.items())
+        if one.state is not None
+        for row in one.state.wrong_roles
+    ]
+
+
+async def _not_led(admin: AdminClient, controller: int) -> list[WrongRole]:
+    from pybroker.cli.cluster.leaders import find_not_led
+    from pybroker.protocol.error_codes import error_name
+
+    return [
+        WrongRole(led.leader, led.topic, led.topic_id, led.partition, f"leads and answers {error_name(code)}")
+        for led, code in await find_not_led(admin, controller if controller >= 0 else "any")
+    ]
 
 
 def _basics(node: Node) -> BrokerReport:

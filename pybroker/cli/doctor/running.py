@@ -122,7 +122,7 @@ async def _health(admin: AdminClient) -> list[Finding]:
     from pybroker.cli.cluster.health import find_problems
     from pybroker.cli.cluster.report import collect
 
-    report = await collect(admin)
+    report = await collect(admin, leaders=True)
     if report.state is None:
         return []  # not a pybroker: nobody can say
     problems = [bad(HEALTH, each["says"], "pybroker cluster describe") for each in find_problems(report)]

@@ -1,0 +1,119 @@
+"""Whether leaders lead: every partition's leader, as Metadata names it, is asked where the partition begins."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from pybroker.client import AdminClient
+
+ATTEMPTS = 3
+PAUSE_S = 1.0
+"""A leader that has just been elected may not know it yet, and Metadata may be behind."""
+PARTITIONS_MAX = 2_000
+"""In one request."""
+ANSWER_SECONDS_MAX = 10.0
+
+
+class Led(NamedTuple):
+    """A partition as Metadata shows it."""
+
+    topic: str
+    topic_id: Any
+    partition: int
+    leader: int
+    epoch: int
+
+
+class NotLed(NamedTuple):
+    """A partition whose leader answers with an error."""
+
+    led: Led
+    code: int
+
+
+async def find_not_led(admin: AdminClient, at: int | Literal["any"]) -> list[NotLed]:
+    """Ask all leaders that Metadata of broker `at` names. Give the partitions whose leader answers with an error each
+    time. A broker that does not answer is passed over."""
+    found: list[NotLed] = []
+    names: list[str] | None = None
+    for attempt in range(ATTEMPTS):
+        if attempt:
+            await asyncio.sleep(PAUSE_S)
+        led = await _metadata(admin, at, names)
+        answers = await asyncio.gather(*(_ask(admin, leader, batch) for leader, batch in _batches(led)))
+        found = [one for answer in answers for one in answer]
+        if not found:
+            break
+        names = sorted({one.led.topic for one in found})
+    return found
+
+
+async def _metadata(admin: AdminClient, at: int | Literal["any"], names: list[str] | None) -> list[Led]:
+    from pybroker.protocol import messages as m
+
+    topics = None if names is None else [m.MetadataRequest_MetadataRequestTopic(name=name) for name in names]
+    answer = await admin.send(m.MetadataRequest(topics=topics, allow_auto_topic_creation=False), node=at)
+    return [
+        Led(topic.name or "", topic.topic_id, one.partition_index, one.leader_id, one.leader_epoch)
+        for topic in answer.topics
+        for one in topic.partitions
+        if one.leader_id >= 0
+    ]
+
+
+def _batches(led: list[Led]) -> Iterator[tuple[int, list[Led]]]:
+    by_leader: dict[int, list[Led]] = {}
+    for one in led:
+        by_leader.setdefault(one.leader, []).append(one)
+    for leader, all_of in by_leader.items():
+        for at in range(0, len(all_of), PARTITIONS_MAX):
+            yield leader, all_of[at : at + PARTITIONS_MAX]
+
+
+async def _ask(admin: AdminClient, leader: int, batch: list[Led]) -> list[NotLed]:
+    from pybroker.client.errors import KafkaError
+    from pybroker.client.offsets import OffsetSpec
+    from pybroker.protocol import messages as m
+    from pybroker.protocol.error_codes import ErrorCode
+
+    passing = (
+        0,
+        # It is deleted, or moved on, since Metadata was asked; or its offsets are not for this caller.
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    )
+    asked: dict[tuple[str, int], Led] = {(one.topic, one.partition): one for one in batch}
+    topics: dict[str, list[Led]] = {}
+    for one in batch:
+        topics.setdefault(one.topic, []).append(one)
+    request = m.ListOffsetsRequest(
+        replica_id=-1,
+        topics=[
+            m.ListOffsetsRequest_ListOffsetsTopic(
+                name=name,
+                partitions=[
+                    m.ListOffsetsRequest_ListOffsetsPartition(
+                        partition_index=one.partition,
+                        current_leader_epoch=one.epoch,
+                        timestamp=OffsetSpec.earliest().timestamp,
+                    )
+                    for one in rows
+                ],
+            )
+            for name, rows in topics.items()
+        ],
+    )
+    try:
+        async with asyncio.timeout(ANSWER_SECONDS_MAX):
+            answer = await admin.send(request, node=leader)
+    except (KafkaError, TimeoutError, OSError):
+        return []
+    codes: Mapping[tuple[str, int], int] = {
+        (topic.name, one.partition_index): one.error_code for topic in answer.topics for one in topic.partitions
+    }
+    return [NotLed(led, codes[key]) for key, led in asked.items() if codes.get(key, 0) not in passing]
