@@ -4,6 +4,7 @@ the clients finish, the brokers are stopped, and their files are compared with w
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pybroker.client import NewTopic, blocking
+from pybroker.native import Uuid
 from tests.chaos.checker import check
 from tests.chaos.churn import Churn
 from tests.chaos.group import Group, Member
@@ -22,6 +24,7 @@ from tests.support.cluster import BrokerCluster, running_cluster
 from tests.support.cluster_state import ClusterState, PartitionState, StateUnknownError, not_there
 from tests.support.links import Links
 from tests.support.log_files import replica_logs
+from tests.support.taking_records import all_take_a_record
 
 SETTINGS: Mapping[str, str] = {
     "replica.lag.time.max.ms": "3000",
@@ -38,6 +41,8 @@ PARTITIONS = {STEADY: 4, COMPACTED: 2, MOVED: 2}
 BY_KEY = frozenset({COMPACTED, "__consumer_offsets"})
 HEALED_S = 180.0
 """Until all replicas are in sync again, the clients have finished, everything is decided: each for itself."""
+HEALED_AGAIN_S = 10.0
+"""Until every topic takes a record, from when all replicas are in sync."""
 BEFORE, BEHIND = 5, 50
 """Lines of a broker's log around a complaint that are shown."""
 OVERTIME = 6.0
@@ -122,6 +127,7 @@ def run(folder: Path, seed: int, seconds: float, faults: Faults | None = None, l
             _trouble(nemesis, state, verdict, history, (seed, seconds, faults, least))
             nemesis.heal()
             verdict.anomalies += _heal(cluster, state)
+            verdict.anomalies += _take_a_record(cluster, history)
             verdict.anomalies += finish()
         _count(state, history.counts)
         assigned = {Place(one.topic_id, index): one.replicas for (_, index), one in _partitions(state).items()}
@@ -238,6 +244,21 @@ def _heal(cluster: BrokerCluster, state: ClusterState) -> list[str]:
     if _until(lambda: not _out_of_sync(state) and not _not_there(cluster, state), HEALED_S):
         return []
     return [f"replicas do not come back in sync: {_out_of_sync(state)}, not there: {_not_there(cluster, state)}"]
+
+
+def _take_a_record(cluster: BrokerCluster, history: History) -> list[str]:
+    """In every topic that lives now."""
+    ports = {number: broker.port for number, broker in cluster.brokers.items()}
+    numbers = itertools.count()
+
+    def value(topic_id: Uuid) -> str:
+        return f"{topic_id.hex}/healed/{next(numbers)}"
+
+    def taken(topic_id: Uuid, partition: int, offset: int, value: str) -> None:
+        history.acknowledge(Place(topic_id.hex, partition), offset, value)
+
+    refused = all_take_a_record(ports, min(ports), HEALED_AGAIN_S, value, taken)
+    return [f"{where} takes no record in a healed cluster: {why}" for where, why in refused.items()]
 
 
 def _not_there(cluster: BrokerCluster, state: ClusterState) -> list[str]:

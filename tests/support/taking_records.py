@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -17,11 +17,32 @@ POLL_S = 0.1
 
 Refusals = dict[str, str]
 """Why a partition took no record, by topic and partition."""
+Value = Callable[[Uuid], str]
+"""Of the next record for a topic."""
+Taken = Callable[[Uuid, int, int, str], None]
+"""A record was acknowledged: topic id, partition, offset, value."""
 
 
-def refusing(ports: Mapping[int, int], at: int) -> Refusals:
-    """Send one record to the leader of every partition that broker `at` shows, except those of internal topics. Give
-    the partitions that refused it. `ports`: of the brokers."""
+def all_take_a_record(
+    ports: Mapping[int, int],
+    at: int,
+    patience_s: float,
+    value: Value = lambda _: "a record",
+    taken: Taken = lambda *_: None,
+) -> Refusals:
+    """Send a record to the leader of every partition that broker `at` shows, except those of internal topics; again to
+    all until none refuses it. Give the partitions that still do when the time is over. `ports`: of the brokers."""
+    give_up = time.monotonic() + patience_s
+    while True:
+        refused: Refusals = {"Metadata": f"broker {at} does not answer"}
+        with suppress(OSError):
+            refused = _refusing(ports, at, value, taken)
+        if not refused or time.monotonic() > give_up:
+            return refused
+        time.sleep(POLL_S)
+
+
+def _refusing(ports: Mapping[int, int], at: int, value: Value, taken: Taken) -> Refusals:
     refused: Refusals = {}
     names: dict[Uuid, str] = {}
     led: dict[int, dict[Uuid, list[int]]] = {}
@@ -37,41 +58,32 @@ def refusing(ports: Mapping[int, int], at: int) -> Refusals:
             else:
                 refused[f"{topic.name}-{partition.partition_index}"] = "no leader"
     for leader, topics in led.items():
-        for topic_id, index, code in _produce(ports[leader], topics):
+        values = {topic_id: value(topic_id) for topic_id in topics}
+        for topic_id, index, code, offset in _produce(ports[leader], topics, values):
             if code:
                 refused[f"{names[topic_id]}-{index}"] = f"broker {leader} answers {error_name(code)}"
+            else:
+                taken(topic_id, index, offset, values[topic_id])
     return refused
 
 
-def all_take_a_record(ports: Mapping[int, int], at: int, patience_s: float) -> Refusals:
-    """Try again until no partition refuses a record; give those that still do when the time is over."""
-    give_up = time.monotonic() + patience_s
-    while True:
-        refused: Refusals = {"Metadata": f"broker {at} does not answer"}
-        with suppress(OSError):
-            refused = refusing(ports, at)
-        if not refused or time.monotonic() > give_up:
-            return refused
-        time.sleep(POLL_S)
-
-
-def _produce(port: int, topics: Mapping[Uuid, list[int]]) -> list[tuple[Uuid, int, int]]:
-    records = build_batch([(b"takes", b"a record")], int(time.time() * 1000))
-    data = [
-        m.ProduceRequest_TopicProduceData(
-            topic_id=topic_id,
-            partition_data=[m.ProduceRequest_PartitionProduceData(index=index, records=records) for index in indexes],
-        )
-        for topic_id, indexes in topics.items()
-    ]
+def _produce(
+    port: int, topics: Mapping[Uuid, list[int]], values: Mapping[Uuid, str]
+) -> list[tuple[Uuid, int, int, int]]:
+    now_ms = int(time.time() * 1000)
+    data = []
+    for topic_id, indexes in topics.items():
+        records = build_batch([(b"one of all", values[topic_id].encode())], now_ms)
+        rows = [m.ProduceRequest_PartitionProduceData(index=index, records=records) for index in indexes]
+        data.append(m.ProduceRequest_TopicProduceData(topic_id=topic_id, partition_data=rows))
     try:
         with WireClient(port, timeout_s=ANSWER_S) as client:
             answer: Any = client.call(m.ProduceRequest(acks=-1, timeout_ms=5_000, topic_data=data), 13)
     except OSError:
         lost = int(ErrorCode.NETWORK_EXCEPTION)
-        return [(topic_id, index, lost) for topic_id, indexes in topics.items() for index in indexes]
+        return [(topic_id, index, lost, -1) for topic_id, indexes in topics.items() for index in indexes]
     return [
-        (topic.topic_id, partition.index, partition.error_code)
+        (topic.topic_id, partition.index, partition.error_code, partition.base_offset)
         for topic in answer.responses
         for partition in topic.partition_responses
     ]
