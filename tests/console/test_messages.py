@@ -108,6 +108,7 @@ def test_one_record(browser: Chromium, address: str) -> None:
 
 def test_a_record_is_written(browser: Chromium, address: str) -> None:
     browser.open(address + "/topics/live/produce")
+    browser.type("input[name=partition]", "0")
     browser.type("input[name=key]", "by hand")
     browser.type("textarea[name=value]", "line one\nline two")
     browser.type("textarea[name=headers]", "from: a person")

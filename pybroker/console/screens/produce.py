@@ -38,7 +38,7 @@ async def write(visit: Visit) -> Response:
             written = await producer.send(topic.name, value, key=key, partition=partition, headers=headers)
     except (*TROUBLE, InputError) as error:
         return _form(visit, topic, form, 422, in_words(error))
-    where = at(f"/topics/{topic.name}/record", partition=written.partition, offset=str(written.offset))
+    where = at(f"/topics/{topic.name}/record", partition=written.partition, offset=written.offset)
     return visit.redirect(where, "produced")
 
 

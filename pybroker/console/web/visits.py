@@ -270,8 +270,8 @@ def local(address: str) -> str:
 
 
 def at(path: str, facts: Mapping[str, object] | None = None, **more: object) -> str:
-    """An address with its parameters; empty ones are left out."""
+    """An address with its parameters. None, False and the empty text are left out; 0 is a value."""
     given = {**(facts or {}), **more}
-    kept = {name: value for name, value in given.items() if value not in (None, "", False)}
+    kept = {name: value for name, value in given.items() if value is not None and value is not False and value != ""}
     query = urlencode({name: 1 if value is True else value for name, value in kept.items()})
     return quote(path) + (f"?{query}" if query else "")
