@@ -65,6 +65,11 @@ class _Closing(msgspec.Struct, frozen=True):
     topics: tuple[Uuid, ...]
 
 
+def _closing_of(request: CloseTopics | ReopenTopics) -> _Closing:
+    """The same for both requests of a closing. The codec gives lists."""
+    return _Closing(request.controller_epoch, request.broker_epoch, request.number, tuple(request.topics))
+
+
 class TopicClosing:
     """See the module. Several decisions may close a topic at once; the last one opens it.
 
@@ -94,7 +99,7 @@ class TopicClosing:
 
     async def close(self, request: CloseTopics) -> CloseTopicsResponse:
         """Closes topics; each request needs its `reopen`, or ends with `expire`."""
-        closing = _Closing(request.controller_epoch, request.broker_epoch, request.number, request.topics)
+        closing = _closing_of(request)
         async with self._fencing:
             if closing in self._reopened:
                 # The decision is made, and does not wait for this answer.
@@ -117,7 +122,7 @@ class TopicClosing:
 
     async def reopen(self, request: ReopenTopics) -> ReopenTopicsResponse:
         """What still lives takes appends and commits again; what is gone stays closed until its replicas stop."""
-        closing = _Closing(request.controller_epoch, request.broker_epoch, request.number, request.topics)
+        closing = _closing_of(request)
         async with self._fencing:
             if closing in self._closings:
                 await self._end([closing])

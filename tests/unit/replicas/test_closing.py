@@ -7,6 +7,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from pybroker.metadata.control_messages import ClosedTopic, CloseTopics, ReopenTopics
@@ -74,7 +75,9 @@ class Closed:
         return (await self.closing.close(request)).topics
 
     async def reopen(self, *topics: Uuid, controller_epoch: int = 1, number: int = 0) -> None:
-        await self.closing.reopen(ReopenTopics(1, controller_epoch, 1, topics, number))
+        # As the codec gives it: with a list.
+        request: Any = ReopenTopics(1, controller_epoch, 1, topics, number)
+        await self.closing.reopen(msgspec.structs.replace(request, topics=list(topics)))
 
     @property
     def state(self) -> tuple[set[Uuid], dict[Uuid, int]]:
