@@ -67,8 +67,9 @@ test-cluster-clients: fetch ## the client tests against three brokers on ZooKeep
 kip-coverage: $(VENV)/.locked ## which test or sentence settles each point of the KIPs: writes docs/kip-coverage.md
 	$(BIN)/python -m tests.kip.coverage
 
-lint: $(VENV)/.locked ## style of the Python files
+lint: $(VENV)/.locked ## style of the Python files, and words per 1,000 that a stranger reads twice
 	$(BIN)/ruff check pybroker tests benches
+	$(BIN)/python -m tests.architecture.dialect --check
 
 types: $(VENV)/.locked ## static types of the Python files
 	$(BIN)/mypy -p pybroker -p tests.support -p tests.clients -p tests.client -p tests.chaos -p benches

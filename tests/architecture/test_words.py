@@ -7,23 +7,14 @@ holds the full text of each number and name. Elsewhere numbers of the checklist 
 
 from __future__ import annotations
 
-import ast
-import io
 import re
-import subprocess
-import tokenize
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.architecture.prose import ROOT, files, prose
 
 WIDTH = 120
 """Of a line of Markdown and YAML; yamllint, which `make deploy-check` runs, wants the same."""
-NOT_PROSE = {".lock", ".sum", ".mod", ".typed"}
-DEFINES = ("tests/kip/", "docs/kip-coverage.md", "tests/architecture/test_words.py")
-
 UNDEFINED = re.compile(
     r"(?<![\w.#/-])[A-IRUX]\d{1,2}(?!\w)"  # R7, X22, A23: rules, readings and cases
     r"|\(A?[A-Z](?=[,;)])"  # (G, …), (V): a letter for a group of points
@@ -35,48 +26,7 @@ UNDEFINED = re.compile(
     r"|\b(?:DESIGN|STYLE|RELIABILITY|PROTOCOL|PERFORMANCE|SPARK|FEATURES)\b(?!-)(?:\.md)?(?!\w)"
     r"|\b[Tt]he seeds\b"
 )
-MARK = re.compile(r"^[ \t]*// checklist: .*$", re.MULTILINE)
 QUOTED = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
-CURLY = re.compile(
-    r"""(?P<string>r(?P<hash>\#*)".*?"(?P=hash)|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\\n])')|(?P<comment>//[^\n]*|/\*.*?\*/)""",
-    re.DOTALL,
-)
-
-
-def prose_of_python(text: str) -> Iterator[tuple[int, str]]:
-    """Comments and docstrings (of attributes too) with their lines."""
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type == tokenize.COMMENT:
-            yield token.start[0], token.string
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            yield node.lineno, node.value.value
-
-
-def prose_of_curly(text: str) -> Iterator[tuple[int, str]]:
-    """Comments of Rust, Java and Go, and their strings, which are what failing tests and logs say."""
-    text = MARK.sub("", text)
-    for match in CURLY.finditer(text):
-        yield text.count("\n", 0, match.start()) + 1, match[0]
-
-
-def prose_of_hash(text: str) -> Iterator[tuple[int, str]]:
-    """Comments of TOML, make and shell; as long as their values hold no `#`, which would only be read as more words."""
-    for number, line in enumerate(text.splitlines(), 1):
-        yield number, line.partition("#")[2]
-
-
-def prose(name: str, text: str) -> Iterator[tuple[int, str]]:
-    """What people read in a file, in passages with the line where each begins."""
-    match Path(name).suffix:
-        case ".py" | ".pyi":
-            yield from prose_of_python(text)
-        case ".rs" | ".java" | ".go":
-            yield from prose_of_curly(text)
-        case ".md" | ".schema" | ".txt" | ".xml":
-            yield 1, text
-        case _:
-            yield from prose_of_hash(text)
 
 
 def codes(name: str, text: str) -> list[str]:
@@ -92,15 +42,6 @@ def codes(name: str, text: str) -> list[str]:
 def _unquoted(quoted: re.Match[str]) -> str:
     """What stands in backticks is a name of something else, unless it is nothing but a code."""
     return quoted[0] if UNDEFINED.fullmatch(quoted[0].strip("`")) else "\n" * quoted[0].count("\n")
-
-
-def files() -> list[str]:
-    names = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    return [
-        name
-        for name in names.split("\0")
-        if name and Path(name).suffix not in NOT_PROSE and not name.startswith(DEFINES) and (ROOT / name).is_file()
-    ]
 
 
 def test_no_comment_cites_what_is_defined_nowhere() -> None:

@@ -1,0 +1,80 @@
+"""What people read in source files and documents: comments, docstrings, texts."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import subprocess
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+NOT_PROSE = {".lock", ".sum", ".mod", ".typed"}
+DEFINES = ("tests/kip/", "docs/kip-coverage.md", "tests/architecture/test_words.py")
+
+MARK = re.compile(r"^[ \t]*// checklist: .*$", re.MULTILINE)
+CURLY = re.compile(
+    r"""(?P<string>r(?P<hash>\#*)".*?"(?P=hash)|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\\n])')|(?P<comment>//[^\n]*|/\*.*?\*/)""",
+    re.DOTALL,
+)
+
+
+def prose_of_python(text: str) -> Iterator[tuple[int, str]]:
+    """Comments and docstrings (of attributes too) with their lines."""
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.lineno, node.value.value
+
+
+def prose_of_curly(text: str) -> Iterator[tuple[int, str]]:
+    """Comments of Rust, Java and Go, and their strings, which are what failing tests and logs say."""
+    text = MARK.sub("", text)
+    for match in CURLY.finditer(text):
+        yield text.count("\n", 0, match.start()) + 1, match[0]
+
+
+def prose_of_hash(text: str) -> Iterator[tuple[int, str]]:
+    """Comments of TOML, make and shell; as long as their values hold no `#`, which would only be read as more words."""
+    for number, line in enumerate(text.splitlines(), 1):
+        yield number, line.partition("#")[2]
+
+
+def prose(name: str, text: str) -> Iterator[tuple[int, str]]:
+    """What people read in a file, in passages with the line where each begins."""
+    match Path(name).suffix:
+        case ".py" | ".pyi":
+            yield from prose_of_python(text)
+        case ".rs" | ".java" | ".go":
+            yield from prose_of_curly(text)
+        case ".md" | ".schema" | ".txt" | ".xml":
+            yield 1, text
+        case _:
+            yield from prose_of_hash(text)
+
+
+LOG_CALLS = {"debug", "info", "warning", "error", "exception", "critical", "log", "echo"}
+
+
+def texts_of_python(tree: ast.AST) -> Iterator[str]:
+    """String constants within calls of loggers and of click.echo, and within `raise`."""
+    for node in ast.walk(tree):
+        is_log = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in LOG_CALLS
+        if is_log or (isinstance(node, ast.Raise) and node.exc is not None):
+            for inner in ast.walk(node):
+                if isinstance(inner, ast.Constant) and isinstance(inner.value, str):
+                    yield inner.value
+
+
+def files() -> list[str]:
+    names = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return [
+        name
+        for name in names.split("\0")
+        if name and Path(name).suffix not in NOT_PROSE and not name.startswith(DEFINES) and (ROOT / name).is_file()
+    ]
