@@ -41,6 +41,8 @@ class ShareMember:
         self._changed = changed
         self._group_id: str = config["group.id"]
         self._epoch = _JOIN
+        self._asked_in = False
+        """The coordinator may have let us in: a join was sent, and not refused."""
         self._topics: frozenset[str] | None = None
         self._said: dict[str, Any] | None = None
         """What the coordinator knows from us; None: nothing."""
@@ -102,6 +104,7 @@ class ShareMember:
         }
         known = self._said or {}
         changes = {name: value for name, value in said.items() if name not in known or known[name] != value}
+        self._asked_in = True
         try:
             answer = await self._ask(
                 m.ShareGroupHeartbeatRequest(
@@ -165,11 +168,12 @@ class ShareMember:
 
     def _forget(self) -> None:
         self._epoch, self._said, self.partitions = _JOIN, None, frozenset()
+        self._asked_in = False
         self._changed()
 
     async def leave(self) -> None:
         """Leaves the group, so that the others need not wait for the session's end."""
-        if self._epoch > 0:
+        if self._asked_in:
             request = m.ShareGroupHeartbeatRequest(
                 group_id=self._group_id, member_id=self.member_id, member_epoch=_LEAVE
             )

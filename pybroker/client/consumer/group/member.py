@@ -13,7 +13,7 @@ from pybroker.client.connection.backoff import Backoff
 from pybroker.client.connection.broker_connection import BrokerConnection
 from pybroker.client.connection.network import LOST, Network
 from pybroker.client.consumer.group.assignors import Assignor, assignors
-from pybroker.client.consumer.group.membership import MOVED, Callbacks, GroupMetadata, Membership
+from pybroker.client.consumer.group.membership import LANE, MOVED, Callbacks, GroupMetadata, Membership
 from pybroker.client.consumer.group.protocol_bytes import (
     Subscription,
     read_assignment,
@@ -29,6 +29,11 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 _JOIN_MARGIN_S = 10.0
+_LEAVING = "leaving group"
+"""The lane of a goodbye during a join."""
+_ID_S = 2.0
+"""A member that leaves waits so long for the id that the answer to its first JoinGroup carries: brokers tell it at once
+(KIP-394), those from before 2.2 with the generation."""
 _FORGOTTEN = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
 
 
@@ -47,6 +52,8 @@ class GroupMember(Membership):
         self._seen: dict[str, tuple[object, int]] = {}
         self._rejoin = True
         self._exchange: asyncio.Task[frozenset[TopicPartition]] | None = None
+        self._join: asyncio.Task[Any] | None = None
+        """The JoinGroup that is under way; goes on when the exchange is cancelled."""
         self._lost = False
         self._left = False
         self._fatal: Exception | None = None
@@ -217,7 +224,9 @@ class GroupMember(Membership):
         self._rejoin = False
         try:
             limit = self._poll_interval_ms / 1000 + _JOIN_MARGIN_S
-            joined = await connection.request(request, timeout_s=limit)
+            self._join = asyncio.create_task(connection.request(request, timeout_s=limit))
+            self._join.add_done_callback(lambda done: done.cancelled() or done.exception())
+            joined = await asyncio.shield(self._join)
             if joined.error_code:
                 if joined.error_code == ErrorCode.MEMBER_ID_REQUIRED:
                     self._member_id = joined.member_id
@@ -356,7 +365,14 @@ class GroupMember(Membership):
 
     async def leave(self) -> None:
         """Leaves the group, so that the others need not wait for the session's end. Static members stay (KIP-345)."""
-        if self._generation < 0 or self._instance_id is not None:
+        joining = self._join if self._join is not None and not self._join.done() else None
+        if self._instance_id is not None:
+            return
+        if joining is not None and not self._member_id:
+            await asyncio.wait((joining,), timeout=_ID_S)
+            if joining.done() and not joining.cancelled() and joining.exception() is None:
+                self._member_id = joining.result().member_id
+        if not self._member_id:
             return
         request = m.LeaveGroupRequest(
             group_id=self.group_id,
@@ -364,7 +380,8 @@ class GroupMember(Membership):
             members=[m.LeaveGroupRequest_MemberIdentity(member_id=self._member_id)],
         )
         try:
-            await self.ask(request)
+            # A JoinGroup that waits for the other members holds up what comes behind it on its connection.
+            await self.ask(request, lane=LANE if joining is None or joining.done() else _LEAVING)
         except (*LOST, KafkaError) as error:
             log.info("Group %s: could not say goodbye: %s", self.group_id, error)
 

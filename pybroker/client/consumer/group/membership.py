@@ -124,14 +124,14 @@ class Membership(ABC):
 
     # The coordinator ----------------------------------------------------------------------------------------
 
-    async def _connection(self) -> BrokerConnection:
+    async def _connection(self, lane: str = LANE) -> BrokerConnection:
         if self._coordinator is None:
             self._coordinator = await self._network.coordinator(self.group_id)
-        return await self._network.connection(self._coordinator, LANE)
+        return await self._network.connection(self._coordinator, lane)
 
-    async def ask(self, message: Any, version: int | None = None) -> Any:
+    async def ask(self, message: Any, version: int | None = None, *, lane: str = LANE) -> Any:
         """A request to the coordinator. Raises BrokerConnectionError, KafkaTimeoutError."""
-        return await (await self._connection()).request(message, version)
+        return await (await self._connection(lane)).request(message, version)
 
     async def highest(self, request: type) -> int:
         """The highest version that the coordinator and this client know."""

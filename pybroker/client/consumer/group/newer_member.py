@@ -42,6 +42,8 @@ class NewerMember(Membership):
         self._assignor: str | None = config["group.remote.assignor"]
         self._member_id = str(uuid.uuid4())
         self._epoch = _JOIN
+        self._asked_in = False
+        """The coordinator may have let us in: a join was sent, and not refused."""
         self._topics: frozenset[str] | None = None
         self._regex: str | None = None
         self._owned: dict[Partition, TopicPartition] = {}
@@ -256,6 +258,7 @@ class NewerMember(Membership):
         this = self._round
         try:
             said, changes, version = await self._news()
+            self._asked_in = True
             answer = await self.ask(
                 m.ConsumerGroupHeartbeatRequest(
                     group_id=self.group_id, member_id=self._member_id, member_epoch=self._epoch, **changes
@@ -364,7 +367,7 @@ class NewerMember(Membership):
     def _forget(self) -> None:
         """We are no member any more; the next poll says so to the listener, then joins anew."""
         self._round += 1
-        self._epoch = _JOIN
+        self._epoch, self._asked_in = _JOIN, False
         self._target = self._said = None
         self._lost = True
         self._callbacks.wake()
@@ -372,8 +375,9 @@ class NewerMember(Membership):
     # The end ------------------------------------------------------------------------------------------------
 
     async def leave(self) -> None:
-        """Leaves the group; static members keep their partitions until their session ends, unless they are back."""
-        if self._epoch <= 0:
+        """Leaves the group; static members keep their partitions until their session ends, unless they are back. A join
+        that is under way is before it on the connection."""
+        if not self._asked_in:
             return
         static = self._instance_id is not None
         try:
