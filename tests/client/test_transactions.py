@@ -130,6 +130,19 @@ async def test_the_last_one_of_an_id_writes(bootstrap: str, topic: str) -> None:
     await sees(bootstrap, topic, "new")
 
 
+@pytest.mark.checklist("E8")
+async def test_a_fenced_producer_is_told_by_its_first_record(bootstrap: str, topic: str) -> None:
+    async with TransactionalProducer(settings(bootstrap, topic)) as old:
+        async with old.transaction():
+            await old.send(topic, "old", partition=0)
+        async with TransactionalProducer(settings(bootstrap, topic)) as new:
+            await new.init()
+            with pytest.raises(ProducerFencedError, match="another producer has"):
+                async with old.transaction():
+                    await old.send(topic, "older", partition=0)
+    await sees(bootstrap, topic, "old")
+
+
 async def test_what_fails_in_a_transaction_fails_all_of_it(bootstrap: str, topic: str) -> None:
     async with TransactionalProducer(settings(bootstrap, topic)) as producer:
         with pytest.raises(RuntimeError, match="call init"):

@@ -370,8 +370,10 @@ class Sender:
                 text = row.error_message
                 if row.record_errors:
                     text = row.record_errors[0].batch_index_error_message or text
-                about = f"record for {where.where}"
-                self.outcomes.failed(where, batch, row.error_code, broker_error(row.error_code, text, about=about))
+                error = broker_error(row.error_code, text, about=f"record for {where.where}")
+                if self._transaction is not None:
+                    error = self._transaction.refusal(error)
+                self.outcomes.failed(where, batch, row.error_code, error)
 
     # Identity -----------------------------------------------------------------------------------------------
 

@@ -158,6 +158,11 @@ class Transaction:
         if self._background is not None:
             self._background.wake()
 
+    def refusal(self, error: KafkaError) -> KafkaError:
+        """What a broker's refusal of a batch means to the caller: leaders say INVALID_PRODUCER_EPOCH of a producer that
+        was fenced."""
+        return _fenced(self.transactional_id, error) if error.code in _FENCED else error
+
     async def _add(self) -> None:
         """Tells the coordinator what is written to, before it is."""
         while self._wanted and self.phase is Phase.OPEN:
