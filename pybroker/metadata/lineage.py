@@ -57,6 +57,11 @@ class TopicLineage(msgspec.Struct, frozen=True):
         first = self.events[0] if self.events else None
         return first.at_ms if first is not None and first.what in (CREATED, TRUNCATED) else None
 
+    @property
+    def living_since_ms(self) -> int | None:
+        """When its present life began: it was made, or undeleted; None if that was before histories were kept."""
+        return self.events[-1].at_ms if self.events else None
+
     def owns_epoch(self, epoch: int) -> bool:
         """Whether a leader epoch can belong to this incarnation, and not to another one of its name."""
         return epoch >= self.first_epoch or any(first <= epoch <= last for first, last in self.lives)

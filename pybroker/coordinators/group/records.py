@@ -3,10 +3,11 @@ GroupMetadataKey/Value).
 
 Keys start with a 16-bit type: 0 and 1 committed offset, 2 group metadata; those of consumer, share and streams groups
 (`records` of `coordinators/consumer`, `share` and `streams`) are handed on; others belong to group kinds that this
-coordinator does not run, and are passed over. Values start with their version; 0 to 4 are read and 4 is written.
-Version 4 is flexible. Besides Kafka's tag 0 (the topic's id) it carries two tags of ours, which Kafka's readers skip
-(`native/protocol/schema/stored`): when an offset expires, where an old client asked for its own retention; and which
-topics existed when a generation formed.
+coordinator does not run, and are passed over. Values start with their version; 0 to 4 are read, and what Kafka writes
+is written: 4 of offsets, 3 of groups. Version 4 of offsets is flexible. Besides Kafka's tag 0 (the topic's id) it
+carries a tag of ours, which Kafka's readers skip (`native/protocol/schema/stored`): when an offset expires, where an
+old client asked for its own retention. Groups of version 4, from before pybroker wrote 3, have a tag with the topics
+that existed when the generation formed.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from pybroker.protocol.versioned import decode_versioned, encode_versioned, spli
 
 OFFSET_KEY_TYPES = (0, 1)
 GROUP_KEY_TYPE = 2
-VALUE_VERSION = 4
+GROUP_VALUE_VERSION = 3
 NO_TIMESTAMP = -1
 _KEY_LAYOUT = 0
 """Both kinds of keys have one layout, whatever type stands in front."""
@@ -79,6 +80,7 @@ class GroupValue(msgspec.Struct, frozen=True):
     """−1 when not known."""
     members: tuple[MemberValue, ...]
     formed_topics: dict[str, Uuid] = {}
+    """Read only; see the module."""
 
 
 class NewerKey(msgspec.Struct, frozen=True):
@@ -167,7 +169,7 @@ def decode_offset_value(data: bytes) -> OffsetValue:
 
 
 def encode_group_value(value: GroupValue) -> bytes:
-    """GroupMetadataValue version 4."""
+    """GroupMetadataValue version 3, as Kafka writes: readers outside of brokers know none above."""
     return encode_versioned(
         m.StoredGroup(
             protocol_type=value.protocol_type,
@@ -188,12 +190,8 @@ def encode_group_value(value: GroupValue) -> bytes:
                 )
                 for member in value.members
             ],
-            formed_topics=[
-                m.StoredGroup_FormedTopic(name=name, topic_id=topic_id)
-                for name, topic_id in value.formed_topics.items()
-            ],
         ),
-        VALUE_VERSION,
+        GROUP_VALUE_VERSION,
     )
 
 

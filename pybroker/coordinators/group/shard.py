@@ -50,6 +50,8 @@ from pybroker.protocol.error_codes import ErrorCode
 
 log = logging.getLogger(__name__)
 
+CLOCKS_DIFFER_MS = 60_000
+"""Times that two brokers have noted are only compared if they are further apart."""
 DOWNGRADE_RETRY_MS = 1_000
 """A downgrade that could not be written is tried again after this."""
 
@@ -129,6 +131,8 @@ class GroupShard(Shard[Loaded]):
         for group_id, stored in loaded.groups.items():
             self.groups[group_id] = group = group_of_value(group_id, stored)
             group.formed_at = self._removals_before
+            if not group.formed_topics:
+                group.formed_topics = self._existed(group)
         for group_id, consumer in loaded.consumers.items():
             self.consumers.install(group_id, consumer)
         for group_id, share in loaded.shares.items():
@@ -440,6 +444,18 @@ class GroupShard(Shard[Loaded]):
             # ZERO: the name meant nothing, so nobody in this generation was assigned a later incarnation of it.
             group.formed_topics[name] = self._topics.topic_id(name) or Uuid.ZERO
 
+    def _existed(self, group: Group) -> dict[str, Uuid]:
+        """What `formed` would have noted of a generation that is loaded, as far as the times tell; ZERO in doubt, which
+        costs a commit without leader epoch one round."""
+        ids: dict[str, Uuid] = {}
+        for name in group.subscribed_topics or ():
+            topic_id = ids[name] = self._topics.topic_id(name) or Uuid.ZERO
+            if topic_id and self._topics.first_epoch(topic_id) > 0:
+                since_ms = self._topics.living_since(topic_id)
+                if since_ms is None or since_ms + CLOCKS_DIFFER_MS > group.state_timestamp_ms:
+                    ids[name] = Uuid.ZERO
+        return ids
+
     def emptied(self, group: Group) -> None:
         """Forgets a group that was only asked for a member id."""
         if (
@@ -501,7 +517,6 @@ def group_value(group: Group, assignments: Mapping[str, bytes], now_ms: int) -> 
             )
             for member in group.members.values()
         ),
-        group.formed_topics,
     )
 
 

@@ -49,6 +49,14 @@ class Topics(Protocol):
         """It is known that the incarnation was deleted and cannot come back."""
         ...
 
+    def successor(self, topic_id: Uuid) -> Uuid | None:
+        """The living topic that continues the offsets of a truncated one."""
+        ...
+
+    def start_offset(self, topic_id: Uuid, partition: int) -> int:
+        """Where the log of a partition began."""
+        ...
+
     def partition_count(self, topic_id: Uuid) -> int:
         """Partitions of a topic; 0 if it does not exist."""
         ...
@@ -59,6 +67,10 @@ class Topics(Protocol):
 
     def first_epoch(self, topic_id: Uuid) -> int:
         """From this leader epoch on all are of this incarnation."""
+        ...
+
+    def living_since(self, topic_id: Uuid) -> int | None:
+        """Wall time in ms when the present life of this incarnation began; None: not known."""
         ...
 
     def leader(self, topic_id: Uuid, partition: int) -> tuple[int, int]:

@@ -88,6 +88,11 @@ class CachedTopics:
         lineage = self._lineage(topic_id)
         return 0 if lineage is None else lineage.first_epoch
 
+    def living_since(self, topic_id: Uuid) -> int | None:
+        """Wall time in ms when the present life of this incarnation began; None: not known."""
+        lineage = self._lineage(topic_id)
+        return None if lineage is None else lineage.living_since_ms
+
     def leader(self, topic_id: Uuid, partition: int) -> tuple[int, int]:
         """(the broker that leads a partition, its leader epoch); the broker is −1 if there is none."""
         topic = self._cache.topic_by_id(topic_id)

@@ -142,6 +142,8 @@ class FakeTopics:
         self.first_epochs: dict[Uuid, int] = {}
         self.lives: dict[Uuid, tuple[str, int, int]] = {}
         """Incarnations that were made and deleted at known times: name, from, to (wall time in ms)."""
+        self.since: dict[Uuid, int] = {}
+        """Wall time in ms when the present lives began."""
         self.dead: set[Uuid] = set()
         """Those that cannot come back."""
         self.successors: dict[Uuid, Uuid] = {}
@@ -217,6 +219,9 @@ class FakeTopics:
 
     def first_epoch(self, topic_id: Uuid) -> int:
         return self.first_epochs[topic_id]
+
+    def living_since(self, topic_id: Uuid) -> int | None:
+        return self.since.get(topic_id)
 
     def leader(self, topic_id: Uuid, partition: int) -> tuple[int, int]:
         there = partition < self.counts.get(topic_id, 0)

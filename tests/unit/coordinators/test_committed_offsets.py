@@ -32,6 +32,7 @@ def request(
     *offsets: tuple[int, int],
     topic: str = "orders",
     member: JoinResult | None = None,
+    epoch: int = 3,
     **changes: Any,
 ) -> CommitRequest:
     fields: dict[str, Any] = {
@@ -39,7 +40,7 @@ def request(
         "member_id": member.member_id if member else "",
         "instance_id": None,
         "generation": member.generation if member else -1,
-        "items": tuple(CommitItem(topic, None, p, o, 3, f"at {o}") for p, o in offsets),
+        "items": tuple(CommitItem(topic, None, p, o, epoch, f"at {o}") for p, o in offsets),
     }
     return CommitRequest(**(fields | changes))
 
@@ -278,7 +279,19 @@ async def test_that_holds_after_a_restart_of_the_broker() -> None:
     world.topics.remove("orders")
     world.topics.create("orders")
     await world.restart()
-    assert await commit(world, (0, 501), member=leader) == [ErrorCode.REBALANCE_IN_PROGRESS]
+    assert await commit(world, (0, 501), member=leader, epoch=-1) == [ErrorCode.REBALANCE_IN_PROGRESS]
+
+
+@pytest.mark.parametrize(("age_ms", "code"), [(600_000, ErrorCode.NONE), (0, ErrorCode.REBALANCE_IN_PROGRESS)])
+async def test_after_a_restart_times_tell_which_incarnation_a_generation_read(age_ms: int, code: ErrorCode) -> None:
+    """In doubt it is an earlier one."""
+    world = await orders()
+    world.remove_topic("orders")
+    topic = world.topics.create("orders")
+    world.topics.since[topic] = world.clock.wall_ms() - age_ms
+    (leader,) = await world.stable(G)
+    await world.restart()
+    assert await commit(world, (0, 501), member=leader, epoch=-1) == [code]
 
 
 async def test_that_holds_for_members_whose_subscription_cannot_be_read() -> None:
@@ -286,7 +299,7 @@ async def test_that_holds_for_members_whose_subscription_cannot_be_read() -> Non
     (leader,) = await world.stable(G, protocol_type="connect", protocols=(("p", b"opaque"),))
     world.remove_topic("orders")
     world.topics.create("orders")
-    assert await commit(world, (0, 501), member=leader) == [ErrorCode.REBALANCE_IN_PROGRESS]
+    assert await commit(world, (0, 501), member=leader, epoch=-1) == [ErrorCode.REBALANCE_IN_PROGRESS]
 
 
 async def test_a_generation_from_between_deletion_and_creation_cannot_commit_either() -> None:
@@ -298,7 +311,7 @@ async def test_a_generation_from_between_deletion_and_creation_cannot_commit_eit
     world.ask_sync(G, joined)
     await world.settle()
     world.topics.create("orders")
-    assert await commit(world, (0, 501), member=joined) == [ErrorCode.REBALANCE_IN_PROGRESS]
+    assert await commit(world, (0, 501), member=joined, epoch=-1) == [ErrorCode.REBALANCE_IN_PROGRESS]
     again = await world.ask_join(G, leader.member_id)
     joined = await answered(again)
     world.ask_sync(G, joined)

@@ -25,6 +25,8 @@ from pybroker.coordinators.group.records import (
 from pybroker.coordinators.group.subscription import subscribed_topics
 from pybroker.coordinators.shards.hashing import java_hash, partition_for
 from pybroker.native import CodecError, Uuid
+from pybroker.protocol import messages as m
+from pybroker.protocol.versioned import encode_versioned
 
 OFFSET_VALUES = {
     0: "0000000000000000002a00036dc3bc0000018bcfe56800",
@@ -100,9 +102,9 @@ def test_group_values_of_all_versions_are_read(version: int) -> None:
 
 
 @pytest.mark.checklist(247)
-def test_values_are_written_as_kafka_writes_version_4() -> None:
+def test_values_are_written_in_the_versions_that_kafka_writes() -> None:
     assert encode_offset(ORDERS_3, offset_value(4))[1].hex() == OFFSET_VALUES[4]
-    assert encode_group_value(group_value(4)).hex() == GROUP_VALUES[4]
+    assert encode_group_value(group_value(3)).hex() == GROUP_VALUES[3]
     plain = OffsetValue(42, 5, "", 1_700_000_000_000, None, Uuid(1, 2))
     assert encode_offset(ORDERS_3, plain)[1].hex() == OFFSET_VALUES[4].replace("046dc3bc", "01")
 
@@ -112,14 +114,12 @@ def test_values_are_written_as_kafka_writes_version_4() -> None:
     st.integers(0, 2**31 - 1),
     st.none() | st.text(),
     st.lists(st.tuples(st.text(), st.none() | st.text(), st.binary(), st.binary()), max_size=4),
-    st.dictionaries(st.text(), st.binary(min_size=16, max_size=16).map(Uuid.from_bytes), max_size=3),
 )
 def test_group_values_survive(
     protocol_type: str,
     generation: int,
     protocol: str | None,
     members: list[tuple[str, str | None, bytes, bytes]],
-    formed: dict[str, Uuid],
 ) -> None:
     value = GroupValue(
         protocol_type,
@@ -127,10 +127,15 @@ def test_group_values_survive(
         protocol,
         None,
         -1,
-        tuple(MemberValue(m, i, "c", "/h", 1, 2, s, a) for m, i, s, a in members),
-        formed,
+        tuple(MemberValue(who, i, "c", "/h", 1, 2, s, a) for who, i, s, a in members),
     )
     assert decode_group_value(encode_group_value(value)) == value
+
+
+def test_topics_that_a_value_of_version_4_names_are_read() -> None:
+    old = m.StoredGroup("consumer", 7, "range", "a-1", 5, [], [m.StoredGroup_FormedTopic("orders", Uuid(1, 2))])
+    value = GroupValue("consumer", 7, "range", "a-1", 5, (), {"orders": Uuid(1, 2)})
+    assert decode_group_value(encode_versioned(old, 4)) == value
 
 
 @given(
