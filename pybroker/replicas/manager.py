@@ -37,6 +37,7 @@ from pybroker.protocol.error_codes import ErrorCode, error_name
 from pybroker.replicas.following import Following
 from pybroker.replicas.hosted import Hosted
 from pybroker.replicas.log_ends import LogEnds
+from pybroker.replicas.reconcile import succeeds
 from pybroker.replicas.staging import Staging
 from pybroker.replicas.strays import Strays
 
@@ -215,8 +216,7 @@ class ReplicaManager:
         if local_epoch is None:
             return ErrorCode.NONE
         if local_id != topic.topic_id:
-            # A real successor begins above every leader epoch of the name.
-            return ErrorCode.NONE if state.leader_epoch > local_epoch else ErrorCode.INCONSISTENT_TOPIC_ID
+            return ErrorCode.NONE if succeeds(state.leader_epoch, local_epoch) else ErrorCode.INCONSISTENT_TOPIC_ID
         return ErrorCode.NONE if state.leader_epoch >= local_epoch else ErrorCode.STALE_CONTROLLER_EPOCH
 
     async def _make_room(

@@ -10,8 +10,10 @@
 | has no readable id | – | claimed, other directories are there | REFUSED |
 | another id | it is dead: a deletion record says so | any | STAGED, with the usual delay |
 | another id | it lives, and this broker is none of its replicas | any | STAGED, with the usual delay |
-| another id | it lives here, or is coming back | any | KEPT: the request is not the whole truth |
-| another id | nothing | claimed by an id that begins above every leader epoch in it | STAGED: its successor |
+| another id | it is coming back | any | KEPT: the request is not the whole truth |
+| another id | nothing, or it lives here | claimed by an id that begins above every leader epoch in it | STAGED: its |
+| | | | successor (`succeeds`) |
+| another id | it lives here | any other | KEPT: the request is not the whole truth |
 | another id | nothing | claimed, its own directory is there | ASIDE |
 | another id | nothing | claimed, and nothing proves which one comes later | REFUSED |
 | another id | nothing | not claimed | UNKNOWN: put aside without a deadline where the cluster's store is |
@@ -81,6 +83,13 @@ class Claim(NamedTuple, Generic[_Id]):
     """No other directory is there than the one in question."""
 
 
+def succeeds(leader_epoch: int, last_epoch: int) -> bool:
+    """Whether an incarnation that begins with `leader_epoch` proves that it comes after one whose highest local leader
+    epoch is `last_epoch`: leader epochs of a name never start again. Holds for LeaderAndIsr of every type, for
+    partitions in service and for directories."""
+    return leader_epoch > last_epoch
+
+
 def decide(found: Found[_Id], claim: Claim[_Id] | None, evidence: Evidence, *, full: bool) -> Outcome:
     """The outcome for one directory. Without a claim, only of a FULL request (`full`) does anything follow."""
     if claim is None and not full:
@@ -96,11 +105,13 @@ def decide(found: Found[_Id], claim: Claim[_Id] | None, evidence: Evidence, *, f
             return Outcome.ASIDE
         case Evidence.DEAD | Evidence.ELSEWHERE | Evidence.DEPARTED:
             return Outcome.STAGED
-        case Evidence.RETURNING | Evidence.HERE:
+        case Evidence.RETURNING:
             return Outcome.KEPT
-        case Evidence.NOTHING:
+        case Evidence.HERE | Evidence.NOTHING:
+            if claim is not None and succeeds(claim.leader_epoch, found.last_epoch):
+                return Outcome.STAGED
+            if evidence is Evidence.HERE:
+                return Outcome.KEPT
             if claim is None:
                 return Outcome.UNKNOWN
-            if claim.leader_epoch > found.last_epoch:
-                return Outcome.STAGED
             return Outcome.ASIDE if claim.present else Outcome.REFUSED

@@ -244,7 +244,8 @@ class Strays:
             claim = claims.get(one.place)
             what = Evidence.NOTHING if one.replica is None else evidence[one.replica]
             epoch = one.epoch if one.epoch is not None else -1
-            if claim is not None and what is Evidence.NOTHING and one.topic_id is not None and one.directory:
+            undecided = what in (Evidence.NOTHING, Evidence.HERE)
+            if claim is not None and undecided and one.topic_id is not None and one.directory:
                 path = Path(one.directory.directory)
                 epoch = await asyncio.get_running_loop().run_in_executor(None, last_epoch, path)
             match decide(Found(one.topic_id, epoch), claim, what, full=full):

@@ -5,16 +5,15 @@ its data aside.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pybroker.client import TopicPartition, blocking
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
-from tests.support.cluster import ClusterBroker, running_cluster, until
+from tests.support.cluster import running_cluster, until
 from tests.support.lives_in_cluster import Everywhere
 from tests.support.zookeeper import zookeeper_client
 
@@ -28,26 +27,6 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Everywhere]:
     """Each test leaves all of them up."""
     with running_cluster(tmp_path_factory.mktemp("departed"), settings=SETTINGS) as cluster:
         yield Everywhere(cluster)
-
-
-def move(brokers: Everywhere, name: str, replicas: Sequence[int], partitions: int = 1) -> None:
-    """All partitions, by a broker that keeps one; returns when it has come to its end."""
-    at = replicas[0]
-    with blocking.AdminClient({"bootstrap.servers": brokers.cluster.brokers[at].bootstrap}) as admin:
-        admin.alter_partition_reassignments(
-            {TopicPartition(name, index): list(replicas) for index in range(partitions)}
-        )
-
-        def done() -> bool:
-            shown = brokers.at(at).metadata(name).partitions
-            return all(sorted(one.replica_nodes) == sorted(replicas) for one in shown)
-
-        until(done)
-
-
-def staged(broker: ClusterBroker, topic_id: Uuid) -> list[Path]:
-    """What waits for its removal."""
-    return sorted((broker.data_dir / "deleting").glob(f"{topic_id.hex}_*"))
 
 
 def left(brokers: Everywhere, name: str) -> dict[str, list[str]]:
@@ -83,7 +62,7 @@ def test_a_deletion_waits_for_who_was_down_when_its_replica_left(tmp_path: Path)
         brokers.written("moved", "old", at=controller)
         until(lambda: brokers.isr("moved", controller) == {controller, number})
         away.kill()
-        move(brokers, "moved", [controller, other])
+        brokers.move("moved", [controller, other])
         assert lives.delete(topic_id).error_code == 0
         assert lives.create_on("moved", [controller, other]) != topic_id
         brokers.written("moved", "new", at=controller)
@@ -100,7 +79,7 @@ def test_a_deletion_waits_for_who_was_down_when_its_replica_left(tmp_path: Path)
         line = f"topic moved (id {topic_id}), partitions 0 will be removed from disk after"
         until(lambda: line in away.console.read_text())
         assert not (away.data_dir / "moved-0").exists()
-        until(lambda: not staged(away, topic_id))
+        until(lambda: not brokers.staged(number, topic_id))
         until(lambda: [one.state for one in lives.deletions(topic_id)] in ([], ["removed"]))
         assert brokers.read("moved") == ["new"]
 
@@ -113,7 +92,7 @@ def test_a_topic_comes_back_without_what_was_moved_away(brokers: Everywhere) -> 
     brokers.written("returned", "one", at=controller)
     until(lambda: brokers.isr("returned", controller) == {controller, number})
     away.kill()
-    move(brokers, "returned", [controller, other])
+    brokers.move("returned", [controller, other])
     brokers.written("returned", "two", at=controller)
     assert lives.delete(topic_id).error_code == 0
     until(lambda: receipt(brokers, controller, topic_id) == {controller: "staged", other: "staged", number: "deleting"})
@@ -121,7 +100,7 @@ def test_a_topic_comes_back_without_what_was_moved_away(brokers: Everywhere) -> 
     assert left(brokers, "returned") == {"0": [str(number)]}
     away.start()
     until(lambda: left(brokers, "returned") == {})
-    (aside,) = staged(away, topic_id)
+    (aside,) = brokers.staged(number, topic_id)
     assert b"one" in brokers.records_of(number, f"deleting/{aside.name}")
     assert not (away.data_dir / "returned-0").exists()
     until(lambda: lives.deletions(topic_id) == [])
@@ -142,18 +121,18 @@ def test_a_broker_that_was_away_gives_up_all_that_was_moved(brokers: Everywhere)
 
     until(lambda: in_sync(controller, number))
     away.kill()
-    move(brokers, "many", [controller, other], MANY)
+    brokers.move("many", [controller, other], MANY)
     assert left(brokers, "many") == {str(index): [str(number)] for index in range(MANY)}
     brokers.cluster.brokers[controller].kill()
     until(lambda: brokers.controller(other) == other)
     brokers.cluster.brokers[controller].start()
     away.start()
     until(lambda: left(brokers, "many") == {})
-    assert len(staged(away, topic_id)) == MANY
+    assert len(brokers.staged(number, topic_id)) == MANY
     assert not list(away.data_dir.glob("many-*"))
     # It gets everything back, and what is moved away from a broker that is up is told and confirmed at once.
-    move(brokers, "many", [controller, number], MANY)
+    brokers.move("many", [controller, number], MANY)
     until(lambda: in_sync(controller, number) and left(brokers, "many") == {})
     assert not list(brokers.cluster.brokers[other].data_dir.glob("many-*"))
-    assert staged(away, topic_id) == []
+    assert brokers.staged(number, topic_id) == []
     assert brokers.records_of(number, "many-0") == brokers.records_of(controller, "many-0")

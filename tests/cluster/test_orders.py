@@ -148,7 +148,7 @@ def test_what_is_said_to_an_earlier_life_before_the_next_one_has_registered(brok
     assert staged(broker) == []
 
 
-@pytest.mark.checklist(64, 70, 73, "A11", "A14", "A15", "R30", "X37")
+@pytest.mark.checklist(64, "A11", "A14", "A15", "R30", "X37")
 def test_what_an_order_does_not_name_stays(brokers: Ordered) -> None:
     """INCREMENTAL, of no type, of a type that nobody knows; and FULL, where everything else that the controller says
     contradicts it."""
@@ -186,7 +186,7 @@ def test_orders_with_another_id_and_with_none(brokers: Ordered) -> None:
     assert brokers.at(told).produce(lacks, "by id").error_code == 0
 
 
-@pytest.mark.checklist(86, 94, "A18")
+@pytest.mark.checklist(86, "A18")
 def test_an_order_to_delete_comes_after_the_next_incarnation(brokers: Ordered) -> None:
     """By id, whatever name it had."""
     _, told = brokers.roles()
@@ -198,3 +198,49 @@ def test_an_order_to_delete_comes_after_the_next_incarnation(brokers: Ordered) -
         brokers.lives_on(told, "again")
     assert brokers.at(told).metadata("again").topic_id == new
     assert brokers.at(told).fetch(old).error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+def by_id(answer: Any) -> list[tuple[Uuid, list[tuple[int, int]]]]:
+    """Topic ids of an answer, with its partitions and their error codes."""
+    return [
+        (topic.topic_id, [(one.partition_index, one.error_code) for one in topic.partition_errors])
+        for topic in answer.topics
+    ]
+
+
+@pytest.mark.checklist(51, 52, 74, 75, 76, 77, 85, 86, "X5")
+def test_answers_name_each_topic_by_its_id(brokers: Ordered) -> None:
+    """On the wire: ids group the partitions, in the order of the request; there are no names."""
+    _, told = brokers.roles()
+    first, second, unknown = brokers.led_by(told, "first"), brokers.led_by(told, "second"), Uuid.random()
+    order = leader_and_isr(INCREMENTAL, topic_state("first", first, told, 0), topic_state("second", unknown, told, 0))
+    answer = brokers.tell(told, order)
+    assert by_id(answer) == [(first, [(0, 0)]), (unknown, [(0, ErrorCode.INCONSISTENT_TOPIC_ID)])]
+    order = stop_replica(unknown)
+    order.topic_states += stop_replica(Uuid.METADATA).topic_states
+    answer = brokers.tell(told, order)
+    assert by_id(answer) == [(unknown, [(0, 0)]), (Uuid.METADATA, [(0, 0)])]
+    for name, topic_id in (("first", first), ("second", second)):
+        brokers.lives_on(told, name)
+        assert brokers.at(told).metadata(name).topic_id == topic_id
+
+
+@pytest.mark.checklist(71, 72, 78, 128, "R10", "X26")
+@pytest.mark.parametrize("kind", [INCREMENTAL, FULL], ids=["incremental", "full"])
+def test_a_leader_epoch_above_all_local_ones_proves_a_successor(brokers: Ordered, kind: int) -> None:
+    """Whatever the type: the old replica is staged, the new one is made, without an error."""
+    _, told = brokers.roles()
+    name = f"succeeded-{kind}"
+    old, new = brokers.led_by(told, name), Uuid.random()
+    epoch = brokers.at(told).epoch(name)
+    order = leader_and_isr(kind, topic_state(name, new, told, epoch + 1))
+    order.topic_states[0].partition_states[0].is_new = True
+    assert by_id(brokers.tell(told, order)) == [(new, [(0, 0)])]
+    (aside,) = brokers.staged(told, old)
+    assert b"kept" in brokers.records_of(told, f"deleting/{aside.name}")
+    data_dir = brokers.cluster.brokers[told].data_dir
+    assert str(new) in (data_dir / f"{name}-0" / "partition.metadata").read_text()
+    assert brokers.records_of(told, f"{name}-0") == b""
+    announced = f"(id {old}), partitions 0 will be removed from disk after"
+    lines = brokers.cluster.brokers[told].console.read_text().splitlines()
+    assert any(" WARN " in line and announced in line for line in lines)

@@ -13,7 +13,7 @@ from kazoo.client import KazooClient
 from pybroker.cli import cli
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
-from tests.cluster.test_departed_replicas import left, move, receipt, roles, staged
+from tests.cluster.test_departed_replicas import left, receipt, roles
 from tests.support.cluster import ClusterBroker, running_cluster, until
 from tests.support.kafka_tools import run_tool
 from tests.support.lives_in_cluster import Everywhere
@@ -56,7 +56,7 @@ def test_a_dead_broker_is_forgotten_and_loses_nothing_when_it_returns(tmp_path: 
             until(lambda name=name: brokers.isr(name, controller) == {controller, number})
         assert lives.delete(topics["waiting"]).error_code == 0
         until(lambda: receipt(brokers, controller, topics["waiting"])[controller] == "removed")
-        assert len(staged(away, topics["waiting"])) == 1
+        assert len(brokers.staged(number, topics["waiting"])) == 1
         assert "is registered as running" in unregister(asked, number).output
         away.kill()
         until(lambda: brokers.live(controller) == {controller, other})
@@ -65,7 +65,7 @@ def test_a_dead_broker_is_forgotten_and_loses_nothing_when_it_returns(tmp_path: 
         assert "still has replicas of 3 partitions (" in refused.output
         assert "moved-0" in refused.output
         for name in ("moved", "late"):
-            move(brokers, name, [controller, other])
+            brokers.move(name, [controller, other])
         for name in ("deleted", "late"):
             assert lives.delete(topics[name]).error_code == 0
         until(lambda: receipt(brokers, controller, topics["deleted"])[controller] in ("staged", "removed"))
@@ -87,7 +87,7 @@ def test_a_dead_broker_is_forgotten_and_loses_nothing_when_it_returns(tmp_path: 
         away.start()
         until(lambda: all(set(receipt(brokers, controller, topics[name]).values()) == {"found"} for name in gone))
         for name, topic_id in topics.items():
-            (directory,) = staged(away, topic_id)
+            (directory,) = brokers.staged(number, topic_id)
             assert b"old" in brokers.records_of(number, f"deleting/{directory.name}"), name
         assert brokers.read("moved") == ["old"]
         assert brokers.create("new")

@@ -104,7 +104,8 @@ def test_every_situation_of_a_directory_has_one_outcome() -> None:
         if outcome is Outcome.STAGED:
             # Proof, never absence: its id is dead or lives elsewhere, or the successor begins above its last epoch.
             assert not own
-            succeeded = claim is not None and epoch < claim.leader_epoch and evidence is Evidence.NOTHING
+            undecided = evidence in (Evidence.NOTHING, Evidence.HERE)
+            succeeded = claim is not None and epoch < claim.leader_epoch and undecided
             assert evidence in (Evidence.DEAD, Evidence.ELSEWHERE, Evidence.DEPARTED) or succeeded
         if outcome is Outcome.SERVED:
             assert own

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pybroker.client import TopicPartition, blocking
 from pybroker.native import Uuid
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
@@ -17,6 +22,13 @@ class LivesAt(Lives):
 
     def create_on(self, name: str, *replicas: list[int]) -> Uuid:
         """A topic with these replicas, by partition, the first of which leads."""
+        answer = self.try_create_on(name, *replicas)
+        assert answer.error_code == 0, (answer.error_code, answer.error_message)
+        topic_id: Uuid = answer.topic_id
+        return topic_id
+
+    def try_create_on(self, name: str, *replicas: list[int], timeout_ms: int = TIMEOUT_MS) -> Any:
+        """The row of the answer."""
         assignments = [
             m.CreateTopicsRequest_CreatableReplicaAssignment(partition_index=index, broker_ids=brokers)
             for index, brokers in enumerate(replicas)
@@ -24,10 +36,7 @@ class LivesAt(Lives):
         topic = m.CreateTopicsRequest_CreatableTopic(
             name=name, num_partitions=-1, replication_factor=-1, assignments=assignments
         )
-        answer = self.call(m.CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS), 7).topics[0]
-        assert answer.error_code == 0, (answer.error_code, answer.error_message)
-        topic_id: Uuid = answer.topic_id
-        return topic_id
+        return self.call(m.CreateTopicsRequest(topics=[topic], timeout_ms=timeout_ms), 7).topics[0]
 
 
 class Everywhere:
@@ -100,3 +109,21 @@ class Everywhere:
         """The bytes of the segments in a directory of a broker."""
         path = self.cluster.brokers[number].data_dir / directory
         return b"".join(one.read_bytes() for one in sorted(path.glob("*.log")))
+
+    def staged(self, number: int, topic_id: Uuid) -> list[Path]:
+        """Directories of a topic that wait for their removal on a broker."""
+        return sorted((self.cluster.brokers[number].data_dir / "deleting").glob(f"{topic_id.hex}_*"))
+
+    def move(self, name: str, replicas: Sequence[int], partitions: int = 1) -> None:
+        """Move all partitions of a topic; return when the first broker of `replicas` shows the reassignment done."""
+        at = replicas[0]
+        with blocking.AdminClient({"bootstrap.servers": self.cluster.brokers[at].bootstrap}) as admin:
+            admin.alter_partition_reassignments(
+                {TopicPartition(name, index): list(replicas) for index in range(partitions)}
+            )
+
+            def done() -> bool:
+                shown = self.at(at).metadata(name).partitions
+                return all(sorted(one.replica_nodes) == sorted(replicas) for one in shown)
+
+            until(done)
