@@ -89,7 +89,7 @@ class Broadcast:
             out: list[ControlRequest | None] = [
                 UpdateCluster(self._controller_id, after.controller_epoch, broker.epoch, number, told),
                 self._update_metadata(after, broker, hidden, live) if hidden else None,
-                self._stop(after, broker, delta, lost.get(broker.broker_id, ())),
+                self._stop(before, after, broker, delta, lost.get(broker.broker_id, ())),
                 self.restore(after, broker.broker_id, delta.deletions),
                 self._leader_and_isr(after, broker, mine, LeaderAndIsrType.INCREMENTAL) if mine else None,
                 self._update_metadata(after, broker, shown, live) if shows else None,
@@ -130,14 +130,21 @@ class Broadcast:
         return StopReplicaRequest(self._controller_id, image.controller_epoch, epoch, True, topics)
 
     def _stop(
-        self, image: ClusterImage, broker: BrokerImage, delta: ImageDelta, lost: Sequence[StopReplicaTopicState]
+        self,
+        before: ClusterImage,
+        image: ClusterImage,
+        broker: BrokerImage,
+        delta: ImageDelta,
+        lost: Sequence[StopReplicaTopicState],
     ) -> StopReplicaRequest | None:
-        """What was deleted, and what the broker has lost by a reassignment."""
+        """What was deleted, and what the broker has lost by a reassignment. A deletion in progress whose record notes
+        confirmations is no new order: `Deletions` repeats orders, to the brokers that owe an answer."""
         topics = []
         for record in delta.deletions:
-            if record.state != DELETING:
+            mine = record.held_by(broker.broker_id) if record.state == DELETING else []
+            known = before.deletions.get(record.topic_id)
+            if known is not None and known.state == DELETING and known.held_by(broker.broker_id) == mine:
                 continue
-            mine = record.held_by(broker.broker_id)
             if mine:
                 topics.append(_stopped(record, mine))
         topics += lost

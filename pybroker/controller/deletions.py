@@ -126,8 +126,10 @@ class Deletions:
         for record in records:
             # Who has confirmed since what is stored here was decided, has.
             waiting = self._unconfirmed.get(record.topic_id, record.unconfirmed)
+            tries = self._tries.get(record.topic_id, 0)
             self._drop(record.topic_id, undeleting=record.state == UNDELETING)
             if record.state == DELETING:
+                self._tries[record.topic_id] = tries
                 self._unconfirmed[record.topic_id] = waiting = waiting & record.unconfirmed
                 if not waiting:
                     self._newly_staged.add(record.topic_id)

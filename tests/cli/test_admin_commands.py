@@ -136,7 +136,7 @@ def test_what_is_there_already_and_what_is_not(run: Run, ask: Callable[..., Any]
     assert "INVALID_PARTITIONS" in fewer.stderr
 
 
-@pytest.mark.checklist(38, 243, "U11")
+@pytest.mark.checklist(233, 236, 243, "U11")
 def test_a_topic_is_changed_by_id(run: Run, ask: Callable[..., Any]) -> None:
     name = unique("topic")
     old = ask("topics", "create", name)["topic_id"]

@@ -5,14 +5,17 @@ that writes it down.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pytest
 
-from pybroker.client import Consumer, Producer, TopicPartition, Uuid
+from pybroker.client import AdminClient, Consumer, NewTopic, Producer, TopicPartition, Uuid
+from pybroker.client.connection.broker_connection import BrokerConnection
 from pybroker.native import build_batch
 from pybroker.protocol import messages as m
 from tests.client.fake_broker import FakeBroker
+from tests.support.brokers import BrokerProcess
 
 NAME = "a-name-that-is-told-by-metadata-only"
 BY_ID, BY_NAME = 13, 12
@@ -69,7 +72,6 @@ class Broker:
         return found
 
 
-@pytest.mark.checklist(246)
 @pytest.mark.parametrize("highest", [BY_ID, BY_NAME])
 async def test_a_producer(highest: int) -> None:
     broker = Broker(highest)
@@ -83,7 +85,6 @@ async def test_a_producer(highest: int) -> None:
     assert broker.sent("ProduceRequest") == {(highest, *expected)}
 
 
-@pytest.mark.checklist(246)
 @pytest.mark.parametrize("highest", [BY_ID, BY_NAME])
 async def test_a_consumer(highest: int) -> None:
     """The broker keeps no fetch session, as one whose cache is full: every answer is read all the same."""
@@ -100,3 +101,57 @@ async def test_a_consumer(highest: int) -> None:
         assert (record.topic, record.topic_id, record.offset) == (NAME, broker.topic_id, 0)
     expected = ("", broker.topic_id) if highest == BY_ID else (NAME, Uuid.ZERO)
     assert broker.sent("FetchRequest") == {(highest, *expected)}
+
+
+TOPICS_OF: Mapping[type, Callable[[Any], Iterable[Any]]] = {
+    m.ProduceRequest: lambda request: request.topic_data,
+    m.FetchRequest: lambda request: request.topics,
+    m.ListOffsetsRequest: lambda request: request.topics,
+    m.OffsetForLeaderEpochRequest: lambda request: request.topics,
+    m.OffsetCommitRequest: lambda request: request.topics,
+    m.OffsetFetchRequest: lambda request: request.groups[0].topics,
+}
+
+
+@pytest.mark.checklist(28, 246, "U11")
+async def test_all_requests_about_records_and_positions_carry_the_id(
+    product: BrokerProcess, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a producer, and of two lives of a member of a group. Kafka's protocol names the topics in the answers of
+    Produce, Fetch, OffsetCommit and OffsetFetch by id alone; the other requests carry it in our tag."""
+    asked: dict[type, set[tuple[Uuid, int]]] = {}
+    start = BrokerConnection.start
+
+    def listening(connection: BrokerConnection, message: Any, version: int | None = None) -> Any:
+        if type(message) in TOPICS_OF:
+            chosen = connection.highest(type(message)) if version is None else version
+            found = {(topic.topic_id, chosen) for topic in TOPICS_OF[type(message)](message)}
+            asked.setdefault(type(message), set()).update(found)
+        return start(connection, message, version)
+
+    monkeypatch.setattr(BrokerConnection, "start", listening)
+    config = {"bootstrap.servers": product.bootstrap}
+    async with AdminClient(config) as admin:
+        created = admin.create_topics([NewTopic(name), NewTopic(f"{name}-2")])
+        ids = [await created.topic_id(each) for each in (name, f"{name}-2")]
+    async with Producer(config) as producer:
+        for each in (name, f"{name}-2"):
+            await producer.send(each, "v")
+        assert sorted(producer.cluster.topic_ids()) == sorted(ids)
+    group = {**config, "group.id": name, "auto.offset.reset": "earliest", "enable.auto.commit": False}
+    where = TopicPartition(name, 0)
+    for expected in ([b"v"], []):
+        async with Consumer(group) as consumer, asyncio.timeout(60):
+            consumer.subscribe([name])
+            assert [(await consumer.getone()).value for _ in expected] == expected
+            while where not in consumer.assignment():
+                assert await consumer.poll(0.1) == []
+            assert await consumer.position(where) == (await consumer.end_offsets([where]))[where] == 1
+            await consumer.commit()
+    # The versions from which Kafka's protocol names topics by id alone.
+    by_id: dict[type, int] = {m.ProduceRequest: 13, m.FetchRequest: 13}
+    by_id |= {m.OffsetCommitRequest: 10, m.OffsetFetchRequest: 10}
+    assert asked.keys() >= {*by_id, m.ListOffsetsRequest}
+    for kind, found in asked.items():
+        assert {topic_id for topic_id, _ in found} <= set(ids), kind
+        assert min(version for _, version in found) >= by_id.get(kind, 0), kind

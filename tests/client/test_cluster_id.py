@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -178,7 +180,7 @@ async def test_an_interceptor_may_run_before_the_id_is_known(admin: AdminClient,
     assert isinstance(interceptor.errors[-1], KafkaError)
 
 
-@pytest.mark.checklist(268, 291)
+@pytest.mark.checklist(291)
 async def test_the_id_is_logged_when_it_is_new(caplog: pytest.LogCaptureFixture) -> None:
     ids: list[str | None] = ["one", "one", "two", None]
     listener = Reporter()
@@ -236,3 +238,34 @@ async def test_a_misrouted_connection_starts_over() -> None:
             assert (await admin.describe_cluster()).cluster_id == "new"
     assert seen[0] == (None, -1)
     assert ("old", 1) in seen
+
+
+@pytest.mark.checklist(266, 268)
+@pytest.mark.parametrize(
+    ("command", "code", "shown"),
+    [
+        (("cluster", "id"), 1, "Error: This cluster has no id: its brokers are older than Kafka 0.10.1.\n"),
+        (("cluster", "describe"), 0, "Cluster id: (none)\n"),
+        (("cluster", "describe", "--json"), 0, '"cluster_id": null,\n'),
+        (("topics", "list"), 0, "orders"),
+    ],
+)
+async def test_commands_work_with_a_broker_that_has_no_cluster_id(
+    command: tuple[str, ...], code: int, shown: str
+) -> None:
+    """Its Metadata ends with version 1, whose answer has no place for the id."""
+    topic = m.MetadataResponse_MetadataResponseTopic(name="orders", partitions=[])
+    async with FakeBroker(
+        {"MetadataRequest": lambda *_: broker.metadata(topics=(topic,))}, {3: (0, 1), 18: (0, 0)}
+    ) as broker:
+        done = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "pybroker", *command, "--bootstrap-server", broker.bootstrap,
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        async with asyncio.timeout(120):
+            printed, complaints = await done.communicate()
+        assert {version for request, version in broker.requests if isinstance(request, m.MetadataRequest)} == {1}
+    assert done.returncode == code
+    said, silent = (complaints, printed) if code else (printed, complaints)
+    assert shown in said.decode()
+    assert silent.strip() == b""

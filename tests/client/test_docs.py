@@ -13,7 +13,7 @@ from tests.client.settings_table import BEGIN, END, PAGE, table
 from tests.support.brokers import BrokerProcess
 
 
-@pytest.mark.checklist(28, 151)
+@pytest.mark.checklist(151)
 def test_the_examples_run(product: BrokerProcess) -> None:
     examples = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert len(examples) == 9

@@ -174,7 +174,7 @@ class Names:
         ]
 
 
-@pytest.mark.checklist(246, "U11")
+@pytest.mark.checklist("U11")
 @pytest.mark.parametrize("heeds", [True, False])
 async def test_a_consumer_asks_by_the_id_that_it_knows(heeds: bool) -> None:
     names = Names(heeds=heeds)

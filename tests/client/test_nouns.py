@@ -37,6 +37,7 @@ from pybroker.client.cluster import TopicInfo
 from pybroker.client.errors import KafkaError
 
 ID, OTHER = Uuid.parse("b8tRS7h4TJ2Vt43Dp85v2A"), Uuid.parse("vPeOCWypqUOSepEvx0cbog")
+B_ID = Uuid.parse("Rr22P56NSji_e-5OsqeU5A")
 
 
 @pytest.mark.checklist(13, 14, 27, "X24")
@@ -94,13 +95,14 @@ def test_a_cluster_knows_ids_and_names() -> None:
         node,
         {
             "a": TopicInfo("a", ID, False, (partition,)),
+            "b": TopicInfo("b", B_ID, False, ()),
             "old": TopicInfo("old", Uuid.ZERO, True, ()),
             "gone": TopicInfo("gone", OTHER, False, (), 3),
         },
     )
     assert cluster.id == "cluster"
-    assert set(cluster.topics()) == {"a", "old"}
-    assert set(cluster.topic_ids()) == {ID}
+    assert set(cluster.topics()) == {"a", "b", "old"}
+    assert sorted(cluster.topic_ids()) == sorted([ID, B_ID])
     assert [cluster.topic_id(name) for name in ("a", "old", "gone", "never")] == [ID, *[Uuid.ZERO] * 3]
     assert (cluster.topic_name(ID), cluster.topic_name(OTHER)) == ("a", None)
     assert cluster.leader(TopicPartition("a", 0)) == node

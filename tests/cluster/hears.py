@@ -1,9 +1,15 @@
 """A broker that writes down what controllers say to it: `python -m tests.cluster.hears FOLDER start …`, a line of JSON
-for each message in `FOLDER/heard-<node.id>`."""
+for each message in `FOLDER/heard-<node.id>`.
+
+While `FOLDER/loses-<node.id>` exists, the broker carries out no StopReplica and answers that its disk failed. As
+controller it repeats StopReplica after `RETRY_S`, `RETRIES_MAX` times.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,23 +17,33 @@ import msgspec
 
 from pybroker.__main__ import main
 from pybroker.api.control import ControlReceiver
+from pybroker.controller import deletions
 from pybroker.metadata.control_messages import (
     ControlRequest,
     LeaderAndIsrRequest,
+    PartitionError,
     StopReplicaRequest,
+    StopReplicaResponse,
+    TopicPartitionErrors,
     UpdateMetadataRequest,
 )
+from pybroker.protocol.error_codes import ErrorCode
 
 WRITTEN = LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest
+RETRY_S = 1.0
+RETRIES_MAX = 3
 
 
-def _write_down(file: Path) -> None:
+def _write_down(file: Path, loses: Path) -> None:
     handle = ControlReceiver.handle
 
     async def heard(receiver: ControlReceiver, request: ControlRequest, **how: Any) -> Any:
-        answer = await handle(receiver, request, **how)
+        if isinstance(request, StopReplicaRequest) and os.path.exists(loses):  # noqa: ASYNC240  # a moment
+            answer: Any = _failed(request)
+        else:
+            answer = await handle(receiver, request, **how)
         if isinstance(request, WRITTEN):
-            line = {"said": type(request).__name__, **msgspec.to_builtins(request, enc_hook=str)}
+            line = {"said": type(request).__name__, "at": time.time(), **msgspec.to_builtins(request, enc_hook=str)}
             with file.open("ab") as out:
                 out.write(msgspec.json.encode(line) + b"\n")
         return answer
@@ -35,8 +51,20 @@ def _write_down(file: Path) -> None:
     ControlReceiver.handle = heard  # type: ignore[method-assign]  # for this process
 
 
+def _failed(request: StopReplicaRequest) -> StopReplicaResponse:
+    failed = int(ErrorCode.KAFKA_STORAGE_ERROR)
+    topics = [
+        TopicPartitionErrors(
+            topic.topic_id, [PartitionError(one.partition_index, failed) for one in topic.partition_states]
+        )
+        for topic in request.topic_states
+    ]
+    return StopReplicaResponse(0, topics)
+
+
 if __name__ == "__main__":
     folder = Path(sys.argv.pop(1))
     (number,) = (word.removeprefix("node.id=") for word in sys.argv if word.startswith("node.id="))
-    _write_down(folder / f"heard-{number}")
+    _write_down(folder / f"heard-{number}", folder / f"loses-{number}")
+    deletions.RETRY_S, deletions.RETRIES_MAX = RETRY_S, RETRIES_MAX
     main()

@@ -95,7 +95,7 @@ def _lives_and_dies(large: Large) -> None:
     until(lambda: not large.store.exists(TOPIC))
 
 
-@pytest.mark.checklist(4, 110, 111, 113, 125, "R38", "A1", "A2", "B1", "B10")
+@pytest.mark.checklist(4, 110, 111, 113, "R38", "A1", "A2", "B1", "B10")
 def test_the_controller_is_killed_while_a_large_topic_is_made_and_deleted(tmp_path: Path) -> None:
     lives_and_dies(tmp_path, 1_400)
 

@@ -26,9 +26,12 @@ from pybroker.protocol.messages import (
     MetadataRequest,
     MetadataRequest_MetadataRequestTopic,
 )
+from pybroker.startup.store import ALWAYS_THERE
 from tests.conftest import StartBroker
 from tests.support.brokers import BrokerProcess
 from tests.support.wire import free_port
+from tests.topic_ids.stopped import in_store
+from tests.trouble.traffic import create
 from tests.wire.client import WireClient
 
 ALPHABET = re.compile(r"[a-zA-Z0-9_\-]+")
@@ -117,7 +120,7 @@ def test_brokers_that_start_together_agree(tmp_path: Path) -> None:
 
 
 @pytest.mark.checklist(
-    251, 252, 254, 256, 257, 262, 265, 266, 267, 276, 277, 278, 279, 280, 281, 285, 286, 287, 290, 293, 295, 297, 299
+    251, 252, 254, 256, 257, 262, 265, 266, 267, 277, 278, 279, 280, 281, 285, 286, 287, 290, 293, 295, 297, 299
 )
 @pytest.mark.checklist(300, 302, 303, 304, 305, "D14", "D34", "D36", "X33")
 def test_where_a_broker_shows_it(start_broker: StartBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,6 +164,25 @@ def test_where_a_broker_shows_it(start_broker: StartBroker, tmp_path: Path, monk
     assert calls[2:] == [["on_update", cluster_id], ["close", f'cluster_id="{cluster_id}"']]
     broker.start()
     assert cluster_id_of(broker) == cluster_id
+
+
+@pytest.mark.checklist(271, 276)
+def test_a_first_start_stores_the_id_before_anything_else(start_broker: StartBroker) -> None:
+    """Directly after the parents of all nodes, which one change of the store creates."""
+    broker = start_broker()
+    create(broker, "later", 1)
+    broker.stop()
+
+    async def everything(store: EmbeddedStore) -> dict[str, StoreNode]:
+        return await store.subtree("/")
+
+    nodes = in_store(broker.data_dir, everything)
+    made = nodes[znodes.CLUSTER_ID].created_zxid
+    before = {path for path, node in nodes.items() if node.created_zxid < made}
+    parents = {path: {*map(str, Path(path).parents)} - {"/"} for path in ALWAYS_THERE}
+    assert before - {"/"} == parents.keys() | set().union(*parents.values())
+    assert made == 1 + max(nodes[path].created_zxid for path in before)
+    assert {"/controller_epoch", znodes.topic_path("later")} <= nodes.keys() - before
 
 
 @pytest.mark.checklist(257)

@@ -16,7 +16,7 @@ from tests.native.test_native_broker import INCONSISTENT_TOPIC_ID, NONE, UNKNOWN
 OLD_EPOCH, NEW_EPOCH = 4, 5
 
 
-@pytest.mark.checklist(7, 92, 108, 126, 127, 128, "R10")
+@pytest.mark.checklist(7, 92, 108, 127, 128, "R10")
 def test_a_broker_that_missed_the_deletion(tmp_path: Path) -> None:
     old, new = Uuid.random(), Uuid.random()
     with native([tmp_path], listen=False) as broker:

@@ -77,7 +77,7 @@ def test_produce_by_name_of_an_epoch_of_before_is_refused(client: WireClient) ->
     assert produce(client, new, at(before, b"new"), 13).base_offset == 3
 
 
-@pytest.mark.checklist(7, 92, 126, 213, "D21", "D28")
+@pytest.mark.checklist(7, 92, 213, "D21", "D28")
 @pytest.mark.parametrize("version", range(13, 19))
 def test_fetch_by_a_dead_id_never_gives_data_of_the_next_topic(client: WireClient, version: int) -> None:
     name = unique()

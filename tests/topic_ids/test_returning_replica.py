@@ -17,7 +17,7 @@ from tests.topic_ids.lives import Lives, until
 WARNING = "left over on disk: topic orders (id {}), partitions 0-1 will be removed from disk after "
 
 
-@pytest.mark.checklist(3, 6, 65, 69, 70, 78, 79, 80, 124, 125, "X38", "R30")
+@pytest.mark.checklist(3, 6, 65, 69, 70, 78, 79, 80, 124, "X38", "R30")
 @pytest.mark.parametrize("recreated", [True, False])
 def test_of_a_deleted_topic_it_is_staged(start_broker: StartBroker, tmp_path: Path, recreated: bool) -> None:
     """As a disk that was away, or a broker that no StopReplica has reached: the data is back, its topic is dead."""
@@ -46,8 +46,8 @@ def test_of_a_deleted_topic_it_is_staged(start_broker: StartBroker, tmp_path: Pa
     staged = [two / "deleting" / f"{old.hex}_{partition}" for partition in range(2)]
     assert all((path / "partition.metadata").is_file() for path in staged)
     assert not list(two.glob("orders-*"))
-    console = broker.console.read_text()
-    assert WARNING.format(old) in console
+    (line,) = (line for line in broker.console.read_text().splitlines() if WARNING.format(old) in line)
+    assert " WARN " in line
     for crash in (False, True):  # later starts neither hasten its end nor forget it
         broker.restart(crash=crash)
         lives = Lives(broker.port)

@@ -118,7 +118,7 @@ def test_the_setting_is_shown(old: BrokerProcess, broker: BrokerProcess) -> None
     assert described(broker.port).value == "3.9-IV0"
 
 
-@pytest.mark.checklist(38, 45, 206)
+@pytest.mark.checklist(45, 206)
 def test_the_store_shows_version_2_and_keeps_the_id_beside(start_broker: StartBroker) -> None:
     broker = start_broker(OLD)
     create_topic(broker, "plain", 2)

@@ -140,7 +140,7 @@ async def until(condition: Callable[[], bool], what: str) -> None:
     raise AssertionError(what)
 
 
-@pytest.mark.checklist(122, 123, 125)
+@pytest.mark.checklist(122, 123)
 async def test_a_stop_that_fails_is_said_again_but_not_for_ever(
     control_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

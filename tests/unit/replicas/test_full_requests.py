@@ -55,7 +55,7 @@ async def show(
     assert (await host.receiver.handle(UpdateCluster(1, controller_epoch, 10, 1, change))).error_code == 0
 
 
-@pytest.mark.checklist(5, 6, 65, 69, 70, 73, 124, 125, "X37", "X38", "R30", "D5")
+@pytest.mark.checklist(5, 6, 65, 69, 70, 73, 124, "X37", "X38", "R30", "D5")
 @pytest.mark.parametrize("served", [True, False], ids=["in service", "on disk"])
 async def test_each_partition_that_is_not_named_has_its_fate(host: Host, served: bool) -> None:
     everything = {"mine": A, "dead": DEAD, "away": AWAY, "back": BACK, "ghost": UNKNOWN}
@@ -154,7 +154,7 @@ async def test_a_topic_whose_nodes_are_damaged_is_not_unknown(host: Host) -> Non
     assert host.staged == {(B, 0)}
 
 
-@pytest.mark.checklist(8, 105, 125)
+@pytest.mark.checklist(8, 105)
 async def test_a_topic_whose_deletion_was_missed_is_not_shown_any_more(host: Host) -> None:
     """The controller that has deleted it died before it could say so; the next one names only what lives."""
 
