@@ -35,7 +35,7 @@ def heard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Heard]:
         yield Heard(brokers, folder / "heard-2")
 
 
-@pytest.mark.checklist(50, 52, 58, *range(60, 66), 83, 84, *range(102, 106), 119, 209, "X12", "X13", "X14")
+@pytest.mark.checklist(50, 52, 58, *range(60, 66), 83, 84, *range(102, 106), 119, 209, "D4", "X12", "X13", "X14")
 def test_what_the_controller_says(heard: Heard) -> None:
     """Ids with their names where something is made known, ids alone where it is ended; all that a broker has only when
     it is FULL."""

@@ -20,7 +20,7 @@ def waits_ms(brokers: Everywhere, at: int, topic_id: Uuid) -> list[int]:
     return [part.remaining_ms for one in found for part in one.partitions if part.broker_id == at]
 
 
-@pytest.mark.checklist(79, 80, 112, 114, "A8", "A9", "R11")
+@pytest.mark.checklist(79, 80, 82, 112, 114, "A8", "A9", "R11")
 def test_a_broker_dies_between_putting_aside_and_its_answer(tmp_path: Path) -> None:
     """The order is repeated to its next life, which has nothing left to do; the time of the removal goes on from where
     it was, over every life."""

@@ -50,7 +50,7 @@ def roles(brokers: Everywhere) -> tuple[int, int, int]:
     return controller, other, away
 
 
-@pytest.mark.checklist(5, 59, 65, 70, 105, "X38", "R30", "A10")
+@pytest.mark.checklist(59, 65, 70, 105, "X38", "R30", "A10")
 def test_a_deletion_waits_for_who_was_down_when_its_replica_left(tmp_path: Path) -> None:
     """The name lives again, and deletions of that time are forgotten: that of the broker which is away is not."""
     settings = {**SETTINGS, "delete.topic.delay.ms": "0", "topic.history.max.incarnations": "1"}

@@ -148,7 +148,7 @@ def test_what_is_said_to_an_earlier_life_before_the_next_one_has_registered(brok
     assert staged(broker) == []
 
 
-@pytest.mark.checklist(64, "A11", "A14", "A15", "R30", "X37")
+@pytest.mark.checklist(64, "A11", "A14", "A15", "R30", "X37", "D5")
 def test_what_an_order_does_not_name_stays(brokers: Ordered) -> None:
     """INCREMENTAL, of no type, of a type that nobody knows; and FULL, where everything else that the controller says
     contradicts it."""

@@ -10,7 +10,8 @@ Rust by a line `// checklist: 12, X5` among the attributes of a test.
 | `sentences.txt` | what settles a point or a reading without a test, or limits what its tests show |
 
 Fails on a point or a reading (X, D, R, U) that nothing settles, on a number or name that is not defined, on a case of
-failure that no test names, or with several brokers none that starts them, on a sentence of an unknown kind or one that
+failure that no test names, or with several brokers none that starts them, on a point about the messages of ZooKeeper's
+mode that no test with brokers on ZooKeeper names, on a sentence of an unknown kind or one that
 promises tests where there are none, on a point whose only proof is prose that names another point, and with --check on
 a page that is not what it would write.
 """
@@ -34,7 +35,7 @@ KINDS = {
     "superseded": "an older draft, which the accepted text replaces",
     "rejected": "the text itself rejects it, or leaves it to others",
     "decided": "done otherwise, for a reason that a reading gives",
-    "layout only": "tests show the bytes; no broker of ours sends them",
+    "layout only": "tests show the bytes, and what a broker answers; no broker of ours sends them",
     "in part": "tests show a part of it; the sentence says what is missing",
     "open": "not done",
 }
@@ -48,11 +49,20 @@ SEVERAL_BROKERS = "Cases of failure with several brokers"
 REAL_BROKERS = ("tests/cluster/", "tests/chaos/")
 """Where tests start them."""
 
+ZOOKEEPER = (
+    "50-52 60-86 102-105 111 114 117-119 122-128 209 211 "
+    "X5 X12-X14 X26-X27 X37-X38 D4-D5 R10 R27 R30-R31 R35"
+)
+"""Points and readings about LeaderAndIsr, StopReplica and UpdateMetadata. Controllers send these messages in clusters
+on ZooKeeper; the embedded store hands them over as objects. So each needs a test in REAL_BROKERS."""
+
 HEAD = (
     "# What the five documents say, and what shows it\n\n"
     "Topic ids (KIP-516: the accepted text, a change of it, an older draft), cluster ids (KIP-78) and ListTopics\n"
     "(KIP-142), point by point; then how they are read, and the cases of failure that tests show. Written by\n"
-    "`make kip-coverage` from the marks of the tests and from `tests/kip`: do not edit.\n"
+    "`make kip-coverage` from the marks of the tests and from `tests/kip`: do not edit.\n\n"
+    "*ZooKeeper's mode*: about LeaderAndIsr, StopReplica and UpdateMetadata, which controllers send to brokers in\n"
+    "clusters on ZooKeeper (`metadata.store=zookeeper`). The proofs in `tests/cluster` start such a cluster.\n"
 )
 
 
@@ -77,6 +87,11 @@ class Sentence(NamedTuple):
 
 Name = int | str
 """A point's number, or a reading's letter and number."""
+
+
+def zookeepers() -> set[Name]:
+    """The names in ZOOKEEPER."""
+    return {name for names in ZOOKEEPER.split() for name in _range(names)}
 
 
 def points() -> dict[str, dict[Name, str]]:
@@ -196,7 +211,7 @@ def problems_of(name: Name, proofs: list[Proof], sentence: Sentence | None, know
 
 def page() -> tuple[str, list[str]]:
     """The page, and what is wrong."""
-    groups, said, proofs = points() | readings(), sentences(), marks()
+    groups, said, proofs, zookeeper = points() | readings(), sentences(), marks(), zookeepers()
     known = {name for group in groups.values() for name in group}
     problems = [f"{name} is not defined, but has a sentence" for name in said if name not in known]
     problems += [f"{name} is not defined: {proof}" for name in proofs if name not in known for proof in proofs[name]]
@@ -207,9 +222,11 @@ def page() -> tuple[str, list[str]]:
         for name, text in group.items():
             shown, sentence = proofs.get(name, []), said.get(name)
             problems += problems_of(name, shown, sentence, known)
-            if heading.startswith(SEVERAL_BROKERS) and not any(one.path.startswith(REAL_BROKERS) for one in shown):
+            several = heading.startswith(SEVERAL_BROKERS) or name in zookeeper
+            if several and not any(one.path.startswith(REAL_BROKERS) for one in shown):
                 problems.append(f"{name}: no test in {' or '.join(REAL_BROKERS)} names it")
             by = [*map(str, shown), *([str(sentence)] if sentence else [])]
+            by += ["*ZooKeeper's mode*"] * (name in zookeeper)
             lines.append(f"| {name} | {_cell(text)} | {_cell('<br>'.join(by))} |")
             if isinstance(name, int):
                 counts[sentence.kind if sentence else "shown"] += 1

@@ -131,6 +131,19 @@ def test_cases_with_several_brokers_need_a_test_that_starts_them(monkeypatch: py
     assert coverage.page()[1] == ["B1: no test in tests/cluster/ or tests/chaos/ names it"]
 
 
+def test_points_of_zookeepers_mode_need_a_test_that_starts_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coverage, "ZOOKEEPER", "1-2")
+    monkeypatch.setattr(coverage, "points", lambda: {"A": {1: "one", 2: "two", 3: "three"}})
+    monkeypatch.setattr(coverage, "readings", dict)
+    monkeypatch.setattr(coverage, "sentences", dict)
+    unit, cluster = coverage.Proof("tests/unit/t.py", "test_a"), coverage.Proof("tests/cluster/t.py", "test_b")
+    monkeypatch.setattr(coverage, "marks", lambda: {1: [unit], 2: [cluster], 3: [unit]})
+    text, problems = coverage.page()
+    assert problems == ["1: no test in tests/cluster/ or tests/chaos/ names it"]
+    assert "| 2 | two | `tests/cluster/t.py`: test_b<br>*ZooKeeper's mode* |" in text
+    assert "| 3 | three | `tests/unit/t.py`: test_a |" in text
+
+
 def test_files_that_define_a_name_twice_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "points.txt").write_text("# why\n\n## A\n1 one\n## B\n1 two\n")
     monkeypatch.setattr(coverage, "HERE", tmp_path)

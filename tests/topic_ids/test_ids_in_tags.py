@@ -332,6 +332,35 @@ def test_partitions_join_a_transaction_by_id(client: WireClient) -> None:
     assert held() == set(names)
 
 
+@pytest.mark.checklist(241, 247, "D31", "E11")
+def test_offsets_of_a_transaction_are_committed_by_id(client: WireClient) -> None:
+    """TxnOffsetCommit from Kafka's version 6 on: an offset of the deleted topic never becomes one of the next."""
+    name, group, transactional_id = unique("offsets"), unique("group"), unique("transaction")
+    old = create(client, name).topic_id
+    _commit(client, group, name)
+    new = recreate(client, name)
+    producer = _init(client, transactional_id)
+    me = {"transactional_id": transactional_id, "producer_id": producer.producer_id}
+
+    def commit(topic_id: Uuid, offset: int) -> tuple[Uuid, str, int]:
+        partition = m.TxnOffsetCommitRequest_TxnOffsetCommitRequestPartition(
+            partition_index=0, committed_offset=offset
+        )
+        topic = m.TxnOffsetCommitRequest_TxnOffsetCommitRequestTopic(topic_id=topic_id, partitions=[partition])
+        request = m.TxnOffsetCommitRequest(
+            **me, producer_epoch=producer.producer_epoch, group_id=group, topics=[topic]
+        )
+        (row,) = client.call(request, 6).topics
+        return row.topic_id, row.name, row.partitions[0].error_code
+
+    assert commit(old, 7) == (old, "", UNKNOWN)
+    assert commit(new, 3) == (new, "", 0)
+    assert _committed(client, group, name) == -1, "not before the transaction ends"
+    end = m.EndTxnRequest(**me, producer_epoch=producer.producer_epoch, committed=True)
+    assert client.call(end, 5).error_code == 0
+    until(lambda: _committed(client, group, name) == 3, "the offset of the transaction")
+
+
 # --- log directories ----------------------------------------------------------------------------------------------
 
 
