@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import socket
 import time
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Mapping
@@ -30,6 +31,7 @@ METADATA, LIST_OFFSETS, OFFSET_COMMIT, FIND_COORDINATOR, DESCRIBE_CONFIGS = 3, 2
 METADATA_WITH_IDS = 10
 LEADER_PATIENCE_S = 30.0
 UNKNOWN_PATIENCE_S = 2.0
+LOOKUP_PATIENCE_S = 5.0
 PAUSE_S, PAUSE_MAX_S = 0.1, 1.0
 MAX_MESSAGE_BYTES = "max.message.bytes"
 AWAY = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.BROKER_NOT_AVAILABLE})
@@ -72,6 +74,8 @@ class Cluster:
 
     def __init__(self, settings: Mapping[str, str], *, waits: bool = False) -> None:
         self._client = BlockingClient(with_token(settings))
+        self._bootstrap_servers = settings.get("bootstrap.servers", "")
+        self._reached = False
         # The user's bound of an attempt is the driver's too.
         self.patience_s = self._client.delivery_timeout_ms / 1000
         self._away_s = self.patience_s if waits else 0.0
@@ -88,18 +92,24 @@ class Cluster:
 
     def patiently(self, step: Callable[[], T], passing: Container[int], patience_s: float) -> T:
         """What a step gives. It is repeated as a whole, requests inside it are not, while its error is one of
-        `passing`, with growing pauses. Raises what the last attempt raised."""
+        `passing`, with growing pauses. Raises what the last attempt raised, OptionError if no broker was reached yet
+        and no host name resolves for 5 s."""
         if self._repeating:
             return step()
-        give_up = time.monotonic() + patience_s
+        began = time.monotonic()
+        give_up = began + patience_s
         pause = PAUSE_S
         self._repeating = True
         try:
             while True:
                 try:
-                    return step()
+                    result = step()
+                    self._reached = True
+                    return result
                 except (NativeError, BrokerRefusalError) as error:
                     left = give_up - time.monotonic()
+                    if error.code in AWAY and not self._reached and time.monotonic() - began >= LOOKUP_PATIENCE_S:
+                        self._require_host_names()
                     if error.code not in passing or left <= 0:
                         raise
                     if pause == PAUSE_S:
@@ -108,6 +118,21 @@ class Cluster:
                     pause = min(2 * pause, PAUSE_MAX_S)
         finally:
             self._repeating = False
+
+    def _require_host_names(self) -> None:
+        """Raise OptionError if none of bootstrap.servers has a name that resolves."""
+        problem = None
+        for each in self._bootstrap_servers.split(","):
+            host = each.strip().rpartition(":")[0].strip("[]")
+            try:
+                socket.getaddrinfo(host, None)
+            except OSError as error:
+                problem = f"{host}: {error.strerror}"
+            else:
+                return
+        raise OptionError(
+            f"kafka.bootstrap.servers={self._bootstrap_servers}: no host name resolves: {problem}"
+        ) from None
 
     def _asked(self, request: Callable[[], T]) -> T:
         return self.patiently(request, AWAY, self._away_s)

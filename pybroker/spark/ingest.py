@@ -192,4 +192,4 @@ def _patiently(cluster: Cluster, step: Callable[[], Any]) -> Any:
     try:
         return cluster.patiently(step, _MAY_PASS, cluster.patience_s)
     except (NativeError, BrokerRefusalError) as error:
-        raise IngestError(str(error)) from error
+        raise IngestError(str(error)) from None

@@ -83,18 +83,18 @@ class TaskReader:
         """Where to go on after an error that `failOnDataLoss=false` forgives."""
         place = f"{wanted.topic} ({wanted.topic_id}) partition {wanted.partition}"
         if error.code in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
-            raise TopicChangedError(f"{place} was deleted or re-created while it was read: {error}") from error
+            raise TopicChangedError(f"{place} was deleted or re-created while it was read: {error}") from None
         if error.code != ErrorCode.OFFSET_OUT_OF_RANGE:
             raise error
         if self._fail_on_data_loss:
             raise DataLossError(
                 f"{place}: offset {position} is not there any more (wanted up to {wanted.end}): {error}; "
                 "failOnDataLoss=false reads what is there"
-            ) from error
+            ) from None
         cluster = Cluster(self._client, waits=True)
         topic = cluster.topics_with_ids([wanted.topic_id]).get(wanted.topic_id)
         if topic is None:
-            raise TopicChangedError(f"{place} was deleted while it was read: {error}") from error
+            raise TopicChangedError(f"{place} was deleted while it was read: {error}") from None
         first = cluster.offsets([(topic, wanted.partition, EARLIEST)])[topic.id, wanted.partition]
         warnings.warn(f"{place}: offsets {position} to {first} are gone", stacklevel=2)
         return first if first > position else wanted.end

@@ -43,16 +43,16 @@ def pinned_topic(cluster: Cluster, options: WriteOptions) -> Topic:
     return found
 
 
-def _created(cluster: Cluster, name: str, new: NewTopic) -> Topic:
-    """The topic, by whomever it was made just now. Raises BrokerRefusalError, UnknownTopicError."""
-    request = m.CreateTopicsRequest(
-        topics=[
-            m.CreateTopicsRequest_CreatableTopic(
-                name=name, num_partitions=new.partitions, replication_factor=new.replication_factor
-            )
-        ],
-        timeout_ms=TIMEOUT_MS,
+def check_new_topic(cluster: Cluster, name: str, new: NewTopic) -> None:
+    """Ask whether a topic may be created, without creating it. Raises BrokerRefusalError."""
+    _create(cluster, name, new, validate_only=True)
+
+
+def _create(cluster: Cluster, name: str, new: NewTopic, *, validate_only: bool) -> None:
+    topic = m.CreateTopicsRequest_CreatableTopic(
+        name=name, num_partitions=new.partitions, replication_factor=new.replication_factor
     )
+    request = m.CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS, validate_only=validate_only)
 
     def step() -> None:
         (answer,) = cluster.send(request, CREATE_TOPICS, DEFAULTS_SINCE, 7, CONTROLLER).topics
@@ -60,9 +60,15 @@ def _created(cluster: Cluster, name: str, new: NewTopic) -> Topic:
             return
         if answer.error_code:
             raise BrokerRefusalError(answer.error_code, f"createTopic: topic {name}", answer.error_message)
-        log.warning("topic %s was not there and has been created (createTopic)", name)
+        if not validate_only:
+            log.warning("topic %s was not there and has been created (createTopic)", name)
 
     cluster.patiently(step, AWAY | {ErrorCode.NOT_CONTROLLER}, cluster.patience_s)
+
+
+def _created(cluster: Cluster, name: str, new: NewTopic) -> Topic:
+    """The topic, by whomever it was made just now. Raises BrokerRefusalError, UnknownTopicError."""
+    _create(cluster, name, new, validate_only=False)
     # A broker learns of a new topic a moment after the controller has made it.
     give_up = time.monotonic() + KNOWN_WITHIN_S
     while (found := cluster.topics_named([name]).get(name)) is None:

@@ -151,7 +151,7 @@ def commit(cluster: Cluster, prepared: Sequence[Prepared]) -> None:
             if error.code not in _NOT_OURS:
                 raise
             if not _is_there(cluster, one, stable=False):
-                raise _lost(one) from error
+                raise _lost(one) from None
 
 
 def abort(cluster: Callable[[], Cluster], prepared: Iterable[Prepared]) -> None:
@@ -250,4 +250,4 @@ def _patiently(cluster: Cluster, step: Callable[[], T]) -> T:
     try:
         return cluster.patiently(step, _MAY_PASS, cluster.patience_s)
     except (NativeError, BrokerRefusalError) as error:
-        raise TransactionError(error.code, str(error)) from error
+        raise TransactionError(error.code, str(error)) from None

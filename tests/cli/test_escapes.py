@@ -52,7 +52,7 @@ def evil(broker: BrokerProcess) -> Iterator[str]:
         "groups reset-offsets {name} --to-earliest",
         "transactions list",
         "transactions describe {name}",
-        "quotas alter --user {name} --set request_percentage=50",
+        "quotas set --user {name} request_percentage=50",
         "quotas list",
         "topics describe {name}",
         "topics delete {name}",

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+import pybroker.spark
 from pybroker.native import NativeError
 from pybroker.spark import ingest
 from pybroker.spark.cluster import Cluster
-from pybroker.spark.errors import IngestError
+from pybroker.spark.errors import IngestError, OptionError
 from pybroker.spark.options import read_options, write_options
 from pybroker.spark.source import DefaultSource
 from pybroker.spark.stream_reader import StreamReader
@@ -94,3 +97,19 @@ def test_a_broker_that_stays_away_fails_each_step_in_bounded_time_and_is_named(s
         ingest.begin(Cluster(client), next(iter(start["topics"])), "x", join=True)
     # Three times a second, and not three times two minutes, which is the default.
     assert 3 <= time.monotonic() - begun < 90
+
+
+def test_host_names_that_do_not_resolve_end_a_step_in_seconds() -> None:
+    """A broker that is away is waited for; a name that is wrong is not, as long as no broker was reached."""
+    cluster = Cluster({"bootstrap.servers": "nowhere.invalid:9092,no.invalid:9092"}, waits=True)
+    began = time.monotonic()
+    with pytest.raises(OptionError, match=r"no host name resolves: no\.invalid: ") as told:
+        cluster.topics_named(["t"])
+    assert time.monotonic() - began < WAIT_S / 2
+    assert told.value.__suppress_context__
+
+
+def test_errors_of_the_source_hide_their_causes() -> None:
+    """PySpark shows each cause as a traceback of its own."""
+    for path in Path(pybroker.spark.__file__).parent.glob("*.py"):
+        assert not re.search(r"\) from (?!None)", path.read_text()), path

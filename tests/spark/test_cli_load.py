@@ -68,8 +68,8 @@ def loads(broker: BrokerProcess, tmp_path_factory: pytest.TempPathFactory) -> di
     return run_all(
         broker,
         {
-            "bogus": load("zip.csv", "load-zip", "--master", "bogus"),
-            "local[x]": load("zip.csv", "load-zip", "--master", "local[x]"),
+            "bogus": load("zip.csv", "load-zip", "--master", "bogus", *header),
+            "local[x]": load("zip.csv", "load-zip", "--master", "local[x]", *header),
             "no =": load("zip.csv", "load-zip", "--option", "header"),
             "no mode": load("zip.csv", "load-zip", "--option", "mode=strict"),
             "no topic": load("zip.csv", "load-nothing"),
@@ -118,7 +118,7 @@ def test_a_mistake_is_one_line_of_a_process(broker: BrokerProcess, tmp_path: Pat
     told, _ = apart(done.stderr)
     assert (done.returncode, done.stdout, len(told.splitlines())) == (1, "", 1), done.stderr
     assert f"Error: {tmp_path}/bad.parquet (--format parquet): " in told
-    assert "Could not read footer" in told
+    assert "bad.parquet is not a file of this format" in told
 
 
 def test_what_a_user_can_mend_is_named(loads: dict[str, Done]) -> None:
@@ -130,7 +130,7 @@ def test_what_a_user_can_mend_is_named(loads: dict[str, Done]) -> None:
     assert loads["no id"].line(2) == "Invalid value for '--ingest-id': is empty"
     assert loads["no topic"].line() == "there is no topic load-nothing; --create-topic makes it"
     assert loads["no flag"].line().endswith("zip.csv (--format csv): header flag can be true or false.")
-    assert "nothing.csv (--format csv): [PATH_NOT_FOUND] Path does not exist" in loads["no file"].line()
+    assert loads["no file"].line().endswith("nothing.csv (--format csv): there is no such file")
     assert "bad.orc (--format orc): " in loads["orc"].line()
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pybroker.cli.output import say
-from pybroker.cli.spark.session import column_of, require_spark
+from pybroker.cli.spark.session import column_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -72,14 +72,10 @@ def _type_of(kind: DataType, name: str) -> Any:
 
 
 def avro_column(frame: DataFrame) -> Column:
-    """All columns of a frame as one value; the schema goes to stderr, for those who read the topic.
-
-    Raises click.ClickException if fastavro is not installed.
-    """
+    """All columns of a frame as one value; the schema goes to stderr, for those who read the topic."""
     from pyspark.sql import functions
     from pyspark.sql.types import BinaryType
 
-    require_spark("fastavro")  # in the workers: say so before the job
     schema = schema_of(frame.schema)
     say(f"Avro schema of the values: {json.dumps(schema)}", err=True)
 

@@ -83,11 +83,11 @@ def abort(ingest_id: str, topic: str | None, target: Target) -> None:
         say(f"aborted {ingest_id}")
 
 
-def topic_id_of(cluster: Cluster, name: str, way_out: str = "") -> str:
-    """The id of a topic. Raises click.ClickException if there is none of that name. way_out: what to do then."""
+def topic_id_of(cluster: Cluster, name: str) -> str:
+    """The id of a topic. Raises click.ClickException if there is none of that name."""
     found = cluster.topics_named([name]).get(name)
     if found is None:
-        raise click.ClickException(f"there is no topic {name}{way_out}")
+        raise click.ClickException(f"there is no topic {name}")
     return found.id
 
 

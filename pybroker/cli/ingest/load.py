@@ -9,7 +9,7 @@ import click
 
 from pybroker.cli.completion import topic_names
 from pybroker.cli.ingest.files import FORMATS, Files, reader_options
-from pybroker.cli.ingest.known import topic_id_of
+from pybroker.cli.ingest.preview import Preview
 from pybroker.cli.ingest.rows import records
 from pybroker.cli.ingest.shown import summary
 from pybroker.cli.ingest.staged import Staged
@@ -23,6 +23,7 @@ from pybroker.cli.target import Target
 
 if TYPE_CHECKING:
     from pybroker.spark.cluster import Cluster
+    from pybroker.spark.options import WriteOptions
 
 VALUES = ("json", "raw", "avro")
 
@@ -55,13 +56,14 @@ def name_of_load(_context: object, _parameter: object, given: str | None) -> str
     callback=name_of_load,
     help="A name of this load: run again under the same name, it does nothing. Else random.",
 )
+@click.option("--header", is_flag=True, help="CSV: the first line of each file holds the names of its columns.")
 @click.option(
     "--option",
     "options",
     multiple=True,
     metavar="NAME=VALUE",
     callback=reader_options,
-    help="For Spark's reader, as header=true.",
+    help="For Spark's reader, as sep=;.",
 )
 @click.option("--master", default="local[*]", show_default=True, help="Where Spark runs.")
 @verbose_option
@@ -76,6 +78,7 @@ def load(
     key: str | None,
     encoding: str,
     ingest_id: str | None,
+    header: bool,
     options: dict[str, str],
     master: str,
     verbose: bool,
@@ -87,23 +90,31 @@ def load(
     otherwise; values of CSV are text, unless --option inferSchema=true.
     """
     from pybroker.spark.ingest import State
+    from pybroker.spark.target import pinned_topic
 
     if partitions is not None and not create_topic:
         raise click.UsageError("--partitions is for --create-topic.")
+    if header:
+        if kind != "csv" or any(each.lower() == "header" for each in options):
+            raise click.UsageError("--header is for --format csv without --option header=….")
+        options["header"] = "true"
     require_spark()
+    if encoding == "avro":
+        require_spark("fastavro")  # in the workers
+    hint = Preview(src, kind, options).check(key, encoding)
     name = ingest_id or str(uuid.uuid4())
     with refusals_as_lines():
         cluster = cluster_of(target)
-        if create_topic:
-            topic_id = _made(target, cluster, topic, partitions)
-        else:
-            topic_id = topic_id_of(cluster, topic, "; --create-topic makes it")
-        staged = Staged(cluster, topic_id, name)
+        wanted = _topic_options(target, topic, create_topic, partitions)
+        staged = Staged(cluster, _existing(cluster, topic, wanted), name)
         before = staged.found()
     if before is not None and before.state == State.COMMITTED:
         say(f"ingest {name} was committed before: nothing was written", err=True)
         summary(before, target, {"loaded": False})
         return
+
+    if hint is not None:
+        say(hint, err=True)
 
     def job(moving: Progress) -> None:
         with session(master, verbose=verbose) as spark:
@@ -111,7 +122,8 @@ def load(
             files = Files(spark, src, kind, options)
             rows = records(files.frame(), key, encoding)
             moving.step(spark.sparkContext)
-            with files.malformed_lines():
+            with files.malformed_lines(), refusals_as_lines():
+                topic_id = staged.topic_id = staged.topic_id or pinned_topic(cluster, wanted).id
                 staged.begun = True
                 writer(rows, target, topic, {"topicId": topic_id, "ingestId": name}).save()
 
@@ -128,11 +140,23 @@ def load(
     summary(committed, target, {"loaded": True})
 
 
-def _made(target: Target, cluster: Cluster, topic: str, partitions: int | None) -> str:
-    """The topic's id; it is made if it is not there."""
+def _topic_options(target: Target, topic: str, create: bool, partitions: int | None) -> WriteOptions:
     from pybroker.spark.options import write_options
-    from pybroker.spark.target import pinned_topic
 
-    wanted = {} if partitions is None else {"topicPartitions": str(partitions)}
-    options = write_options({**client_options(target), "topic": topic, "createTopic": "true", **wanted})
-    return pinned_topic(cluster, options).id
+    wanted = {"createTopic": "true"} if create else {}
+    if partitions is not None:
+        wanted["topicPartitions"] = str(partitions)
+    return write_options({**client_options(target), "topic": topic, **wanted})
+
+
+def _existing(cluster: Cluster, topic: str, wanted: WriteOptions) -> str | None:
+    """The topic's id; None if the load may create it. Raises click.ClickException if there is none and it may not."""
+    from pybroker.spark.target import check_new_topic
+
+    found = cluster.topics_named([topic]).get(topic)
+    if found is not None:
+        return found.id
+    if wanted.new_topic is None:
+        raise click.ClickException(f"there is no topic {topic}; --create-topic makes it")
+    check_new_topic(cluster, topic, wanted.new_topic)
+    return None

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import click
-
+from pybroker.cli.ingest.preview import check_columns
 from pybroker.cli.spark.session import column_of
 
 if TYPE_CHECKING:
@@ -16,9 +15,7 @@ def records(frame: DataFrame, key: str | None, encoding: str) -> DataFrame:
     """Rows as key and value. Raises click.ClickException for columns that are not there."""
     from pyspark.sql import functions
 
-    columns = ", ".join(frame.columns)
-    if key is not None and key not in frame.columns:
-        raise click.ClickException(f"--key {key}: the columns are {columns}")
+    check_columns(frame.columns, key, encoding)
     if encoding == "json":
         row = functions.struct(*(column_of(each) for each in frame.columns))
         value = functions.to_json(row, {"ignoreNullFields": "false"})
@@ -27,10 +24,8 @@ def records(frame: DataFrame, key: str | None, encoding: str) -> DataFrame:
 
         value = avro_column(frame)
     else:
-        others = [each for each in frame.columns if each != key]
-        if len(others) != 1:
-            raise click.ClickException(f"--value raw needs exactly one column besides the key; there are {columns}")
-        value = _as_it_is(frame, others[0])
+        (only,) = (each for each in frame.columns if each != key)
+        value = _as_it_is(frame, only)
     chosen = [value.alias("value")]
     if key is not None:
         chosen.insert(0, _as_it_is(frame, key).alias("key"))

@@ -11,8 +11,9 @@ if TYPE_CHECKING:
 class Staged:
     """Rows and bytes that the broker has staged for a load; asked while the job runs."""
 
-    def __init__(self, cluster: Cluster, topic_id: str, ingest_id: str) -> None:
-        self._cluster, self._topic_id, self._ingest_id = cluster, topic_id, ingest_id
+    def __init__(self, cluster: Cluster, topic_id: str | None, ingest_id: str) -> None:
+        """topic_id: None while the topic does not exist."""
+        self._cluster, self.topic_id, self._ingest_id = cluster, topic_id, ingest_id
         self._last = (0, 0)
         self.begun = False
 
@@ -22,10 +23,10 @@ class Staged:
         from pybroker.spark import ingest as steps
         from pybroker.spark.errors import SparkSourceError
 
-        if not self.begun:
+        if not self.begun or self.topic_id is None:
             return f"ingest {self._ingest_id} had not begun, nothing was written"
         try:
-            state = steps.abort(self._cluster, self._topic_id, self._ingest_id)
+            state = steps.abort(self._cluster, self.topic_id, self._ingest_id)
         except (NativeError, SparkSourceError) as error:
             return f"ingest {self._ingest_id} could not be aborted, `pybroker ingest abort` does so later: {error}"
         if state is steps.State.ABSENT:
@@ -36,7 +37,9 @@ class Staged:
         """The load as the broker knows it: other topics, and streams, may have ingests of the same name."""
         from pybroker.spark import ingest as steps
 
-        listed = steps.listed(self._cluster, [self._topic_id], self._ingest_id)
+        if self.topic_id is None:
+            return None
+        listed = steps.listed(self._cluster, [self.topic_id], self._ingest_id)
         return next((each for each in listed if each.batch_id == steps.NO_BATCH), None)
 
     def __call__(self) -> tuple[int, int]:

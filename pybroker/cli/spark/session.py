@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -33,9 +34,11 @@ EXTRA = "spark"
 
 
 def require_spark(also: str = "pyspark") -> None:
-    """Raises click.ClickException, which says what to install, if pyspark (or another module) is not there."""
+    """Raises click.ClickException, which says what to install, if Java or pyspark (or another module) is not there."""
     if importlib.util.find_spec(also) is None:
         raise click.ClickException(f"this needs {also}, which is not installed: pip install {_requirements()}")
+    if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
+        raise click.ClickException("Spark needs Java: install a JDK (17 or newer), or set JAVA_HOME")
 
 
 def _requirements() -> str:

@@ -1,0 +1,130 @@
+"""What can be known of a load's files without Spark, which takes seconds to start: whether they exist, can be read and
+are of their kind, and which columns they have.
+
+Only local files are looked at, and only what is certain: what is not understood here is left to Spark.
+"""
+
+from __future__ import annotations
+
+import csv
+import glob
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+
+import click
+
+MAGIC = {"parquet": b"PAR1", "orc": b"ORC"}
+FILES_MAX = 1_000
+"""So many files of a folder are looked at."""
+COMPRESSED = (".gz", ".bz2", ".zst", ".lz4", ".snappy", ".deflate")
+PLAIN_CSV = frozenset({"header", "sep", "delimiter", "mode", "inferschema"})
+"""Options of Spark's reader of CSV that are understood here."""
+_NAME = re.compile(r"[^\W\d][\w .-]*")
+
+
+class Preview:
+    """The files SRC of one kind. options: of Spark's reader."""
+
+    def __init__(self, src: str, kind: str, options: Mapping[str, str]) -> None:
+        self._src, self._kind = src, kind
+        self._options = {name.lower(): value for name, value in options.items()}
+
+    def check(self, key: str | None, encoding: str) -> str | None:
+        """Raise click.ClickException for what would make Spark fail. Return a hint if a first line looks like names."""
+        if self._is_elsewhere():
+            return None
+        found = [Path(each) for each in glob.glob(self._src)]
+        if not found:
+            raise self._problem("there is no such file")
+        files = list(islice(_files(found), FILES_MAX))
+        for file in files:
+            self._check_file(file)
+        first = next((file for file in files if not file.name.endswith(COMPRESSED)), None)
+        if first is None or any("=" in each.name for each in _folders(found)):
+            return None  # folders such as day=1 add columns
+        if self._kind == "csv" and self._options.keys() <= PLAIN_CSV:
+            return self._check_csv(first, key, encoding)
+        if self._kind == "text":
+            check_columns(["value"], key, encoding)
+        elif self._kind == "parquet":
+            check_columns(_parquet_columns(first), key, encoding)
+        return None
+
+    def _is_elsewhere(self) -> bool:
+        """Whether Spark would look in another file system, or by a pattern that only it knows."""
+        return bool(re.match(r"[a-z0-9]+:", self._src) or set("{}") & set(self._src) or "HADOOP_CONF_DIR" in os.environ)
+
+    def _problem(self, text: str) -> click.ClickException:
+        return click.ClickException(f"{self._src} (--format {self._kind}): {text}")
+
+    def _check_file(self, file: Path) -> None:
+        try:
+            with file.open("rb") as opened:
+                head = opened.read(4)
+        except OSError as error:
+            raise self._problem(f"{file.name} cannot be read: {error.strerror}") from None
+        magic = MAGIC.get(self._kind)
+        if magic is not None and not head.startswith(magic):
+            raise self._problem(f"{file.name} is not a file of this format")
+
+    def _check_csv(self, file: Path, key: str | None, encoding: str) -> str | None:
+        separator = self._options.get("sep", self._options.get("delimiter", ","))
+        header = self._options.get("header", "false").lower()
+        if len(separator) != 1 or header not in ("true", "false"):
+            return None
+        try:
+            with file.open(encoding="utf-8-sig", newline="") as text:
+                rows = list(islice((row for row in csv.reader(text, delimiter=separator) if row), 2))
+        except (UnicodeDecodeError, csv.Error):
+            return None
+        if not rows:
+            return None
+        names = header == "false" and _look_like_names(rows)
+        columns = rows[0] if header == "true" else [f"_c{index}" for index in range(len(rows[0]))]
+        hint = "; the first line looks like names of columns: --header takes it as these" if names else ""
+        check_columns(columns, key, encoding, hint)
+        if not names:
+            return None
+        return f"{file.name}: the first line looks like names of columns and is a row here; --header takes it as names"
+
+
+def check_columns(columns: Sequence[str], key: str | None, encoding: str, hint: str = "") -> None:
+    """Raise click.ClickException if the columns do not fit --key and --value."""
+    listed = ", ".join(columns)
+    if key is not None and key not in columns:
+        raise click.ClickException(f"--key {key}: the columns are {listed}{hint}")
+    if encoding == "raw" and len([each for each in columns if each != key]) != 1:
+        raise click.ClickException(f"--value raw needs exactly one column besides the key; there are {listed}{hint}")
+
+
+def _look_like_names(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether the first row has different words only, and the second one something else in at least one place."""
+    first, *others = rows
+    if len(set(first)) < len(first) or not all(_NAME.fullmatch(cell) for cell in first):
+        return False
+    return any(not _NAME.fullmatch(cell) for row in others for cell in row)
+
+
+def _files(paths: Sequence[Path]) -> Iterator[Path]:
+    """As Spark reads them: also those of folders, without hidden ones."""
+    for path in paths:
+        if path.is_dir():
+            yield from _files([each for each in sorted(path.iterdir()) if each.name[:1] not in "._"])
+        else:
+            yield path
+
+
+def _folders(paths: Sequence[Path]) -> Iterator[Path]:
+    return (each for path in paths if path.is_dir() for each in path.rglob("*") if each.is_dir())
+
+
+def _parquet_columns(file: Path) -> list[str]:
+    import pyarrow.parquet
+
+    try:
+        return list(pyarrow.parquet.read_schema(file).names)
+    except (OSError, pyarrow.ArrowException) as error:
+        raise click.ClickException(f"{file} (--format parquet): {error}") from None
