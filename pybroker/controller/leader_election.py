@@ -116,13 +116,17 @@ def begins_empty(partition: PartitionImage, replica: int) -> bool:
 
 
 def never_began(partition: PartitionImage, emptied: frozenset[int]) -> bool:
-    """Whether the logs that are known prove that no record was acknowledged: none of them has one, and a replica in
-    sync has no log, as when the controller dies before it sends the order to make it. A log directory that is gone
-    proves nothing."""
+    """Whether the logs that are known prove that no record was acknowledged: the partition is young, none of them has
+    a record, and a replica in sync has no log, as when the controller dies before it sends the order to make it. A log
+    directory that is gone proves nothing."""
     told = [one for one in partition.suspect if one.end != UNKNOWN_END]
-    return all(one.end <= 0 or one.epoch < 0 for one in told) and any(
-        one.end == MISSING_LOG and one.epoch < 0 and one.broker_id in partition.isr and one.broker_id not in emptied
-        for one in told
+    missing = [one for one in told if one.end == MISSING_LOG and one.epoch < 0]
+    # Each replica without a log costs at most its election and its answer.
+    young = partition.young or partition.state_version <= 2 * (1 + len(missing))
+    return (
+        young
+        and all(one.end <= 0 or one.epoch < 0 for one in told)
+        and any(one.broker_id not in emptied for one in missing)
     )
 
 

@@ -116,6 +116,8 @@ class RoleReconciler:
         self._port = port
         self._before: frozenset[Mismatch] = frozenset()
         """What the last pass found."""
+        self._controller_epoch = -1
+        """That the last pass has seen."""
         self.wrong: tuple[Mismatch, ...] = ()
         """What two passes have found, and the last one has not mended."""
         self._tried: dict[Mismatch, tuple[float, float]] = {}
@@ -150,7 +152,9 @@ class RoleReconciler:
     async def reconcile(self) -> float:
         """One pass: mend what the pass before has found, too. Return the seconds that the comparison took."""
         loop = asyncio.get_running_loop()
-        left = await self._closing.expire(self._view.image.controller_epoch)
+        # Of the pass before: the receiver of the image ends closings itself, and may be at it.
+        left = await self._closing.expire(self._controller_epoch)
+        self._controller_epoch = self._view.image.controller_epoch
         if left:
             log.warning("closings reconciled: their controller is gone, and did not end them: closings=%d", left)
         found: list[Mismatch] = []

@@ -63,6 +63,17 @@ def test_a_partition_that_never_took_a_record_has_lost_nothing() -> None:
     assert (said.leader, said.warnings) == (1, [])
 
 
+def test_a_leader_that_dies_after_the_others_have_told_has_lost_nothing() -> None:
+    """The dead controller is still registered when the others say that they have no log: it is alone in the ISR."""
+    said = Said()
+    said.told(2, MISSING_LOG)
+    said.told(3, MISSING_LOG)
+    said.brokers(BrokersChanged(gone=(1,)))
+    (warning,) = said.warnings
+    assert warning.startswith("brokers 1 may have the only log of partitions whose creation was interrupted: ")
+    assert said.leader == -1
+
+
 def test_records_of_one_replica_alone_are_doubtful() -> None:
     said = interrupted()
     said.brokers(BrokersChanged((arrival(1, 9),)))
@@ -75,6 +86,7 @@ def test_a_log_that_is_gone_with_its_disk_is_no_interrupted_creation() -> None:
     partition = interrupted().image.topics["a"].partitions[0]
     assert never_began(partition, frozenset())
     assert not never_began(partition, frozenset((2, 3)))
+    assert not never_began(msgspec.structs.replace(partition, young=False, state_version=20), frozenset())
 
 
 def test_who_is_waited_for_may_have_the_only_log() -> None:

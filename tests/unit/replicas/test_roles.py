@@ -66,6 +66,7 @@ class Ground:
         self.busy = False
         self.opened = 0
         self.code = 0
+        self.expired: list[int] = []
         self.orders: list[LeaderAndIsrRequest] = []
         self.told: list[Event[Any]] = []
         self.controller_id = 7
@@ -96,7 +97,8 @@ class Ground:
     def roles(self, _: Uuid) -> Sequence[PartitionRole]:
         return [] if self.here is None else [self.here]
 
-    async def expire(self, _: int) -> int:
+    async def expire(self, controller_epoch: int) -> int:
+        self.expired.append(controller_epoch)
         return 0
 
     def is_closed(self, _: Uuid) -> bool:
@@ -136,6 +138,11 @@ async def test_what_two_passes_find_is_mended(ground: Ground) -> None:
     assert (order.controller_id, order.controller_epoch, order.broker_epoch) == (7, 2, 5)
     ((state,),) = [topic.partition_states for topic in order.topic_states]
     assert (state.leader, state.leader_epoch, state.is_new) == (ME, 3, False)
+
+
+async def test_closings_of_a_controller_end_when_two_passes_have_seen_another(ground: Ground) -> None:
+    await ground.passes(2)
+    assert ground.expired == [-1, 2]
 
 
 async def test_an_order_that_is_on_its_way_is_not_lost(ground: Ground) -> None:
