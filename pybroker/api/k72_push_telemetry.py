@@ -10,9 +10,9 @@ from pybroker.telemetry.instances import Telemetry
 API_KEY = 72
 
 
-def handle(telemetry: Telemetry, context: RequestContext, request: PushTelemetryRequest) -> PushTelemetryResponse:
+async def handle(telemetry: Telemetry, context: RequestContext, request: PushTelemetryRequest) -> PushTelemetryResponse:
     """Raises KafkaError: THROTTLING_QUOTA_EXCEEDED, UNKNOWN_SUBSCRIPTION_ID, TELEMETRY_TOO_LARGE, …"""
-    telemetry.push(
+    await telemetry.push(
         request.client_instance_id,
         request.subscription_id,
         context,

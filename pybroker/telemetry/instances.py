@@ -7,6 +7,7 @@ forgotten, and so is who was silent for longest when there are too many.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
@@ -20,7 +21,7 @@ from pybroker.errors import KafkaError
 from pybroker.native import Uuid, unpacked
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.requests.context import RequestContext
-from pybroker.telemetry.otlp import MalformedError, numbers
+from pybroker.telemetry.otlp import MalformedError, Number, numbers
 from pybroker.telemetry.subscriptions import Asked, Subscription, asked_of, described
 
 log = logging.getLogger(__name__)
@@ -32,6 +33,10 @@ SILENT_INTERVALS = 3
 
 UNPACKED_BYTES_MAX = 4 << 20
 """What compressed metrics may come to, or telemetry.max.bytes if that is more."""
+
+UNPACKED_BYTES_FREE, UNPACKED_BYTES_PER_BYTE = 64 << 10, 128
+FIELDS_FREE, FIELDS_PER_BYTE = 1_000, 16
+"""What a push may come to, by its size: metrics of clients shrink to a tenth, a bomb to a ten-thousandth."""
 
 NAMES_MAX = 500
 """Metrics that are shown; a client library has about a hundred."""
@@ -66,6 +71,13 @@ class _Instance:
         return now_ms - self.pushed_ms >= self.asked.interval_ms
 
 
+def read(codec: int, data: bytes, bytes_max: int) -> tuple[bytes, list[Number]]:
+    """What a push is without compression, and its numbers. Raises ValueError and MalformedError."""
+    size = len(data)
+    plain = unpacked(codec, data, min(bytes_max, UNPACKED_BYTES_FREE + UNPACKED_BYTES_PER_BYTE * size))
+    return plain, numbers(plain, FIELDS_FREE + FIELDS_PER_BYTE * size)
+
+
 class Telemetry:
     """See the module. Runs on the loop's thread."""
 
@@ -76,6 +88,7 @@ class Telemetry:
         self._of: object = None
         self._subscriptions: list[Subscription] = []
         self._instances: OrderedDict[Uuid, _Instance] = OrderedDict()
+        self._reading = asyncio.Lock()
         self.pushes = 0
         self.push_bytes = 0
         self.refused: Counter[ErrorCode] = Counter()
@@ -107,7 +120,7 @@ class Telemetry:
         instance.got_ms, instance.may_ask = now_ms, False
         return instance_id, instance.asked
 
-    def push(
+    async def push(
         self,
         instance_id: Uuid,
         subscription_id: int,
@@ -137,17 +150,18 @@ class Telemetry:
             text = f"{len(data)} bytes are more than telemetry.max.bytes={self.max_bytes}."
             raise self._refusal(ErrorCode.TELEMETRY_TOO_LARGE, text)
         instance.terminating = terminating
-        plain = self._take(data, codec, instance.asked.metrics)
+        plain = await self._take(data, codec, instance.asked.metrics)
         if plain and self.pass_on is not None:
             self.pass_on(plain, described(instance_id, context))
 
-    def _take(self, data: bytes, codec: int, prefixes: tuple[str, ...]) -> bytes:
-        """What it is without compression."""
+    async def _take(self, data: bytes, codec: int, prefixes: tuple[str, ...]) -> bytes:
+        """What it is without compression. Read off the loop, one push at a time."""
         plain = b""
         if data:
+            loop, bytes_max = asyncio.get_running_loop(), max(UNPACKED_BYTES_MAX, self.max_bytes)
             try:
-                plain = unpacked(codec, data, max(UNPACKED_BYTES_MAX, self.max_bytes))
-                found = numbers(plain)
+                async with self._reading:
+                    plain, found = await loop.run_in_executor(None, read, codec, data, bytes_max)
             except (ValueError, MalformedError) as problem:
                 raise self._refusal(ErrorCode.INVALID_RECORD, f"The metrics cannot be read: {problem}") from None
             wanted = "" if prefixes == (ALL_METRICS,) else prefixes

@@ -13,7 +13,7 @@ from math import isfinite
 import msgspec
 
 FIELDS_MAX = 50_000
-"""Of one push: what a client with a thousand metrics sends; a few milliseconds of work."""
+"""Of one push: what a client with a thousand metrics sends, some 40 ms of work."""
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9._/-]{0,199}")
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
@@ -38,14 +38,14 @@ class MalformedError(Exception):
 
 
 class _Budget:
-    def __init__(self) -> None:
-        self.left = FIELDS_MAX
+    def __init__(self, fields: int) -> None:
+        self.fields = self.left = fields
 
 
-def numbers(data: bytes) -> list[Number]:
+def numbers(data: bytes, fields_max: int = FIELDS_MAX) -> list[Number]:
     """What is in there. Names that are none of a metric's, and values that are not finite, are left out. Raises
     MalformedError."""
-    budget = _Budget()
+    budget = _Budget(min(fields_max, FIELDS_MAX))
     found: list[Number] = []
     try:
         for _, metrics in _messages(memoryview(data), (_RESOURCE_METRICS,), budget):
@@ -92,9 +92,11 @@ def _fields(data: memoryview, budget: _Budget) -> Iterator[tuple[int, memoryview
     while at < len(data):
         budget.left -= 1
         if budget.left < 0:
-            raise MalformedError(f"more than {FIELDS_MAX} fields")
+            raise MalformedError(f"more than {budget.fields} fields")
         tag, at = _varint(data, at)
         kind = tag & 7
+        if not tag >> 3:
+            raise MalformedError("a field with the number 0")
         if kind == _VARINT:
             number, at = _varint(data, at)
             yield tag >> 3, number

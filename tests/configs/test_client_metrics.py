@@ -17,14 +17,15 @@ from pybroker.client import NewTopic, blocking
 from pybroker.native import Uuid
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.telemetry.instances import NAMES_MAX
+from pybroker.telemetry.instances import NAMES_MAX, read
+from pybroker.telemetry.otlp import MalformedError
 from pybroker.testing.ports import free_port
 from tests.support.brokers import BrokerProcess, PybrokerProcess
 from tests.support.kafka_tools import ToolError, run_tool, tool_running
 from tests.wire.client import WireClient
 
 CLIENT_METRICS, SET, DELETE = 16, 0, 1
-NONE, GZIP = 0, 1
+NONE, GZIP, ZSTD = 0, 1, 4
 
 
 @pytest.fixture
@@ -203,6 +204,26 @@ def test_pushes_are_taken_and_refused_as_by_kafka(broker: BrokerProcess) -> None
     assert not any("net.unasked" in name for name in seen)
 
 
+def zstd_of(byte: int, blocks: int) -> bytes:
+    """A frame that repeats a byte, 128 KiB a block of four bytes."""
+    headers = [(128 << 10) << 3 | 1 << 1 | (at == blocks - 1) for at in range(blocks)]
+    return b"\x28\xb5\x2f\xfd\x00\x58" + b"".join(struct.pack("<I", one)[:3] + bytes([byte]) for one in headers)
+
+
+TINY_BOMB = zstd_of(0x08, 4)
+
+
+def test_what_a_push_may_cost_goes_by_its_size() -> None:
+    with pytest.raises(ValueError, match="bytes"):
+        read(ZSTD, TINY_BOMB, 4 << 20)
+    with pytest.raises(MalformedError, match=r"more than \d{4} fields"):
+        read(GZIP, gzip.compress(b"\x08\x08" * 30_000), 4 << 20)
+    with pytest.raises(MalformedError, match="number 0"):
+        read(NONE, bytes(2), 4 << 20)
+    honest = b"".join(otlp(f"org.apache.kafka.producer.node.request.{number}", number) for number in range(1_000))
+    assert len(read(GZIP, gzip.compress(honest), 4 << 20)[1]) == 1_000
+
+
 def test_hostile_pushes(broker: BrokerProcess) -> None:
     """A bomb, a flood of fields or of names, and no protobuf at all: an error or a bounded number of series."""
     alter(broker, "all", metrics="*")
@@ -211,6 +232,8 @@ def test_hostile_pushes(broker: BrokerProcess) -> None:
     flood = gzip.compress(b"\x18\x00" * 1_000_000)
     for data in (bomb, flood, b"not gzip"):
         assert Instance(broker).push(data, GZIP) == ErrorCode.INVALID_RECORD
+    assert len(TINY_BOMB) == 22
+    assert Instance(broker).push(TINY_BOMB, ZSTD) == ErrorCode.INVALID_RECORD
     cut = field(1, field(2, field(2, field(1, b"\xff") + field(5, b"\x20"))))
     for data in (b"\x0a\xff", b"\xff" * 20, b"\x0f", cut):
         assert Instance(broker).push(data) == ErrorCode.INVALID_RECORD
