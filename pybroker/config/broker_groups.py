@@ -31,6 +31,20 @@ GROUPS = (
     ),
     ConfigKey("group.max.size", INT, 2147483647, "Most members of one group.", at_least(1)),
     ConfigKey(
+        "group.max.metadata.bytes",
+        INT,
+        4194304,
+        "Most bytes of metadata of one classic member, over all protocols that it names in JoinGroup (pybroker's own setting).",
+        at_least(1),
+    ),
+    ConfigKey(
+        "group.max.metadata.bytes.total",
+        LONG,
+        134217728,
+        "Most bytes of metadata of all classic members that one broker coordinates (pybroker's own setting).",
+        at_least(1),
+    ),
+    ConfigKey(
         "group.coordinator.rebalance.protocols",
         LIST,
         ("classic", "consumer", "streams"),

@@ -44,6 +44,17 @@ def group_metrics(
         *(_by_state("streams", state, streams[state]) for state in StreamsGroupState),
         *(_in_state(state, states[state]) for state in GroupState),
         Metric(f"{_MANAGER}_numoffsets", "Committed offsets (Kafka: NumOffsets).", coordinator.count_offsets),
+        Metric(
+            "pybroker_group_member_metadata_bytes",
+            "What the metadata of members of classic groups takes in memory",
+            coordinator.member_metadata_bytes,
+        ),
+        Metric(
+            "pybroker_group_joins_refused_total",
+            "JoinGroups refused for the size of their metadata",
+            lambda: figures.joins_refused,
+            kind="counter",
+        ),
         _count("offset_commit", "Offsets committed", figures.offset_commits),
         _count("offset_expiration", "Offsets whose retention was over", figures.offset_expirations),
         _count("offset_deletion", "Offsets deleted, alone or with group or topic", figures.offset_deletions),

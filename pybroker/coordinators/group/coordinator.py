@@ -90,6 +90,7 @@ class GroupCoordinator:
             removals=self._removals,
             holds=self._holds,
             figures=self._figures,
+            member_bytes=self.member_metadata_bytes,
             shard_of=partial(self.shard, empty_allowed=True),
         )
 
@@ -110,6 +111,10 @@ class GroupCoordinator:
         for shard in self.shards:
             shard.note_commits()
         return self._figures
+
+    def member_metadata_bytes(self) -> int:
+        """What the metadata of all classic members takes."""
+        return sum(group.metadata_bytes for shard in self.shards for group in shard.groups.values())
 
     @property
     def timers(self) -> TimerWheel:
@@ -146,6 +151,7 @@ class GroupCoordinator:
         if not settings.session_timeout_ms_min <= request.session_timeout_ms <= settings.session_timeout_ms_max:
             raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT)
         shard.refuse_share(group_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        self._ground.member_metadata.require_room(request.protocols)
         reply: Reply[JoinResult] = Reply()
         if group_id in shard.consumers:
             shard.classic_members.join(group_id, request, reply)

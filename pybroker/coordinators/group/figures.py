@@ -18,5 +18,7 @@ class GroupFigures(msgspec.Struct):
     """Generations whose assignment is stored."""
     consumer_rebalances: int = 0
     """New targets of consumer groups."""
+    joins_refused: int = 0
+    """JoinGroups refused for the size of their metadata."""
     streams_rebalances: int = 0
     """New targets of streams groups."""

@@ -11,6 +11,7 @@ from pybroker.coordinators.group.commits import Commits
 from pybroker.coordinators.group.expiry import expire
 from pybroker.coordinators.group.figures import GroupFigures
 from pybroker.coordinators.group.holds import Holds
+from pybroker.coordinators.group.member_metadata import MemberMetadata
 from pybroker.coordinators.group.ports import Settings
 from pybroker.coordinators.group.removals import Removals
 from pybroker.coordinators.group.shard import GroupShard
@@ -36,9 +37,10 @@ class Ground:
         removals: Removals,
         holds: Holds,
         figures: GroupFigures,
+        member_bytes: Callable[[], int],
         shard_of: Callable[[str], GroupShard],
     ) -> None:
-        """states: where those of share groups are kept."""
+        """states: where those of share groups are kept. member_bytes: what the metadata of classic members takes."""
         self._ports = ports
         self._settings = settings
         self._timers = timers
@@ -46,6 +48,7 @@ class Ground:
         self._figures = figures
         self._share = ShareGround(ports.clock, ports.loop, timers, ports.topics, settings.share, states)
         self._streams = StreamsGround(ports.clock, timers, ports.topics, settings.streams, self._streams_assigned)
+        self.member_metadata = MemberMetadata(settings, figures, ports.clock, member_bytes)
         self.commits = Commits(
             ports.topics,
             removals,

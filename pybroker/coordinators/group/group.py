@@ -47,6 +47,11 @@ Protocols = tuple[tuple[str, bytes], ...]
 """(name, metadata) in the member's order of preference."""
 
 
+def metadata_bytes(protocols: Protocols) -> int:
+    """What they take in memory, roughly."""
+    return sum(len(name) + len(data) for name, data in protocols)
+
+
 class JoinResult(msgspec.Struct, frozen=True):
     """What a JoinGroup is answered with, free of versions."""
 
@@ -151,6 +156,8 @@ class Group(msgspec.Struct, eq=False):
     """Members whose JoinGroup is parked."""
     protocol_counts: dict[str, int] = {}
     """Protocol → how many members support it."""
+    metadata_bytes: int = 0
+    """Of all members, for all protocols."""
     in_initial_delay: bool = False
     """The first round of the group is kept open, whoever has joined."""
     new_member_added: bool = False
@@ -238,6 +245,7 @@ class Group(msgspec.Struct, eq=False):
         member.session_timeout_ms = session_timeout_ms
 
     def _count(self, member: Member, change: int) -> None:
+        self.metadata_bytes += change * metadata_bytes(member.protocols)
         for name, _ in member.protocols:
             count = self.protocol_counts.get(name, 0) + change
             if count:

@@ -95,6 +95,16 @@ class Settings:
         return int(self._config["group.max.size"])
 
     @property
+    def max_metadata_bytes(self) -> int:
+        """group.max.metadata.bytes"""
+        return int(self._config["group.max.metadata.bytes"])
+
+    @property
+    def max_metadata_bytes_total(self) -> int:
+        """group.max.metadata.bytes.total"""
+        return int(self._config["group.max.metadata.bytes.total"])
+
+    @property
     def offset_metadata_max_bytes(self) -> int:
         """offset.metadata.max.bytes"""
         return int(self._config["offset.metadata.max.bytes"])

@@ -28,6 +28,8 @@ CONFIG: Mapping[str, Any] = {
     "group.max.session.timeout.ms": 1_800_000,
     "group.initial.rebalance.delay.ms": 0,
     "group.max.size": 2**31 - 1,
+    "group.max.metadata.bytes": 1 << 20,
+    "group.max.metadata.bytes.total": 1 << 24,
     "group.coordinator.rebalance.protocols": ("classic", "consumer"),
     "group.consumer.session.timeout.ms": 45_000,
     "group.consumer.heartbeat.interval.ms": 5_000,

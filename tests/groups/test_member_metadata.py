@@ -1,0 +1,56 @@
+"""What members say of themselves takes a bounded amount of memory."""
+
+from __future__ import annotations
+
+import pytest
+
+from pybroker.protocol import messages as m
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.testing.ports import free_port
+from tests.conftest import StartBroker
+from tests.groups.kit import unique
+from tests.groups.newer_member import ask
+from tests.groups.requests import join
+from tests.groups.test_storm import metrics
+from tests.support.brokers import BrokerProcess
+from tests.wire.client import WireClient
+
+MEMBER_MAX, TOTAL_MAX = 10_000, 25_000
+GAUGE = "pybroker_group_member_metadata_bytes"
+
+
+@pytest.fixture
+def broker(start_broker: StartBroker) -> BrokerProcess:
+    broker = start_broker(
+        {
+            "group.max.metadata.bytes": str(MEMBER_MAX),
+            "group.max.metadata.bytes.total": str(TOTAL_MAX),
+            "metrics.listener": f"127.0.0.1:{free_port()}",
+        }
+    )
+    with WireClient(broker.port) as client:
+        client.call(m.FindCoordinatorRequest(coordinator_keys=["any"]), 4)
+    return broker
+
+
+def joined(broker: BrokerProcess, size: int, protocols: int = 1) -> ErrorCode:
+    """The answer to the JoinGroup of the only member of a group."""
+    said = [
+        m.JoinGroupRequest_JoinGroupRequestProtocol(name=f"p{number}", metadata=bytes(size))
+        for number in range(protocols)
+    ]
+    # Before version 4 it needs no id.
+    request = join(unique("group"), protocols=said, protocol_type="own", session_timeout_ms=60_000)
+    return ErrorCode(ask(lambda: broker.port, request, 3, lambda answer: int(answer.error_code)).error_code)
+
+
+def test_a_member_and_all_members_have_a_limit(broker: BrokerProcess) -> None:
+    port = int(broker.settings["metrics.listener"].rpartition(":")[2])
+    assert joined(broker, MEMBER_MAX + 1) is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert joined(broker, 4_000, protocols=3) is ErrorCode.GROUP_MAX_SIZE_REACHED, "all protocols count"
+    assert metrics(port)[GAUGE] == 0
+    assert joined(broker, 9_000) is joined(broker, 4_500, protocols=2) is ErrorCode.NONE
+    assert metrics(port)[GAUGE] == 18_000 + 3 * len("p0")
+    assert joined(broker, 9_000) is ErrorCode.GROUP_MAX_SIZE_REACHED, "together they would have too much"
+    assert joined(broker, 1_000) is ErrorCode.NONE
+    assert metrics(port)["pybroker_group_joins_refused_total"] == 3
