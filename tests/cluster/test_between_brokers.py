@@ -132,7 +132,7 @@ def test_what_a_follower_asks(heard: Heard) -> None:
     assert brokers.at(LEADER).read("asked") == ["one", "by id"]
 
 
-@pytest.mark.checklist(159, 160, 263, 264)
+@pytest.mark.checklist(159, 160, 263, 264, 325)
 def test_metadata_shows_the_brokers_and_partitions_that_there_are(heard: Heard) -> None:
     """Every field of version 2, by value, and what version 10 adds; each broker answers the same."""
     brokers = heard.brokers

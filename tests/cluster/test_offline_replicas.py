@@ -3,11 +3,14 @@ other."""
 
 from __future__ import annotations
 
+import pytest
+
 from tests.support.cluster import BrokerCluster, until
 from tests.support.lives_in_cluster import Everywhere
 from tests.support.replicas import offline
 
 
+@pytest.mark.checklist(325)
 def test_replicas_of_dead_brokers_are_offline_and_no_others(cluster: BrokerCluster) -> None:
     brokers = Everywhere(cluster)
     controller = brokers.controller()

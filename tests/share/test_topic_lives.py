@@ -75,6 +75,7 @@ async def world(start_broker: StartBroker) -> AsyncIterator[World]:
         yield made
 
 
+@pytest.mark.checklist("U7")
 async def test_an_undeleted_topic_has_its_share_groups_again(world: World) -> None:
     topic_id = await world.topic_id()
     await world.admin.delete_topics([world.topic])

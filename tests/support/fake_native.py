@@ -208,6 +208,10 @@ class FakeLogDirs:
         self._native.calls.append("start_log_dirs")
         return list(self._native.disk.values())
 
+    def rooms(self) -> list[object]:
+        """No disk has a size here."""
+        return []
+
     def describe(self) -> list[FakeLogDir]:
         return [FakeLogDir("/data", 0), *([FakeLogDir("/data2", 56)] if self._native.offline else [])]
 

@@ -108,6 +108,7 @@ def test_asking_for_a_logger_does_not_make_one() -> None:
     assert logs.is_logger(logs.ROOT)
 
 
+@pytest.mark.checklist(59)
 def test_a_topic_id_has_its_name_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
     names = {"qHnVQnx0RayPTxby6GkaAQ": "orders"}
     monkeypatch.setattr(topic_names, "_name_of", names.get)
