@@ -93,8 +93,12 @@ class TokenAdmin:
             )
         if any(not name.startswith("User:") for name in (owner, *renewers)):
             raise KafkaError(ErrorCode.INVALID_PRINCIPAL_TYPE, "Principals of delegation tokens are of type User.")
-        if len(self._view.image.tokens) >= TOKENS_MAX:
+        tokens = self._view.image.tokens
+        if len(tokens) >= TOKENS_MAX:
             raise KafkaError(ErrorCode.POLICY_VIOLATION, f"There are {TOKENS_MAX} delegation tokens already.")
+        own_max = self._config.get_int("delegation.token.max.per.user")
+        if len(tokens) >= own_max and sum(token.owner == owner for token in tokens.values()) >= own_max:
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{owner} has {own_max} delegation tokens already.")
         now_ms = self._clock.wall_ms()
         longest_ms = self._config.get_int("delegation.token.max.lifetime.ms")
         max_ms = now_ms + (min(lifetime_ms, longest_ms) if lifetime_ms > 0 else longest_ms)

@@ -78,6 +78,13 @@ DELEGATION_TOKENS = (
         at_least(1),
     ),
     ConfigKey(
+        "delegation.token.max.per.user",
+        INT,
+        1000,
+        "Most delegation tokens that one user has, expired ones that are not removed yet included (pybroker's own setting).",
+        at_least(1),
+    ),
+    ConfigKey(
         "delegation.token.expiry.check.interval.ms",
         LONG,
         3600000,

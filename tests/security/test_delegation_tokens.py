@@ -20,8 +20,13 @@ from tests.security.kit import ROOT, call, login, password_of, port_of, secure_b
 from tests.support.kafka_tools import ToolError, run_tool
 from tests.wire.client import WireClient
 
-USERS = ["alice", "bob", "carol"]
-SECRET = {"delegation.token.secret.key": "secret", "delegation.token.expiry.check.interval.ms": "100"}
+USERS = ["alice", "bob", "carol", "dora"]
+OWN_MAX = 20
+SECRET = {
+    "delegation.token.secret.key": "secret",
+    "delegation.token.expiry.check.interval.ms": "100",
+    "delegation.token.max.per.user": str(OWN_MAX),
+}
 SCRAM = ScramMechanism.SCRAM_SHA_512
 
 
@@ -108,7 +113,7 @@ def test_who_has_a_token_is_its_owner_and_gets_no_other(broker: Broker) -> None:
 
 
 def test_owner_and_renewers_renew_it_within_its_life_and_end_it(broker: Broker) -> None:
-    alice, bob, carol = (login(broker, user) for user in USERS)
+    alice, bob, carol = (login(broker, user) for user in USERS[:3])
     token = create(alice, "bob", lifetime_ms=3_600_000)
     assert token.expiry_timestamp_ms == token.max_timestamp_ms == token.issue_timestamp_ms + 3_600_000
     assert token.token_id in seen(alice) & seen(bob) & seen(login(broker, ROOT))
@@ -151,6 +156,17 @@ def test_a_session_ends_with_its_token_which_is_removed(broker: Broker) -> None:
 
         until(ended)
     until(lambda: token.token_id not in seen(alice))
+
+
+def test_one_user_has_a_bounded_number_of_tokens(broker: Broker) -> None:
+    dora = login(broker, "dora")
+    tokens = [create(dora) for _ in range(OWN_MAX)]
+    assert {token.error_code for token in tokens} == {0}
+    assert create(dora).error_code == ErrorCode.POLICY_VIOLATION
+    assert create(login(broker, "carol")).error_code == 0
+    ended = m.ExpireDelegationTokenRequest(hmac=tokens[0].hmac, expiry_time_period_ms=-1)
+    assert call(dora, ended).error_code == 0
+    assert create(dora).error_code == 0
 
 
 def test_tokens_outlive_a_restart_and_there_are_none_without_a_secret(tmp_path: Path) -> None:
