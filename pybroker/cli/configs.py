@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pybroker.cli.completion import broker_ids, topic_names
-from pybroker.cli.grammar import VerbGroup
+from pybroker.cli.grammar import VerbGroup, nearest
 from pybroker.cli.options import broker_options, run
 from pybroker.cli.output import say, table, write_json
 from pybroker.cli.target import Target
@@ -225,11 +225,30 @@ async def _check_broker(admin: AdminClient, resource: ConfigResource) -> None:
         raise click.ClickException(f"There is no broker {resource.name} at the moment; there are: {there}.")
 
 
+async def _check_deleted(admin: AdminClient, resource: ConfigResource, changes: list[AlterConfigOp]) -> None:
+    """Raise click.ClickException for a setting of a topic that does not exist: brokers delete it without an error."""
+    from pybroker.client import ConfigResourceType, ErrorCode, KafkaError, OpType
+
+    deleted = [each.name for each in changes if each.op == OpType.DELETE]
+    if not deleted or resource.type is not ConfigResourceType.TOPIC:
+        return
+    try:
+        known = await admin.describe_configs([resource]).values()[resource]
+    except KafkaError as error:
+        if error.code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            raise
+        return  # it takes another right than the change does
+    for name in deleted:
+        if name not in known:
+            raise click.ClickException(f"There is no setting {name!r} of topics{nearest(name, known)}")
+
+
 async def _alter(target: Target, resource: ConfigResource, changes: list[AlterConfigOp]) -> None:
     from pybroker.client import AdminClient
 
     async with AdminClient(target.client_config()) as admin:
         await _check_broker(admin, resource)
+        await _check_deleted(admin, resource, changes)
         await admin.incremental_alter_configs({resource: changes})
     if target.json:
         kind = resource.type.name.lower()

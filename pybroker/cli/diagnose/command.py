@@ -65,6 +65,8 @@ def diagnose(
     from pybroker.cli.diagnose.machine import machine
     from pybroker.diagnosis.hidden import Cleaner
 
+    if file is not None and not os.access(file, os.R_OK):
+        raise click.ClickException(f"{file} cannot be read: name the broker's settings file, or leave --config out.")
     path = output or Path(time.strftime("pybroker-diagnose-%Y%m%d-%H%M%S.tar.gz"))
     target = target_of(bootstrap_server, command_config, json=as_json) if bootstrap_server is not None else None
     with refusals_told():

@@ -25,6 +25,9 @@ class QuotaEntity:
     client_id: str | None = None
     ip: str | None = None
 
+    def __str__(self) -> str:
+        return ", ".join(f"{kind} {name or '(default)'}" for kind, name in self.parts.items())
+
     @property
     def parts(self) -> dict[str, str | None]:
         """By Kafka's types; None is the default of the type."""
@@ -85,6 +88,6 @@ class ClientQuotasAdmin(AdminBase):
         async def work(futures: Futures[QuotaEntity, None]) -> None:
             answer = await self._controller(request, lambda response: response.entries)
             for entity, row in zip(changes, answer.entries, strict=True):
-                settle(futures[entity], row.error_code, row.error_message, None, f"quotas of {entity.parts}")
+                settle(futures[entity], row.error_code, row.error_message, None, f"quotas of {entity}")
 
         return KeyedResult(start(changes, work))
