@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pybroker.clock import Clock
 from pybroker.coordinators.transaction.coordinator import TransactionCoordinator
 from pybroker.coordinators.transaction.transaction import AT_REST, State
-from pybroker.native import Pattern
+from pybroker.protocol import patterns
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (
     ListTransactionsRequest,
@@ -38,7 +38,7 @@ def handle(
     matches: Callable[[str], bool] = lambda _: True  # noqa: E731
     if request.transactional_id_pattern:
         try:
-            matches = Pattern(request.transactional_id_pattern).matches
+            matches = patterns.compiled(request.transactional_id_pattern).matches
         except ValueError:
             return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
     found, loading = transactions.list_transactions()

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pybroker.config.definition import ConfigDef
 from pybroker.config.values import ConfigError, ConfigKey, ConfigType, Scope, between, render_value
 from pybroker.native import Pattern
+from pybroker.protocol import patterns
 
 METRICS, INTERVAL, MATCH = "metrics", "interval.ms", "match"
 ALL_METRICS = "*"
@@ -58,7 +59,7 @@ def parsed_match(text: str) -> Mapping[str, Pattern]:
         if len(parts) != 2 or parts[0].strip() not in SELECTORS:
             raise ConfigError(f"Illegal client matching pattern: {one}")
         try:
-            found[parts[0].strip()] = Pattern(parts[1].strip())
+            found[parts[0].strip()] = patterns.compiled(parts[1].strip())
         except ValueError:
             raise ConfigError(f"Illegal client matching pattern: {one}") from None
     return found

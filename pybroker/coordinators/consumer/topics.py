@@ -14,6 +14,7 @@ from pybroker.coordinators.consumer.group import ConsumerGroup
 from pybroker.coordinators.consumer.model import Resolved
 from pybroker.errors import KafkaError
 from pybroker.native import Pattern, Uuid
+from pybroker.protocol import patterns
 from pybroker.protocol.error_codes import ErrorCode
 
 PATTERNS_KEPT = 1_024
@@ -49,7 +50,7 @@ MayRead = Callable[[str], bool]
 def compiled(regex: str) -> Pattern:
     """KafkaError INVALID_REGULAR_EXPRESSION."""
     try:
-        return Pattern(regex)
+        return patterns.compiled(regex)
     except ValueError as error:
         raise KafkaError(
             ErrorCode.INVALID_REGULAR_EXPRESSION, f"The regular expression {regex!r} cannot be used: {error}"

@@ -1,0 +1,100 @@
+"""Regular expressions of clients: what one costs to compile, before it is compiled.
+
+The compiler repeats what a counted repetition stands for and knows all of Unicode, so that ten characters can take a
+second: `native.Pattern` refuses what has become too large, but only when that second is over.
+"""
+
+from __future__ import annotations
+
+import re
+
+from pybroker.native import Pattern
+
+CHARACTERS_MAX = 4_096
+WEIGHT_MAX = 400.0
+"""In kilobytes of compiled expression, roughly: eight Unicode classes, 400 dots, or 10,000 letters."""
+
+_LETTER, _LETTER_OF_ANY_CASE, _ANY, _DIGIT_OR_SPACE, _UNICODE_CLASS = 0.04, 0.25, 1.0, 6.0, 52.0
+_COUNTED = re.compile(r"\{\s*(\d+)\s*(?:,\s*(\d*)\s*)?\}")
+_CLASS_ESCAPE = re.compile(r"\\[pPwW]")
+_VERBOSE = re.compile(r"\(\?[A-Za-z-]*x[A-Za-z-]*[:)]")
+_ANY_CASE = re.compile(r"\(\?[A-Za-z-]*i")
+
+
+def compiled(text: str) -> Pattern:
+    """Compile an expression that a whole text has to match. Raises ValueError: it is none, or costs too much."""
+    if len(text) > CHARACTERS_MAX:
+        raise ValueError(f"{len(text)} characters are more than {CHARACTERS_MAX}")
+    if _VERBOSE.search(text):
+        raise ValueError("the flag x is not supported")
+    if weight(text) > WEIGHT_MAX:
+        raise ValueError("it repeats too much, or has too many classes")
+    return Pattern(text)
+
+
+def weight(text: str) -> float:
+    """What an expression takes when it is compiled, roughly, in kilobytes."""
+    letter = _LETTER_OF_ANY_CASE if _ANY_CASE.search(text) else _LETTER
+    sums, last, at = [0.0], 0.0, 0
+    while at < len(text):
+        counted = _COUNTED.match(text, at)
+        if counted is not None:
+            least, most = counted.groups()
+            times = max(int(number) for number in (least, most or 0))
+            sums[-1] += last * (times - 1)
+            last, at = last * times, counted.end()
+            continue
+        character = text[at]
+        if character == "(":
+            sums.append(0.0)
+            at += 1
+            continue
+        if character == ")":
+            last, at = sums.pop(), at + 1
+            sums = sums or [0.0]
+        elif character in "*+?|":
+            at += 1
+            continue
+        elif character == "\\":
+            last, at = _escaped(text, at, letter)
+        elif character == "[":
+            last, at = _class(text, at, letter)
+        else:
+            last, at = _ANY if character == "." or character > "~" else letter, at + 1
+        sums[-1] += last
+    return sum(sums)
+
+
+def _escaped(text: str, at: int, letter: float) -> tuple[float, int]:
+    """Weight of what a backslash begins, and where it ends."""
+    kind = text[at + 1 : at + 2]
+    end = at + 2
+    if kind in ("p", "P", "x", "u", "U"):
+        if text[end : end + 1] == "{":
+            closed = text.find("}", end)
+            end = len(text) if closed < 0 else closed + 1
+        elif kind in ("p", "P"):
+            end += 1
+    if kind in ("p", "P", "w", "W"):
+        return _UNICODE_CLASS, end
+    return _DIGIT_OR_SPACE if kind in ("d", "D", "s", "S") else letter, end
+
+
+def _class(text: str, at: int, letter: float) -> tuple[float, int]:
+    """The same of what a bracket begins; classes may be nested."""
+    depth, end = 0, at
+    while end < len(text):
+        if text[end] == "\\":
+            end += 1
+        elif text[end] == "[":
+            depth += 1
+        elif text[end] == "]" and end > at + 1 and text[at + 1 : end] != "^":
+            depth -= 1
+            if not depth:
+                break
+        end += 1
+    inside = text[at:end]
+    if _CLASS_ESCAPE.search(inside):
+        return _UNICODE_CLASS, end + 1
+    plain = inside.isascii() and "^" not in inside and "\\" not in inside
+    return letter if plain else _DIGIT_OR_SPACE, end + 1
