@@ -126,8 +126,8 @@ def test_a_broker_that_has_not_heard_of_it_meets_the_next_incarnation(network: N
 
 @pytest.mark.checklist(7, 59, 94, 126, "R10")
 def test_a_follower_that_asks_a_leader_of_the_earlier_incarnation_gets_nothing(network: Network) -> None:
-    """The text's stale read: B1 leads the old topic and has not heard of its end; B2 is told to follow B1 for the new
-    one, and fetches by its id."""
+    """The text's stale read: a broker leads the old topic and has not heard of its end; another one follows it for the
+    new topic, and fetches by its id."""
     controller = network.controller()
     leader, follower = sorted({1, 2, 3} - {controller})
     old = network.at(controller).create_on("stale-read", [leader, controller])
