@@ -219,7 +219,7 @@ SOCKETS = (
         "max.connections",
         INT,
         10000,
-        "Connections in all. Bounded by default (Kafka: no bound), so that half-open peers cannot use up the broker.",
+        "Connections of clients in all; the listener for brokers has as many of its own. Bounded by default (Kafka: no bound), so that half-open peers cannot use up the broker.",
         at_least(0),
         CLUSTER,
     ),

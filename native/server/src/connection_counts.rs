@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
+use crate::config::Registry;
 use crate::control_plane::Peer;
 use crate::limits::Limits;
 
@@ -15,7 +16,10 @@ use crate::limits::Limits;
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionCounts {
     next_id: AtomicU64,
-    open: AtomicUsize,
+    /// Of listeners for clients.
+    of_clients: AtomicUsize,
+    /// Of the listener for brokers: clients without end must not keep brokers from each other, nor the other way round.
+    of_brokers: AtomicUsize,
     refused: AtomicU64,
     throttled: AtomicU64,
     by_address: Mutex<HashMap<IpAddr, usize>>,
@@ -36,7 +40,7 @@ impl ConnectionCounts {
     /// A place for a connection from `address`, or the limit in its way.
     pub(crate) fn admit(
         &self,
-        listener: &Arc<str>,
+        (listener, registry): (&Arc<str>, Registry),
         address: IpAddr,
         limits: &Limits,
     ) -> Result<u64, &'static str> {
@@ -46,7 +50,8 @@ impl ConnectionCounts {
             self.of(listener, |counts| counts.refused += 1);
             Err(limit)
         };
-        if self.open.load(Ordering::Relaxed) >= limits.connections_max {
+        let open = self.open_of(registry);
+        if open.load(Ordering::Relaxed) >= limits.connections_max {
             return refuse("max.connections");
         }
         let here = by_address.get(&address).copied().unwrap_or(0);
@@ -59,7 +64,7 @@ impl ConnectionCounts {
             return refuse("max.connections.per.ip");
         }
         by_address.insert(address, here + 1);
-        self.open.fetch_add(1, Ordering::Relaxed);
+        open.fetch_add(1, Ordering::Relaxed);
         self.of(listener, |counts| {
             counts.open += 1;
             counts.opened += 1;
@@ -69,19 +74,30 @@ impl ConnectionCounts {
 
     /// Gives a place up.
     pub(crate) fn leave(&self, peer: &Peer) {
-        self.leave_address(&peer.listener, peer.address.ip());
+        self.leave_address((&peer.listener, peer.registry), peer.address.ip());
     }
 
     /// The same of a connection that nobody has.
-    pub(crate) fn leave_address(&self, listener: &Arc<str>, address: IpAddr) {
+    pub(crate) fn leave_address(
+        &self,
+        (listener, registry): (&Arc<str>, Registry),
+        address: IpAddr,
+    ) {
         self.of(listener, |counts| counts.open -= 1);
         let mut by_address = self.by_address.lock();
-        self.open.fetch_sub(1, Ordering::Relaxed);
+        self.open_of(registry).fetch_sub(1, Ordering::Relaxed);
         if let Some(count) = by_address.get_mut(&address) {
             *count -= 1;
             if *count == 0 {
                 by_address.remove(&address);
             }
+        }
+    }
+
+    const fn open_of(&self, registry: Registry) -> &AtomicUsize {
+        match registry {
+            Registry::Client => &self.of_clients,
+            Registry::InterBroker => &self.of_brokers,
         }
     }
 
@@ -96,7 +112,7 @@ impl ConnectionCounts {
     }
 
     pub(crate) fn open(&self) -> usize {
-        self.open.load(Ordering::Relaxed)
+        self.of_clients.load(Ordering::Relaxed) + self.of_brokers.load(Ordering::Relaxed)
     }
 
     /// One was opened too early.
@@ -110,5 +126,33 @@ impl ConnectionCounts {
 
     pub(crate) fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_at_their_limit_leave_brokers_theirs() {
+        let counts = ConnectionCounts::default();
+        let limits = Limits {
+            connections_max: 2,
+            ..Limits::default()
+        };
+        let address = IpAddr::from([127, 0, 0, 1]);
+        let (clients, brokers) = ("PLAINTEXT".into(), "BROKERS".into());
+        let clients = (&clients, Registry::Client);
+        let brokers = (&brokers, Registry::InterBroker);
+        for listener in [clients, clients, brokers, brokers] {
+            assert!(counts.admit(listener, address, &limits).is_ok());
+        }
+        for listener in [clients, brokers] {
+            let refused = counts.admit(listener, address, &limits);
+            assert_eq!(refused, Err("max.connections"));
+        }
+        assert_eq!(counts.open(), 4);
+        counts.leave_address(clients, address);
+        assert!(counts.admit(clients, address, &limits).is_ok());
     }
 }

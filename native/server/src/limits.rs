@@ -11,7 +11,7 @@ pub struct Limits {
     pub request_bytes_max: usize,
     /// `sasl.server.max.receive.size`: the same before authentication, on listeners that authenticate.
     pub unauthenticated_request_bytes_max: usize,
-    /// `max.connections`: all listeners together.
+    /// `max.connections`: all listeners for clients together, and as many of brokers.
     pub connections_max: usize,
     /// `max.connections.per.ip`.
     pub connections_per_ip_max: usize,

@@ -128,22 +128,22 @@ pub(crate) async fn accept_all(
             tokio::time::sleep(pause).await;
         }
         // Refused connections are closed at once, as Kafka does: the client sees it and backs off.
-        let connection_id =
-            match shared
-                .connections
-                .admit(&config.name, peer.ip(), &settings.limits)
-            {
-                Ok(id) => id,
-                Err(limit) => {
-                    shared.log.line(
-                        LogLevel::Warning,
-                        &format!("connection from {peer} refused: {limit} reached"),
-                    );
-                    continue;
-                }
-            };
+        let connection_id = match shared.connections.admit(
+            (&config.name, config.registry),
+            peer.ip(),
+            &settings.limits,
+        ) {
+            Ok(id) => id,
+            Err(limit) => {
+                shared.log.line(
+                    LogLevel::Warning,
+                    &format!("connection from {peer} refused: {limit} reached"),
+                );
+                continue;
+            }
+        };
         if let Some(wait_ms) = too_early(&shared, &config, peer) {
-            close_late(&shared, socket, (&config.name, peer), wait_ms);
+            close_late(&shared, socket, (&config, peer), wait_ms);
             continue;
         }
         let info = ConnectionInfo::new(
@@ -164,7 +164,8 @@ pub(crate) async fn accept_all(
             Err(_) => false,
         };
         if !handed {
-            shared.connections.leave_address(&config.name, peer.ip());
+            let listener = (&config.name, config.registry);
+            shared.connections.leave_address(listener, peer.ip());
         }
     }
 }
@@ -203,15 +204,17 @@ fn too_early(shared: &Shared, config: &ListenerConfig, peer: SocketAddr) -> Opti
 fn close_late(
     shared: &Arc<Shared>,
     socket: tokio::net::TcpStream,
-    (listener, peer): (&Arc<str>, SocketAddr),
+    (listener, peer): (&ListenerConfig, SocketAddr),
     wait_ms: u32,
 ) {
-    let (shared, listener) = (Arc::clone(shared), Arc::clone(listener));
+    let (shared, name) = (Arc::clone(shared), Arc::clone(&listener.name));
+    let registry = listener.registry;
     shared.connections.throttle();
     tokio::spawn(async move {
         tokio::time::sleep(Duration::from_millis(wait_ms.into())).await;
         drop(socket);
-        shared.connections.leave_address(&listener, peer.ip());
+        let listener = (&name, registry);
+        shared.connections.leave_address(listener, peer.ip());
     });
 }
 
