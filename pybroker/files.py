@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import stat
 from pathlib import Path
 
 from pybroker.errors import StartError
@@ -48,7 +50,22 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 def read_bounded(path: Path, limit: int) -> bytes:
     """Reads at most `limit` bytes plus one, so that a caller can tell "too long" without reading a file of any size."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    return _read(os.open(path, os.O_RDONLY | os.O_CLOEXEC), limit)
+
+
+def read_regular(location: str, limit: int) -> bytes:
+    """Read at most `limit` bytes plus one of a file that a setting names.
+
+    Raises OSError, also for a pipe, a device or a directory: opening a pipe would wait for a writer for ever.
+    """
+    fd = os.open(location, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "it is not a regular file")
+    return _read(fd, limit)
+
+
+def _read(fd: int, limit: int) -> bytes:
     try:
         chunks: list[bytes] = []
         missing = limit + 1

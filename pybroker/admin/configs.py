@@ -44,9 +44,11 @@ from pybroker.config.broker_tls import BY_NAME as TLS
 from pybroker.config.dynamic import broker_key
 from pybroker.config.listener_settings import listener_setting
 from pybroker.config.protocol_version import PROTOCOL_VERSION
+from pybroker.config.stores import UnreadableFileError
 from pybroker.errors import KafkaError
 from pybroker.metadata.image import TopicImage
 from pybroker.metadata.znodes import DEFAULT_BROKER_CONFIG
+from pybroker.native import ListenerError
 from pybroker.protocol.caller import Caller
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.replicas.dynamic_configs import usable
@@ -56,6 +58,10 @@ log = logging.getLogger(__name__)
 
 ATTEMPTS_MAX = 50
 """At a change that others overtake each time."""
+
+
+READ_S_MAX = 10.0
+"""For the keystores and truststores of a listener."""
 
 
 class ConfigAdmin:
@@ -109,7 +115,7 @@ class ConfigAdmin:
                 try:
                     if attempt:
                         await self._port.catch_up()
-                    submitted = self._prepared(resources, left, results, validate_only=validate_only)
+                    submitted = await self._prepared(resources, left, results, validate_only=validate_only)
                     if validate_only or not submitted:
                         return results
                     left = await self._submit(submitted, results, caller)
@@ -123,7 +129,7 @@ class ConfigAdmin:
             busy = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "Others change the same settings all the time; try again.")
             return [busy if index in left else result for index, result in enumerate(results)]
 
-    def _prepared(
+    async def _prepared(
         self,
         resources: Sequence[ResourceOps],
         wanted: Sequence[int],
@@ -136,6 +142,8 @@ class ConfigAdmin:
         for index in wanted:
             try:
                 change = self._prepare(resources[index], validate_only)
+                if change is not None and change.resource == "broker":
+                    await self._check_listeners(change)
             except KafkaError as problem:
                 results[index] = problem
                 continue
@@ -196,12 +204,12 @@ class ConfigAdmin:
         changes = broker_changes(resource, current, self._config)
         version = -1 if stored is None else stored.version
         change = ConfigChange("broker", key, changes, resource.replace, version=version)
-        topic_ids = self._check_effect(change, current)
+        topic_ids = self._check_effect(change)
         return msgspec.structs.replace(change, topic_ids=topic_ids)
 
-    def _check_effect(self, change: ConfigChange, current: Mapping[str, str]) -> bool:
-        """Refuses a change after which the defaults of topics contradict each other, topic ids would have to go, or
-        the store would not take the settings. Gives whether topics have ids then."""
+    def _then(self, change: ConfigChange) -> BrokerConfig:
+        """Return what is in force after a change of brokers' settings. Raises KafkaError: too long to store."""
+        current = self._stored(change.name)
         after = {} if change.replace else dict(current)
         after.update({name: text for name, text in change.changes.items() if text is not None})
         for name, text in change.changes.items():
@@ -211,15 +219,20 @@ class ConfigAdmin:
         cluster = after if change.name == DEFAULT_BROKER_CONFIG else self._stored(DEFAULT_BROKER_CONFIG)
         broker = after if change.name != DEFAULT_BROKER_CONFIG else self._stored(str(self._broker_id))
         in_cluster = self._config.in_cluster
-        then = self._config.with_dynamic(
+        return self._config.with_dynamic(
             cluster=usable(cluster, in_cluster=in_cluster), broker=usable(broker, in_cluster=in_cluster)
         )
+
+    def _check_effect(self, change: ConfigChange) -> bool:
+        """Refuses a change after which the defaults of topics contradict each other, topic ids would have to go, or
+        the store would not take the settings. Gives whether topics have ids then."""
+        then = self._then(change)
         try:
             check_resolved(resolve_topic_configs({}, then))
         except ConfigError as problem:
             raise KafkaError(ErrorCode.INVALID_CONFIG, str(problem)) from None
-        self._check_listeners(change, then)
-        if PROTOCOL_VERSION not in change.changes and not (change.replace and PROTOCOL_VERSION in current):
+        replaced = change.replace and PROTOCOL_VERSION in self._stored(change.name)
+        if PROTOCOL_VERSION not in change.changes and not replaced:
             # In a cluster brokers of two levels may live side by side: another setting changes nothing about that.
             return False
         if self._view.image.topic_ids and not then.topic_ids:
@@ -230,21 +243,27 @@ class ConfigAdmin:
             )
         return then.topic_ids
 
-    def _check_listeners(self, change: ConfigChange, then: BrokerConfig) -> None:
+    async def _check_listeners(self, change: ConfigChange) -> None:
         """Refuses keystores and truststores that cannot be used, and settings of listeners that are not there."""
-        settings = [listener_setting(name) for name in change.changes]
+        then = self._then(change)
+        changed = [*change.changes, *(self._stored(change.name) if change.replace else ())]
+        settings = [listener_setting(name) for name in changed]
         names = {listener.name for listener in then.listeners if listener.protocol.endswith("SSL")}
-        for setting in settings:
+        for setting in settings[: len(change.changes)]:
             if setting is not None and setting.listener not in names:
                 told = f"listener {setting.listener} is not one with TLS of this broker"
                 raise KafkaError(ErrorCode.INVALID_REQUEST, told)
-        if not any(setting is not None or name in TLS for setting, name in zip(settings, change.changes, strict=True)):
+        if not any(setting is not None or name in TLS for setting, name in zip(settings, changed, strict=True)):
             return
         for name in sorted(names):
             try:
-                listener_tls(then.listener_tls(name))
-            except InvalidValue as problem:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, f"listener {name}: {problem}") from None
+                # The thread of a file system that does not answer stays behind.
+                async with asyncio.timeout(READ_S_MAX):
+                    problem = await asyncio.get_running_loop().run_in_executor(None, _check_files, then, name)
+            except TimeoutError:
+                problem = f"its files cannot be read within {READ_S_MAX:.0f} s"
+            if problem is not None:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"listener {name}: {problem}")
 
     def _topic(self, name: str) -> TopicImage:
         topic = self._view.image.topics.get(name)
@@ -255,6 +274,19 @@ class ConfigAdmin:
     def _stored(self, name: str) -> Mapping[str, str]:
         stored = self._view.image.broker_configs.get(name)
         return stored.config if stored is not None else {}
+
+
+def _check_files(then: BrokerConfig, listener: str) -> str | None:
+    """Return why a listener could not use its keystores; None if it could. Reads files."""
+    try:
+        listener_tls(then.listener_tls(listener)).check()
+    except UnreadableFileError as problem:
+        return problem.hidden
+    except InvalidValue as problem:
+        return str(problem)
+    except ListenerError as problem:
+        return problem.message
+    return None
 
 
 def _shown(change: ConfigChange) -> str:

@@ -8,6 +8,7 @@ import re
 from typing import NamedTuple
 
 from pybroker.config.values import InvalidValue, Value
+from pybroker.files import read_regular
 from pybroker.native import TlsStore
 
 PEM, JKS = "PEM", "JKS"
@@ -136,14 +137,22 @@ class StoreText(NamedTuple):
         return TlsStore(prefix, self.setting, PEM, self.lines.encode(), None)
 
 
+class UnreadableFileError(InvalidValue):
+    """A file of a setting that cannot be read. The text names the reason, for operators."""
+
+    def __init__(self, place: str, reason: str) -> None:
+        super().__init__(f"{place}: {reason}")
+        self.hidden = f"{place}: not a regular file that the broker can read, or too long"
+        """The same without the reason, for clients: they must not find out which files there are."""
+
+
 def _content(place: str, location: str, bytes_max: int) -> bytes:
     try:
-        with open(location, "rb") as stream:
-            content = stream.read(bytes_max + 1)
+        content = read_regular(location, bytes_max)
     except OSError as problem:
-        raise InvalidValue(f"{place}: {problem.strerror}") from None
+        raise UnreadableFileError(place, problem.strerror or str(problem)) from None
     if len(content) > bytes_max:
-        raise InvalidValue(f"{place}: longer than {bytes_max} bytes; is this the file that is meant?")
+        raise UnreadableFileError(place, f"longer than {bytes_max} bytes; is this the file that is meant?")
     return content
 
 

@@ -48,12 +48,13 @@ class Keystores:
         self._seen: dict[str, _Marks] = {}
         self._refused: dict[str, str] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._looking: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Before the listeners are opened. Raises InvalidValue, which names the listener."""
         for name, settings in self._settings.items():
             self._seen[name] = _marks(settings)
-            self._secure(name, settings)
+            self._secure(name, _read(name, settings))
         if self._settings:
             self._timer = self._loop.call_later(LOOK_S, self._look)
 
@@ -61,36 +62,48 @@ class Keystores:
         """Files are looked at no more."""
         if self._timer is not None:
             self._timer.cancel()
+        if self._looking is not None:
+            self._looking.cancel()
 
-    def _secure(self, name: str, settings: TlsSettings) -> None:
+    def _secure(self, name: str, tls: ListenerTls) -> None:
         try:
-            self._listeners.secure(name, listener_tls(settings))
-        except InvalidValue as problem:
-            raise InvalidValue(f"listener {name}: {problem}") from None
+            self._listeners.secure(name, tls)
         except ListenerError as problem:
             raise InvalidValue(f"listener {name}: {problem.message}") from None
 
     def _look(self) -> None:
-        self._timer = self._loop.call_later(LOOK_S, self._look)
+        self._looking = self._loop.create_task(self._look_again())
+
+    async def _look_again(self) -> None:
+        # Files are looked at and read in a thread: a file system that does not answer must not hold the loop.
+        run = self._loop.run_in_executor
         for name in self._settings:
             try:
                 settings = self._config.listener_tls(name)
-                marks = _marks(settings)
+                marks = await run(None, _marks, settings)
                 if (settings, marks) == (self._settings[name], self._seen[name]):
                     continue
                 self._settings[name], self._seen[name] = settings, marks
-                self._secure(name, settings)
+                self._secure(name, await run(None, _read, name, settings))
             except InvalidValue as problem:
                 self._told(name, str(problem))
             else:
                 self._refused.pop(name, None)
                 log.info("listener %s has read the files of its ssl.* settings again, for new connections", name)
+        self._timer = self._loop.call_later(LOOK_S, self._look)
 
     def _told(self, name: str, problem: str) -> None:
         """Once: settings that cannot be used stay until somebody changes them."""
         if self._refused.get(name) != problem:
             log.error("%s; what it has shown so far stays", problem)
             self._refused[name] = problem
+
+
+def _read(name: str, settings: TlsSettings) -> ListenerTls:
+    try:
+        return listener_tls(settings)
+    except InvalidValue as problem:
+        raise InvalidValue(f"listener {name}: {problem}") from None
 
 
 _Marks = tuple[Marks, ...]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,6 +39,9 @@ def broker(first: Authority) -> Iterator[Broker]:
         }
     ) as made:
         yield made
+
+
+UNREADABLE = "not a regular file that the broker can read, or too long"
 
 
 def shows(broker: Broker, authority: Authority) -> bool:
@@ -92,7 +96,7 @@ def test_what_cannot_be_used_is_refused(broker: Broker, first: Authority, tmp_pa
     good = {f"{PREFIX}type": "PKCS12", f"{PREFIX}location": str(store), f"{PREFIX}password": PASSWORD}
     for wrong, told in (
         ({f"{PREFIX}password": "another"}, "ssl.keystore.password: it is not the password of"),
-        ({f"{PREFIX}location": str(tmp_path / "none")}, "none: "),
+        ({f"{PREFIX}location": str(tmp_path / "none")}, UNREADABLE),
         ({f"{PREFIX}type": "BKS"}, "must be one of PEM, JKS, PKCS12"),
         ({"listener.name.ssl.ssl.client.auth": "required"}, "needs ssl.truststore.location"),
         ({"listener.name.none.ssl.keystore.type": "PEM"}, "listener NONE is not one with TLS"),
@@ -107,4 +111,35 @@ def test_what_cannot_be_used_is_refused(broker: Broker, first: Authority, tmp_pa
     assert (code, "belongs to one broker" in (message or "")) == (ErrorCode.INVALID_REQUEST, True)
     with blocking.AdminClient({"bootstrap.servers": f"127.0.0.1:{port_of(broker, 'PLAINTEXT')}"}) as admin:
         assert admin.describe_cluster().nodes
+    assert shows(broker, first)
+
+
+def test_a_path_that_is_no_keystore_is_refused(broker: Broker, first: Authority, tmp_path: Path) -> None:
+    """A pipe does not hold the broker, and answers tell nothing of which files there are."""
+    pipe, long = tmp_path / "pipe", tmp_path / "long"
+    os.mkfifo(pipe)
+    long.write_bytes(bytes(2 << 20))
+    store = f"{PREFIX}location"
+    refused = {altered(broker, {store: str(path)}) for path in (pipe, long, tmp_path, tmp_path / "none", "/dev/zero")}
+    assert {code for code, _ in refused} == {ErrorCode.INVALID_REQUEST}
+    assert {(message or "").partition(": ")[2].partition(": ")[2] for _, message in refused} == {UNREADABLE}
+    assert shows(broker, first)
+
+
+def test_a_key_without_its_certificate_is_refused(broker: Broker, first: Authority, tmp_path: Path) -> None:
+    """What a listener could not use is not stored."""
+    other = Authority(tmp_path / "other", "other")
+    keys, certificates = [], []
+    for identity in (first.identity("broker"), other.identity("broker")):
+        key, _, certificate = identity.read_text().partition("-----BEGIN CERTIFICATE-----")
+        keys.append(key)
+        certificates.append(f"-----BEGIN CERTIFICATE-----{certificate}")
+    for number, content in enumerate(
+        (keys[0], certificates[0], keys[0] + certificates[1], certificates[0] + keys[1], "")
+    ):
+        store = tmp_path / f"store-{number}.pem"
+        store.write_text(content)
+        code, message = altered(broker, {f"{PREFIX}location": str(store)})
+        assert code == ErrorCode.INVALID_REQUEST, number
+        assert message
     assert shows(broker, first)

@@ -6,6 +6,7 @@ import ssl
 
 from pybroker.config.broker_oauth import OAuthSettings
 from pybroker.config.values import InvalidValue
+from pybroker.files import read_regular
 from pybroker.security.oauth.jwks import JwksError, KeySet
 from pybroker.web_request import ANSWER_BYTES_MAX, WebError, ask
 
@@ -18,8 +19,7 @@ def read_keys(settings: OAuthSettings) -> KeySet:
 
 def _read(path: str) -> bytes:
     try:
-        with open(path, "rb") as stream:
-            content = stream.read(ANSWER_BYTES_MAX + 1)
+        content = read_regular(path, ANSWER_BYTES_MAX)
     except OSError as problem:
         raise JwksError(f"it cannot be read: {problem.strerror}") from None
     if len(content) > ANSWER_BYTES_MAX:

@@ -89,6 +89,13 @@ impl ListenerTls {
             principal_rules,
         }
     }
+
+    /// Whether a listener could use it; changes nothing.
+    fn check(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.checked())
+            .map(drop)
+            .map_err(|problem| ListenerError::new_err((problem.code, problem.text)))
+    }
 }
 
 impl ListenerTls {
