@@ -111,7 +111,11 @@ class Request:
     def connection_id(self) -> int: ...
     @property
     def message(self) -> object:
-        """The decoded message: an instance of a class of `pybroker.protocol.messages`."""
+        """The decoded message: an instance of a class of `pybroker.protocol.messages`; None of a large one before
+        `NativeControlQueue.decode`."""
+    @property
+    def elements(self) -> int:
+        """Of all its arrays together; 0 of a request from a broker, and of one that has fewer than 1,000."""
     @property
     def timed(self) -> bool:
         """The client has a quota of time: `spent` counts."""
@@ -122,9 +126,12 @@ class Request:
         """True once the connection is gone: an answer would reach nobody."""
     def waits(self) -> None:
         """Its handler waits for something: what follows counts as Kafka's RemoteTimeMs."""
-    def reply(self, message: object) -> None:
-        """Encodes the response for `api_version` and sends it. Raises CodecError if it does not fit
-        the version (the request stays answerable), RuntimeError if it was answered before."""
+    def reply(self, message: object, elements_max: int = ...) -> bool:
+        """Encodes the response for `api_version` and sends it. False: it has more elements, and nothing is sent. Raises
+        CodecError if it does not fit the version (the request stays answerable), RuntimeError if it was answered
+        before."""
+    def reply_large(self, message: object) -> None:
+        """The same for many elements, on a thread of its own: lets go of the GIL again and again."""
     def reply_standing(self, message: object, group: str) -> StandingAnswer | None:
         """The same; data threads repeat the answer over this connection for requests of the same bytes, from whoever
         may READ the group then, until it is taken back. None: this request's answer is not repeated."""
@@ -776,6 +783,8 @@ class ListenerTls:
         cipher_suites: Sequence[str],
         principal_rules: str,
     ) -> ListenerTls: ...
+    def check(self) -> None:
+        """Raises ListenerError if a listener could not use it; changes nothing."""
 
 @final
 class Endpoint:
@@ -1342,6 +1351,12 @@ class NativeControlQueue:
         by this object."""
     def take_answers_back(self) -> None:
         """Takes back every StandingAnswer of this broker."""
+    def decode(self, request: Request) -> bool:
+        """Decodes a large request, on a thread of its own: lets go of the GIL again and again. False: it is no message,
+        and its connection is closed."""
+    def admit_line_about_client(self) -> int | None:
+        """Admits a line of the log that a client causes: how many were left out since the last one. None: leave it
+        out."""
     def drain(
         self, max_items: int = 256
     ) -> list[

@@ -18,6 +18,7 @@ from pybroker.config.protocol_version import PROTOCOL_VERSION
 from pybroker.config.values import InvalidValue
 from pybroker.dispatch import STOPPING, Dispatcher, Tables
 from pybroker.errors import FatalError, KafkaError, StartError
+from pybroker.log_limits import CLIENT_LINES
 from pybroker.metadata import znodes
 from pybroker.metadata.load import LocalIds, LoweredError, broker_configs
 from pybroker.metadata.store import MetadataStore, Node, RefusedError, StoreError
@@ -209,6 +210,7 @@ class Broker:
             if oauth is not None:
                 oauth.start()
             bound = native.listeners.open(wanted)
+            CLIENT_LINES.admit = native.control_queue.admit_line_about_client
         except ListenerError as problem:
             raise StartError(problem.message) from None
         except InvalidValue as problem:

@@ -22,6 +22,7 @@ from pybroker.coordinators.shards.end_of_turn import EndOfTurn
 from pybroker.coordinators.share_parts import Shares
 from pybroker.coordinators.transaction.membership import Membership
 from pybroker.errors import FatalError, KafkaError
+from pybroker.log_limits import BY_CLIENT
 from pybroker.native import (
     ConnectionGone,
     IsrProposal,
@@ -43,7 +44,9 @@ from pybroker.requests.context import (
 )
 from pybroker.requests.failures import failure_response
 from pybroker.requests.inline_task import InlineTask
+from pybroker.requests.large import ELEMENTS_ENCODED_AT_ONCE, LargeRequests
 from pybroker.requests.later import Later
+from pybroker.requests.turns import Turns
 
 log = logging.getLogger(__name__)
 
@@ -98,6 +101,8 @@ class Dispatcher:
         self._questions: set[asyncio.Task[None]] = set()
         self._tables = tables
         self._loop = loop
+        self._turns = Turns()
+        self._large = LargeRequests(native.control_queue, self._turns, loop)
         self._fd: int | None = None
         self._parked: set[InlineTask | Later] = set()
         self._stopping = False
@@ -132,6 +137,7 @@ class Dispatcher:
                 for task in list(self._parked):
                     task.cancel()
                 await asyncio.sleep(0)
+        await self._large.stop(grace_s)
 
     def _drain(self) -> None:
         if self._fd is None:
@@ -190,11 +196,15 @@ class Dispatcher:
             request.by_token,
             request.client_port,
             request.client_software,
+            self._turns,
         )
         if handler is None:
             # The table of advertised keys and this one are compared by a test; what comes here is a bug of ours.
             log.error("no handler for API key %d; closing connection %d", request.api_key, request.connection_id)
             request.close()
+            return
+        if self._large.is_large(request):
+            self._run(request, self._large.answer(request, partial(handler, context)))
             return
         begun = time.perf_counter_ns() if request.timed else 0
         try:
@@ -223,7 +233,9 @@ class Dispatcher:
 
     def _park(self, request: Request, waiting: InlineTask | Later) -> bool:
         if len(self._parked) >= PARKED_MAX:
-            log.warning("%d requests wait; closing connection %d", len(self._parked), request.connection_id)
+            log.warning(
+                "%d requests wait; closing connection %d", len(self._parked), request.connection_id, extra=BY_CLIENT
+            )
             waiting.abandon()
             request.close()
             return False
@@ -290,8 +302,8 @@ class Dispatcher:
                     grant.stands(right)
             elif isinstance(response, LastResponse):
                 request.reply_and_close(response.response)
-            else:
-                request.reply(response)
+            elif response is not None and not request.reply(response, ELEMENTS_ENCODED_AT_ONCE):
+                self._large.send(request, response)
         except Exception:
             log.exception(
                 "cannot encode the response of key %d v%d; closing the connection", request.api_key, request.api_version

@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Mapping
 
+from pybroker.log_limits import message_of
 from pybroker.topic_names import with_names
 
 
@@ -24,7 +25,7 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-        message = record.getMessage()
+        message = message_of(record)
         fields = {
             "time": f"{seconds}.{int(record.msecs):03d}Z",
             "level": self._levels.get(record.levelno, record.levelname),

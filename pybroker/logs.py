@@ -14,6 +14,7 @@ import time
 from collections import deque
 from typing import TextIO
 
+from pybroker.log_limits import CLIENT_LINES, message_of
 from pybroker.printable import printable
 from pybroker.topic_names import with_names
 
@@ -38,7 +39,7 @@ class KafkaFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created))
         level = _NAMES.get(record.levelno, record.levelname)
-        message = printable(with_names(record.getMessage()))
+        message = printable(with_names(message_of(record)))
         line = f"[{stamp},{int(record.msecs):03d}] {level} {message} ({record.name})"
         if record.exc_info:
             line = f"{line}\n{printable(self.formatException(record.exc_info), keep=chr(10))}"
@@ -93,6 +94,7 @@ def configure_logging(level: str, stream: TextIO | None = None, *, json_lines: b
         formatter = JsonFormatter(_NAMES)
     for each in (handler, tail):
         each.setFormatter(formatter)
+        each.addFilter(CLIENT_LINES)
     root = logging.getLogger()
     root.handlers[:] = [handler, tail]
     root.setLevel(LEVELS[level])

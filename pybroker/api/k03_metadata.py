@@ -11,7 +11,7 @@ whole request comes here: unknown names are created if the request and the broke
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator
 from typing import Any
 
 from pybroker.admin.cluster import (
@@ -84,15 +84,16 @@ async def handle(
     live = frozenset(broker.broker_id for broker in brokers)
     asker = _Asker(authorizer, context, live, with_operations=request.include_topic_authorized_operations)
     if request.topics is None or (version == 0 and not request.topics):
-        answers = [_shown(topic, asker) for topic in list(cluster.topics.values()) if asker.lists(topic.name)]
+        known = context.turns.each(list(cluster.topics.values()))
+        answers = [_shown(topic, asker) async for topic in known if asker.lists(topic.name)]
     elif any(topic.topic_id != Uuid.ZERO for topic in request.topics):
         ids = dict.fromkeys(topic.topic_id for topic in request.topics if topic.topic_id != Uuid.ZERO)
-        answers = [_by_id(cluster, topic_id, asker, version) for topic_id in ids]
+        answers = [_by_id(cluster, topic_id, asker, version) async for topic_id in context.turns.each(ids)]
     else:
         names = list(dict.fromkeys(topic.name or "" for topic in request.topics))
         may_create = topics.auto_create_enabled and (version < 4 or request.allow_auto_topic_creation)
-        errors = await _create_missing(cluster, topics, asker, names) if may_create else {}
-        answers = [_by_name(cluster, name, asker, errors) for name in names]
+        errors = await _create_missing(cluster, topics, asker, context.turns.each(names)) if may_create else {}
+        answers = [_by_name(cluster, name, asker, errors) async for name in context.turns.each(names)]
     return MetadataResponse(
         brokers=[
             MetadataResponse_MetadataResponseBroker(
@@ -112,12 +113,18 @@ async def handle(
 
 
 async def _create_missing(
-    cluster: ClusterAdmin, topics: TopicAdmin, asker: _Asker, names: Sequence[str]
+    cluster: ClusterAdmin, topics: TopicAdmin, asker: _Asker, names: AsyncIterator[str]
 ) -> dict[str, KafkaError | None]:
-    missing = [name for name in names if is_topic_name(name) and asker.describes(name) and cluster.topic(name) is None]
     refused = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
-    errors: dict[str, KafkaError | None] = {name: refused for name in missing if not asker.creates(name)}
-    wanted = [name for name in missing if name not in errors]
+    errors: dict[str, KafkaError | None] = {}
+    wanted = []
+    async for name in names:
+        if not is_topic_name(name) or not asker.describes(name) or cluster.topic(name) is not None:
+            continue
+        if asker.creates(name):
+            wanted.append(name)
+        else:
+            errors[name] = refused
     return {**errors, **await topics.auto_create(wanted, asker.caller)} if wanted else errors
 
 

@@ -36,13 +36,13 @@ class Sources(NamedTuple):
     streams: StreamsCoordination
 
 
-def handle(
+async def handle(
     sources: Sources,
     authorizer: Authorizer,
     context: RequestContext,
     request: ListGroupsRequest,
 ) -> ListGroupsResponse:
-    """A plain function. Who may describe the cluster sees all groups, others those that they may describe."""
+    """Who may describe the cluster sees all groups, others those that they may describe."""
     states = {state.strip().lower().replace("_", "") for state in request.states_filter}
     types = {kind.strip().lower() for kind in request.types_filter}
     groups, shares, streams = sources
@@ -57,7 +57,8 @@ def handle(
         *((group.group_id, STREAMS, group.state.value, STREAMS) for group in streams.list()),
     ]
     if not authorizer.lists(context, ResourceType.CLUSTER, CLUSTER_NAME):
-        found = [row for row in found if authorizer.lists(context, ResourceType.GROUP, row[0])]
+        each = context.turns.each(found)
+        found = [row async for row in each if authorizer.lists(context, ResourceType.GROUP, row[0])]
     return ListGroupsResponse(
         error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if loading else ErrorCode.NONE,
         groups=[

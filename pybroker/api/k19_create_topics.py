@@ -41,7 +41,7 @@ async def handle(
     everywhere = authorizer.may_on_cluster(context, AclOperation.CREATE)
     answers: dict[str, CreateTopicsResponse_CreatableTopicResult] = {}
     specs = []
-    for topic in request.topics:
+    async for topic in context.turns.each(request.topics):
         if everywhere or authorizer.permits_topic(context, AclOperation.CREATE, topic.name):
             specs.append(_spec(topic))
         else:
@@ -55,7 +55,7 @@ async def handle(
         caller=context.caller_refused_since(FIRST_THROTTLED),
     )
     with_configs = context.api_version >= FIRST_WITH_CONFIGS
-    for spec, result in zip(specs, results.each, strict=True):
+    async for spec, result in context.turns.each(zip(specs, results.each, strict=True)):
         describes = authorizer.permits_topic(context, AclOperation.DESCRIBE_CONFIGS, spec.name)
         answers[spec.name] = _answer(spec.name, result, config, with_configs=with_configs, describes=describes)
     return CreateTopicsResponse(throttle_time_ms=results.throttle_time_ms, topics=list(answers.values()))

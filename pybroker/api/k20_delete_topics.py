@@ -48,7 +48,7 @@ async def handle(
     asked = _asked(context.api_version, request)
     outcomes: dict[Asked, DeletedTopic | KafkaError] = dict(_malformed(asked))
     denied: dict[Asked, bool] = {}
-    for one in asked:
+    async for one in context.turns.each(asked):
         describes = None
         if one not in outcomes:
             describes = _denied(topics, cluster, authorizer=authorizer, context=context, asked=one)
@@ -71,7 +71,8 @@ async def handle(
     return DeleteTopicsResponse(
         throttle_time_ms=results.throttle_time_ms,
         responses=[
-            _answer(_told(cluster, one, denied), outcomes[one], context.api_version) for one in dict.fromkeys(asked)
+            _answer(_told(cluster, one, denied), outcomes[one], context.api_version)
+            async for one in context.turns.each(dict.fromkeys(asked))
         ],
     )
 

@@ -10,7 +10,6 @@ once: a name of a few bytes would otherwise buy some 20 KB of answer each time.
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 
 from pybroker.admin.config_views import ConfigEntry
@@ -36,10 +35,6 @@ from pybroker.security.config_access import require_configs
 API_KEY = 32
 
 
-RESOURCES_A_TURN = 20
-"""All topics of a large cluster are asked for at once; after this many (0.5 to 2 ms each) others get their turn."""
-
-
 async def handle(
     configs: ConfigAdmin, names: Names, authorizer: Authorizer, context: RequestContext, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
@@ -50,9 +45,8 @@ async def handle(
         for one in request.resources
     }
     results: list[DescribeConfigsResponse_DescribeConfigsResult] = []
-    for resource in asked.values():
-        if results and len(results) % RESOURCES_A_TURN == 0:
-            await asyncio.sleep(0)
+    # A resource takes 0.5 to 2 ms.
+    async for resource in context.turns.each(asked.values()):
         topic = meant_resource(names, resource, require)
         results.append(_describe(configs, topic, resource, request.include_synonyms, request.include_documentation))
     return DescribeConfigsResponse(results=results)

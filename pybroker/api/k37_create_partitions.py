@@ -37,7 +37,7 @@ async def handle(
     require = partial(authorizer.require_topic, context, AclOperation.ALTER)
     outcomes: dict[Meant, KafkaError | None] = {}
     specs: dict[int, tuple[Meant, GrowSpec]] = {}
-    for place, row in enumerate(request.topics):
+    async for place, row in context.turns.each(enumerate(request.topics)):
         topic = meant(ImageNames(view), row.name, row.topic_id, require)
         outcomes[topic] = topic.refused
         if topic.refused is None:

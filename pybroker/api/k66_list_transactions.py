@@ -27,14 +27,14 @@ API_KEY = 66
 STATES = {state.shown: state for state in State}
 
 
-def handle(
+async def handle(
     transactions: TransactionCoordinator,
     clock: Clock,
     authorizer: Authorizer,
     context: RequestContext,
     request: ListTransactionsRequest,
 ) -> ListTransactionsResponse:
-    """A plain function. Ids that the client may not describe are left out."""
+    """Ids that the client may not describe are left out."""
     matches: Callable[[str], bool] = lambda _: True  # noqa: E731
     if request.transactional_id_pattern:
         try:
@@ -55,7 +55,7 @@ def handle(
                 producer_id=transaction.producer_id,
                 transaction_state=transaction.state.shown,
             )
-            for transactional_id, transaction in found
+            async for transactional_id, transaction in context.turns.each(list(found))
             if (not request.state_filters or transaction.state in states)
             and (not producers or transaction.producer_id in producers)
             and (

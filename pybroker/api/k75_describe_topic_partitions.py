@@ -31,7 +31,7 @@ API_KEY = 75
 Topic = DescribeTopicPartitionsResponse_DescribeTopicPartitionsResponseTopic
 
 
-def handle(
+async def handle(
     cluster: ClusterAdmin,
     config: BrokerConfig,
     authorizer: Authorizer,
@@ -47,7 +47,7 @@ def handle(
     left = max(1, min(request.response_partition_limit, config["max.request.partition.size.limit"]))
     live = {broker.broker_id for broker in cluster.brokers(context.listener)}
     response = DescribeTopicPartitionsResponse()
-    for name in _names(cluster, request, first_topic):
+    async for name in context.turns.each(_names(cluster, request, first_topic)):
         if not request.topics and not authorizer.lists(context, ResourceType.TOPIC, name):
             continue
         if not authorizer.permits_topic(context, AclOperation.DESCRIBE, name):

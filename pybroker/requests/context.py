@@ -9,6 +9,7 @@ import msgspec
 
 from pybroker.native import CommitRight, CommitTopic, ShardCommits, StandingAnswer
 from pybroker.protocol.caller import Caller
+from pybroker.requests.turns import Turns
 
 
 class RequestContext(msgspec.Struct, frozen=True):
@@ -29,6 +30,10 @@ class RequestContext(msgspec.Struct, frozen=True):
     client_port: int = 0
     client_software: tuple[str, str] = ("", "")
     """Name and version, in the client's own words (KIP-511); empty if it has said none."""
+    turns: Turns = msgspec.field(default_factory=Turns)
+    """For handlers with work on many elements."""
+    refusals: set[tuple[int, int]] = msgspec.field(default_factory=set)
+    """Operations and types of resources that the log has a line of."""
 
     @property
     def caller(self) -> Caller:

@@ -21,6 +21,11 @@ ERROR_CODES = frozenset({"error_code", "partition_error_code"})
 COUNTERPARTS = {"results_by_topic_v3_and_below": "v3_and_below_topics", "results_by_transaction": "transactions"}
 """Arrays of answers that mirror an array of another name, where a request has several."""
 
+NAMES = ("coordinator_keys", "groups", "group_ids", "groups_names", "transactional_ids", "topic_names")
+"""Arrays of requests that name things by nothing but a string."""
+NAMED_BY = ("key", "group_id", "transactional_id", "name")
+"""What such a name is called in the answer."""
+
 INDEX, INDEXES = "partition_index", ("partitions", "partition_indexes")
 
 
@@ -108,17 +113,22 @@ def _mirror(
         origin = next((one for one in given.arrays if one.field == wanted), None)
         if origin is None and len(given.arrays) == 1:
             origin = given.arrays[0]
-        if origin is not None:
-            items = getattr(source, origin.field) or []
+        items = getattr(source, origin.field) if origin is not None else None
+        if origin is not None and items:
             values[array.field] = [_mirror(item, origin.item, array.item, code, message) for item in items]
+        elif (named := next((name for name in NAMED_BY if name in _shape(array.item).scalars), None)) is not None:
+            values[array.field] = [
+                _mirror(None, _Name("", array.item.between_brokers), array.item, code, message, more={named: name})
+                for name in _listed(source, given, NAMES)
+            ]
         elif INDEX in _shape(array.item).scalars:
-            values[array.field] = [_indexed(one, array.item, code, message) for one in _indexes(source, given)]
+            values[array.field] = [_indexed(one, array.item, code, message) for one in _listed(source, given, INDEXES)]
     return target(**values)
 
 
-def _indexes(source: Any, given: _Shape) -> list[int]:
-    """Partitions that a request names by nothing but their indexes."""
-    return next((getattr(source, field) for field in INDEXES if field in given.scalars), None) or []
+def _listed(source: Any, given: _Shape, fields: tuple[str, ...]) -> list[Any]:
+    """What a request names by nothing but strings or indexes."""
+    return next((getattr(source, field) for field in fields if field in given.scalars), None) or []
 
 
 def _indexed(index: int, item_class: _Name, code: int, message: str | None) -> object:

@@ -14,6 +14,7 @@ import msgspec
 from pybroker.config import BrokerConfig
 from pybroker.config.broker_security import super_users
 from pybroker.errors import KafkaError
+from pybroker.log_limits import BY_CLIENT
 from pybroker.native import AclEntry
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.requests.context import RequestContext
@@ -79,7 +80,10 @@ class Authorizer:
         if not self.enabled:
             return True
         permitted = self._native.permits(context.principal, context.client_host, operation, resource_type, name)
-        if not permitted and log.isEnabledFor(logging.INFO):
+        kind = (operation, resource_type)
+        if not permitted and kind not in context.refusals and log.isEnabledFor(logging.INFO):
+            # One line for a request and kind: a request may name hundreds of thousands of resources.
+            context.refusals.add(kind)
             log.info(
                 "%r from %s may not %s on %s %r (API key %d)",
                 context.principal,
@@ -88,6 +92,7 @@ class Authorizer:
                 resource_type.name,
                 name,
                 context.api_key,
+                extra=BY_CLIENT,
             )
         return permitted
 

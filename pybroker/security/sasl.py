@@ -30,6 +30,7 @@ CONVERSATIONS_MAX = 20_000
 """More than `max.connections` lets in at once; the oldest gives way."""
 
 LINES_PER_SECOND_MAX = 20
+REASON_CHARACTERS_MAX = 200
 
 PRINCIPAL_TYPE = "User"
 
@@ -166,7 +167,7 @@ class SaslServer:
             context.client_host,
             context.listener,
             mechanism,
-            reason,
+            reason[:REASON_CHARACTERS_MAX],
             extra={"event": "authentication_failed"},
         )
 

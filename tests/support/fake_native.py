@@ -93,13 +93,15 @@ class FakeRequest:
     """The one that stands."""
     bounds: tuple[object, ...] = ()
     """What a right was given for."""
+    elements: int = 0
 
     def waits(self) -> None:
         self.parked = True
 
-    def reply(self, message: object) -> None:
+    def reply(self, message: object, elements_max: int = 0) -> bool:
         self.response = message
         self.replies += 1
+        return True
 
     def reply_standing(self, message: object, group: str) -> FakeAnswer:
         self.reply(message)
@@ -357,6 +359,9 @@ class FakeControlQueue:
 
     def take_answers_back(self) -> None:
         """None stands."""
+
+    def admit_line_about_client(self) -> int | None:
+        return 0
 
     def wake_fd(self) -> int:
         return self._read_fd

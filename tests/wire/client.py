@@ -39,6 +39,11 @@ class WireClient:
         # What the answers that are still to come will be, in order: Kafka answers in the order of the requests.
         self._expected: list[tuple[int, int, int]] = []
 
+    @property
+    def plain(self) -> socket.socket:
+        """What is under it, for requests that are sent and answered as bytes."""
+        return self._socket
+
     def send(self, request: Any, version: int, *, answered: bool = True) -> int:
         """Sends a request and returns its correlation id. `answered=False`: none will come (Produce with acks 0)."""
         self._correlation_id += 1

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 
 mod classes;
 mod inspect;
+mod pace;
 mod sink;
 mod source;
 mod stored;
@@ -26,7 +27,8 @@ pub use inspect::{
     ApiInfo, ErrorCodeInfo, FieldSchema, MessageSchema, StructSchema, api_table, error_code_table,
     message_class, message_names, message_schema,
 };
-use sink::PySink;
+use pace::Pace;
+use sink::{Failure, PySink};
 use source::PySource;
 pub use stored::stored_offset;
 
@@ -37,23 +39,42 @@ create_exception!(
     "Bytes that are no message of that key and version, or a message that this version cannot carry."
 );
 
-/// The request of a client (or of a broker: `registry` is the listener's) as an object of its class.
+/// The request of a client (or of a broker: `registry` is the listener's) as an object of its class. `paused`: on a
+/// thread of its own, which lets others have the GIL in between.
 ///
 /// # Errors
 /// `CodecError`: the connection is to be closed.
 pub fn decode_request(
     py: Python<'_>,
     registry: Registry,
-    api_key: i16,
-    version: i16,
+    (api_key, version): (i16, i16),
     body: &[u8],
+    paused: bool,
 ) -> PyResult<Py<PyAny>> {
     let message = find(registry, api_key, Direction::Request)?;
     let elements_max = match registry {
         Registry::Client => ELEMENTS_MAX,
         Registry::InterBroker => ELEMENTS_MAX_TRUSTED,
     };
-    decode_message(py, message, version, body, elements_max)
+    let pace = if paused {
+        Pace::paused()
+    } else {
+        Pace::unbroken()
+    };
+    let layout = layout_of(message, version)?;
+    let mut sink = PySink::new(py, Classes::of(py, message)?, pace);
+    codec::decode(layout, body, elements_max, &mut sink)
+        .map(Bound::unbind)
+        .map_err(|failure| failure.into_error(message, version))
+}
+
+/// How many elements a request has in all arrays. Bytes that are no such request have none.
+pub fn elements_of(registry: Registry, (api_key, version): (i16, i16), body: &[u8]) -> u32 {
+    registry
+        .message(api_key, Direction::Request)
+        .and_then(|message| message.layout(version))
+        .and_then(|layout| codec::count_elements(layout, body, ELEMENTS_MAX).ok())
+        .unwrap_or(0)
 }
 
 /// The body of the response to a request of that key and version.
@@ -63,12 +84,38 @@ pub fn decode_request(
 pub fn encode_response(
     py: Python<'_>,
     registry: Registry,
-    api_key: i16,
-    version: i16,
+    (api_key, version): (i16, i16),
     response: &Bound<'_, PyAny>,
+    paused: bool,
 ) -> PyResult<Vec<u8>> {
     let message = find(registry, api_key, Direction::Response)?;
-    encode_message(py, Classes::of(py, message)?, version, response)
+    let pace = if paused {
+        Pace::paused()
+    } else {
+        Pace::unbroken()
+    };
+    encode_at(py, Classes::of(py, message)?, version, response, pace)
+        .map_err(|failure| failure.into_error(message, version))
+}
+
+/// The same, unless the response has more than `elements_max` elements.
+///
+/// # Errors
+/// As [`encode_response`].
+pub fn encode_small_response(
+    py: Python<'_>,
+    registry: Registry,
+    (api_key, version): (i16, i16),
+    response: &Bound<'_, PyAny>,
+    elements_max: u32,
+) -> PyResult<Option<Vec<u8>>> {
+    let message = find(registry, api_key, Direction::Response)?;
+    let pace = Pace::at_most(elements_max);
+    match encode_at(py, Classes::of(py, message)?, version, response, pace) {
+        Ok(body) => Ok(Some(body)),
+        Err(Failure::TooMany) => Ok(None),
+        Err(failure) => Err(failure.into_error(message, version)),
+    }
 }
 
 fn find(registry: Registry, api_key: i16, direction: Direction) -> PyResult<&'static Message> {
@@ -93,7 +140,7 @@ fn decode_message(
     elements_max: u32,
 ) -> PyResult<Py<PyAny>> {
     let layout = layout_of(message, version)?;
-    let mut sink = PySink::new(py, Classes::of(py, message)?);
+    let mut sink = PySink::new(py, Classes::of(py, message)?, Pace::unbroken());
     codec::decode(layout, body, elements_max, &mut sink)
         .map(Bound::unbind)
         .map_err(|failure| failure.into_error(message, version))
@@ -111,17 +158,21 @@ fn encode_message(
     version: i16,
     object: &Bound<'_, PyAny>,
 ) -> PyResult<Vec<u8>> {
+    encode_at(py, classes, version, object, Pace::unbroken())
+        .map_err(|failure| failure.into_error(classes.message, version))
+}
+
+fn encode_at(
+    py: Python<'_>,
+    classes: &'static Classes,
+    version: i16,
+    object: &Bound<'_, PyAny>,
+    pace: Pace,
+) -> Result<Vec<u8>, Failure> {
     let mut out = Vec::new();
-    match codec::encode(
-        classes.message,
-        version,
-        &PySource::new(py, classes),
-        object,
-        &mut out,
-    ) {
-        Ok(()) => Ok(out),
-        Err(failure) => Err(failure.into_error(classes.message, version)),
-    }
+    let source = PySource::new(py, classes, pace);
+    codec::encode(classes.message, version, &source, object, &mut out)?;
+    Ok(out)
 }
 
 /// The body of a message of `pybroker.protocol.messages` or `.interbroker`. Fields that `version` does not have are
@@ -189,7 +240,7 @@ pub fn decode_data(
         return decode_message(py, message, version, data, ELEMENTS_MAX);
     }
     let layout = layout_of(message, version)?;
-    let mut sink = PySink::new(py, Classes::of(py, message)?);
+    let mut sink = PySink::new(py, Classes::of(py, message)?, Pace::unbroken());
     codec::decode_front(layout, data, ELEMENTS_MAX, &mut sink)
         .map(Bound::unbind)
         .map_err(|failure| failure.into_error(message, version))

@@ -9,7 +9,8 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use bytes::Bytes;
+/// Bodies of requests and responses.
+pub use bytes::Bytes;
 use pybroker_model::TopicIdPartition;
 use tokio::sync::oneshot;
 

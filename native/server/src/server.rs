@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use crate::budget::MemoryBudget;
 use crate::client_software::ClientSoftware;
 use crate::cold_reads::ColdReads;
-use crate::config::{DynamicSettings, Registry, ServerConfig};
+use crate::config::{DynamicSettings, LogLevel, Registry, ServerConfig};
 use crate::connection_counts::ConnectionCounts;
 use crate::control_plane::ControlPlane;
 use crate::listener::{Bound, Distributor, accept_all, bind};
@@ -222,6 +222,17 @@ impl Server {
     /// The metadata that requests are answered from.
     pub fn metadata(&self) -> &Arc<MetadataHolder> {
         &self.shared.metadata
+    }
+
+    /// Writes a line that a client has caused: its rate and its length have a limit.
+    pub fn line_about_client(&self, level: LogLevel, text: &str) {
+        self.shared.log.line(level, text);
+    }
+
+    /// Admits such a line of the control plane, under the same limit: how many were left out since the last one.
+    /// `None`: leave it out.
+    pub fn admit_line_about_client(&self) -> Option<u64> {
+        self.shared.log.admit()
     }
 
     /// Open connections.

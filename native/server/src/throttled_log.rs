@@ -10,7 +10,7 @@ use pybroker_model::TopicId;
 
 use crate::config::{LogLevel, LogSink};
 
-/// Lines about single connections, at most so many a second: strangers must not fill the log. About one topic, and about
+/// Lines that clients cause, at most so many a second: strangers must not fill the log. About one topic, and about
 /// one client that does the same again and again, at most one a minute.
 pub(crate) struct ThrottledLog {
     sink: LogSink,
@@ -27,6 +27,8 @@ enum About {
 }
 
 const LINES_PER_SECOND_MAX: u32 = 20;
+/// Bytes of a line: names in it are as long as a client likes. With the lines of a second this is below 1 MB a minute.
+const LINE_BYTES_MAX: usize = 400;
 const ONCE_IN: Duration = Duration::from_secs(60);
 /// What is remembered at most; then all is forgotten.
 const TOLD_MAX: usize = 10_000;
@@ -75,22 +77,10 @@ impl ThrottledLog {
         true
     }
 
-    /// Writes a line, or counts it as left out.
+    /// Writes a line, cut to [`LINE_BYTES_MAX`], or counts it as left out.
     pub(crate) fn line(&self, level: LogLevel, text: &str) {
-        let left_out = {
-            let mut window = self.window.lock();
-            let now = Instant::now();
-            let (start, lines, left_out) = &mut *window;
-            if start.is_none_or(|start| now - start >= Duration::from_secs(1)) {
-                *start = Some(now);
-                *lines = 0;
-            }
-            if *lines >= LINES_PER_SECOND_MAX {
-                *left_out += 1;
-                return;
-            }
-            *lines += 1;
-            core::mem::take(left_out)
+        let Some(left_out) = self.admit() else {
+            return;
         };
         if left_out > 0 {
             (self.sink)(
@@ -98,6 +88,50 @@ impl ThrottledLog {
                 &format!("{left_out} lines about connections were left out"),
             );
         }
-        (self.sink)(level, text);
+        if text.len() <= LINE_BYTES_MAX {
+            return (self.sink)(level, text);
+        }
+        let mut end = LINE_BYTES_MAX;
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        (self.sink)(level, &format!("{}…", &text[..end]));
+    }
+
+    /// Admits a line that its caller writes: how many were left out since the last one. `None`: leave it out.
+    pub(crate) fn admit(&self) -> Option<u64> {
+        let mut window = self.window.lock();
+        let now = Instant::now();
+        let (start, lines, left_out) = &mut *window;
+        if start.is_none_or(|start| now - start >= Duration::from_secs(1)) {
+            *start = Some(now);
+            *lines = 0;
+        }
+        if *lines >= LINES_PER_SECOND_MAX {
+            *left_out += 1;
+            return None;
+        }
+        *lines += 1;
+        Some(core::mem::take(left_out))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_have_a_rate_and_a_length() {
+        let lines: Arc<Mutex<Vec<String>>> = Arc::default();
+        let written = Arc::clone(&lines);
+        let log = ThrottledLog::new(Arc::new(move |_, text: &str| {
+            written.lock().push(text.to_owned());
+        }));
+        for _ in 0..10_000 {
+            log.line(LogLevel::Info, &"é".repeat(5_000));
+        }
+        let lines = lines.lock();
+        assert!(lines.len() < 100, "{} lines at once", lines.len());
+        assert!(lines.iter().all(|line| line.len() <= LINE_BYTES_MAX + 3));
     }
 }

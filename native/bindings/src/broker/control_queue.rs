@@ -33,6 +33,25 @@ impl NativeControlQueue {
         self.0.metadata.standing().take_all_back();
     }
 
+    /// Decodes a large request, on a thread of its own. False: it is no message, and its connection is closed.
+    fn decode(&self, py: Python<'_>, request: &Bound<'_, Request>) -> bool {
+        let request = request.get();
+        let Err(error) = request.decode_large(py) else {
+            return true;
+        };
+        log_lines::undecodable(py, &self.0, &request.described(), &error);
+        request.close();
+        false
+    }
+
+    /// Admits a line of the log that a client causes, under the limit of such native lines: how many were left out since
+    /// the last one. None: leave it out.
+    fn admit_line_about_client(&self) -> Option<u64> {
+        self.0
+            .server()
+            .map_or(Some(0), |server| server.admit_line_about_client())
+    }
+
     #[pyo3(signature = (max_items = 256))]
     fn drain<'py>(&self, py: Python<'py>, max_items: usize) -> PyResult<Bound<'py, PyList>> {
         // The server's threads hold the queue's lock for moments only and never take the GIL: no need to let it go.
@@ -64,7 +83,7 @@ impl NativeControlQueue {
                     Ok(request) => drained.append(Bound::new(py, request)?)?,
                     Err(refused) => {
                         let (error, request) = *refused;
-                        log_lines::undecodable(py, &request, &error)?;
+                        log_lines::undecodable(py, plane, &(&request).into(), &error);
                         request.reply.close();
                     }
                 },

@@ -2,10 +2,11 @@
 //! GIL for a line.
 
 use pybroker_server::config::LogLevel;
-use pybroker_server::control_plane::ControlRequest;
+use pybroker_server::control_plane::{ControlRequest, Peer};
 use pyo3::intern;
 use pyo3::prelude::*;
 
+use crate::plane::DataPlane;
 use crate::plane::control_queue::ControlQueue;
 
 const WARNING: u8 = 30;
@@ -38,18 +39,46 @@ pub(super) fn write(py: Python<'_>, queue: &ControlQueue) -> PyResult<()> {
     Ok(())
 }
 
-/// A request whose body is no message.
-pub(super) fn undecodable(py: Python<'_>, request: &ControlRequest, error: &PyErr) -> PyResult<()> {
+/// A request as the log names it.
+pub(super) struct Described<'a> {
+    pub(super) peer: &'a Peer,
+    pub(super) api_key: i16,
+    pub(super) api_version: i16,
+    pub(super) client_id: Option<&'a str>,
+}
+
+impl<'a> From<&'a ControlRequest> for Described<'a> {
+    fn from(request: &'a ControlRequest) -> Self {
+        Described {
+            peer: &request.peer,
+            api_key: request.api_key,
+            api_version: request.api_version,
+            client_id: request.client_id.as_deref(),
+        }
+    }
+}
+
+/// Reports a request whose body is no message, under the limits of lines that clients cause.
+pub(super) fn undecodable(
+    py: Python<'_>,
+    plane: &DataPlane,
+    request: &Described<'_>,
+    error: &PyErr,
+) {
+    let Some(server) = plane.server() else {
+        return;
+    };
+    // The client's own words come last: they are what the limit of a line's length cuts.
     let text = format!(
-        "closing connection {} from {}: request with API key {} v{} (client {:?}): {}",
+        "closing connection {} from {}: request with API key {} v{}: {} (client {:?})",
         request.peer.connection_id,
         request.peer.address,
         request.api_key,
         request.api_version,
-        request.client_id.as_deref().unwrap_or_default(),
         error.value(py),
+        request.client_id.unwrap_or_default(),
     );
-    line(py, WARNING, &text)
+    server.line_about_client(LogLevel::Warning, &text);
 }
 
 fn line(py: Python<'_>, level: u8, text: &str) -> PyResult<()> {

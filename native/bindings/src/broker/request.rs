@@ -1,18 +1,21 @@
 //! A request that Python answers.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
 use parking_lot::Mutex;
 use pybroker_model::TopicIdPartition;
 use pybroker_protocol::ApiKey;
 use pybroker_protocol::codec::Registry;
-use pybroker_server::control_plane::{ControlReply, ControlRequest, Peer, ReplySender};
+use pybroker_server::control_plane::{Bytes, ControlReply, ControlRequest, Peer, ReplySender};
 use pybroker_server::quotas::Figures;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 
 use super::commits::{self, CommitRight, CommitTopic, ShardCommits};
+use super::log_lines::Described;
 use super::standing::{Repeats, StandingAnswer};
 use crate::codec;
 use crate::plane::DataPlane;
@@ -45,8 +48,11 @@ pub(crate) struct Request {
     #[pyo3(get)]
     by_token: bool,
     peer: Arc<Peer>,
-    #[pyo3(get)]
-    message: Py<PyAny>,
+    /// None of a large body before it is decoded.
+    message: PyOnceLock<Py<PyAny>>,
+    /// Of a large body only; its decoding takes it.
+    body: Mutex<Option<Bytes>>,
+    elements: AtomicU32,
     time: Option<Arc<Figures>>,
     /// Of a request that may be answered again and again.
     repeats: Option<Repeats>,
@@ -66,52 +72,111 @@ impl Request {
                 Box::new(GoneNotice::new(&plane.queue, request.peer.connection_id))
             });
         }
-        let decode = |body: &[u8]| {
-            codec::decode_request(
-                py,
+        let of_client = request.peer.registry == Registry::Client;
+        let large = of_client && request.body.len() > DECODED_AT_ONCE_BYTES_MAX;
+        let message = PyOnceLock::new();
+        let mut elements = 0;
+        if !large {
+            let (registry, key) = (
                 request.peer.registry,
-                request.api_key,
-                request.api_version,
-                body,
-            )
-        };
-        let decoded = match (decode(&request.body), &*request.body) {
-            // librdkafka (seen in 2.16) writes the empty tagged fields at the end of this request twice. Kafka ignores
-            // what its reading leaves over; here it would end the connection.
-            (Err(_), [whole @ .., 0]) if request.api_key == ALTER_USER_SCRAM_CREDENTIALS => {
-                decode(whole)
+                (request.api_key, request.api_version),
+            );
+            match decode_body(py, registry, key, &request.body, false) {
+                Ok(decoded) => drop(message.set(py, decoded)),
+                Err(error) => return Err(Box::new((error, request))),
             }
-            (decoded, _) => decoded,
-        };
-        match decoded {
-            Ok(message) => Ok(Self {
-                repeats: Repeats::of(&request, plane),
-                api_key: request.api_key,
-                api_version: request.api_version,
-                correlation_id: request.correlation_id,
-                client_id: request.client_id,
-                principal: request.principal,
-                sasl_authenticated: request.sasl_authenticated,
-                by_token: request.by_token,
-                peer: request.peer,
-                message,
-                time: request.time,
-                reply: Mutex::new(Some(request.reply)),
-            }),
-            Err(error) => Err(Box::new((error, request))),
+            if of_client && request.body.len() > MANY_ELEMENTS {
+                elements = codec::elements_of(registry, key, &request.body);
+            }
         }
+        Ok(Self {
+            repeats: Repeats::of(&request, plane),
+            api_key: request.api_key,
+            api_version: request.api_version,
+            correlation_id: request.correlation_id,
+            client_id: request.client_id,
+            principal: request.principal,
+            sasl_authenticated: request.sasl_authenticated,
+            by_token: request.by_token,
+            peer: request.peer,
+            message,
+            body: Mutex::new(large.then_some(request.body)),
+            elements: AtomicU32::new(elements),
+            time: request.time,
+            reply: Mutex::new(Some(request.reply)),
+        })
+    }
+}
+
+/// Bodies up to this size are decoded where they are drained, within a millisecond.
+const DECODED_AT_ONCE_BYTES_MAX: usize = 16 * 1024;
+
+/// A body of so many bytes cannot have more elements, and need not be looked at.
+const MANY_ELEMENTS: usize = 1_000;
+
+fn decode_body(
+    py: Python<'_>,
+    registry: Registry,
+    (api_key, version): (i16, i16),
+    body: &[u8],
+    paused: bool,
+) -> PyResult<Py<PyAny>> {
+    let decode =
+        |body: &[u8]| codec::decode_request(py, registry, (api_key, version), body, paused);
+    match (decode(body), body) {
+        // librdkafka (seen in 2.16) writes the empty tagged fields at the end of this request twice. Kafka ignores
+        // what its reading leaves over; here it would end the connection.
+        (Err(_), [whole @ .., 0]) if api_key == ALTER_USER_SCRAM_CREDENTIALS => decode(whole),
+        (decoded, _) => decoded,
     }
 }
 
 impl Request {
+    /// Decodes a large body, on a thread of its own. `CodecError`: its connection is to be closed.
+    pub(super) fn decode_large(&self, py: Python<'_>) -> PyResult<()> {
+        let Some(body) = self.body.lock().take() else {
+            return Ok(());
+        };
+        let (registry, key) = (self.peer.registry, (self.api_key, self.api_version));
+        let elements = py.detach(|| codec::elements_of(registry, key, &body));
+        self.elements.store(elements, Ordering::Relaxed);
+        let message = decode_body(py, registry, key, &body, true)?;
+        drop(self.message.set(py, message));
+        Ok(())
+    }
+
+    /// Where it comes from and what it is, for the log.
+    pub(super) fn described(&self) -> Described<'_> {
+        Described {
+            peer: &self.peer,
+            api_key: self.api_key,
+            api_version: self.api_version,
+            client_id: self.client_id.as_deref(),
+        }
+    }
+
     fn encode(&self, py: Python<'_>, message: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
-        codec::encode_response(
-            py,
-            self.peer.registry,
-            self.api_key,
-            self.api_version,
-            message,
-        )
+        self.encode_at(py, message, false)
+    }
+
+    fn encode_at(
+        &self,
+        py: Python<'_>,
+        message: &Bound<'_, PyAny>,
+        paused: bool,
+    ) -> PyResult<Vec<u8>> {
+        let key = (self.api_key, self.api_version);
+        codec::encode_response(py, self.peer.registry, key, message, paused)
+    }
+
+    fn send_body(&self, message: &Bound<'_, PyAny>, body: Bytes) -> PyResult<()> {
+        if MUTATIONS.contains(&self.api_key) {
+            let wait_ms = message.getattr("throttle_time_ms")?.extract::<u32>()?;
+            if wait_ms > 0 {
+                return self.send(ControlReply::Throttled { body, wait_ms });
+            }
+        }
+        self.send(ControlReply::Body(body))
     }
 
     fn send(&self, reply: ControlReply) -> PyResult<()> {
@@ -127,6 +192,18 @@ impl Request {
 
 #[pymethods]
 impl Request {
+    /// None of a large request that is not decoded yet.
+    #[getter]
+    fn message(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        self.message.get(py).map(|message| message.clone_ref(py))
+    }
+
+    /// Of all its arrays together; 0 of a request that has few.
+    #[getter]
+    fn elements(&self) -> u32 {
+        self.elements.load(Ordering::Relaxed)
+    }
+
     #[getter]
     fn client_id(&self) -> Option<&str> {
         self.client_id.as_deref()
@@ -200,16 +277,25 @@ impl Request {
         }
     }
 
-    /// Encodes and sends the response.
-    fn reply(&self, py: Python<'_>, message: &Bound<'_, PyAny>) -> PyResult<()> {
-        let body = self.encode(py, message)?.into();
-        if MUTATIONS.contains(&self.api_key) {
-            let wait_ms = message.getattr("throttle_time_ms")?.extract::<u32>()?;
-            if wait_ms > 0 {
-                return self.send(ControlReply::Throttled { body, wait_ms });
-            }
+    /// Encodes and sends the response. False: it has more elements than that, and nothing is sent.
+    #[pyo3(signature = (message, elements_max = u32::MAX))]
+    fn reply(
+        &self,
+        py: Python<'_>,
+        message: &Bound<'_, PyAny>,
+        elements_max: u32,
+    ) -> PyResult<bool> {
+        let (registry, key) = (self.peer.registry, (self.api_key, self.api_version));
+        match codec::encode_small_response(py, registry, key, message, elements_max)? {
+            Some(body) => self.send_body(message, body.into()).map(|()| true),
+            None => Ok(false),
         }
-        self.send(ControlReply::Body(body))
+    }
+
+    /// Encodes and sends the response, however large, on a thread of its own.
+    fn reply_large(&self, py: Python<'_>, message: &Bound<'_, PyAny>) -> PyResult<()> {
+        let body = self.encode_at(py, message, true)?;
+        self.send_body(message, body.into())
     }
 
     /// Encodes and sends the response, which may be repeated to whoever may read for the group, until the answer is taken
@@ -284,7 +370,7 @@ impl Request {
     }
 
     /// Drops the connection.
-    fn close(&self) {
+    pub(super) fn close(&self) {
         if let Some(sender) = self.reply.lock().take() {
             sender.close();
         }

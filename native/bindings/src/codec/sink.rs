@@ -10,6 +10,7 @@ use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyList, PyString, PyTuple};
 
 use super::CodecError;
 use super::classes::Classes;
+use super::pace::Pace;
 use crate::uuid::Uuid;
 
 /// What goes wrong between bytes and objects.
@@ -17,6 +18,8 @@ pub(super) enum Failure {
     Bytes(DecodeError),
     Message(EncodeError),
     Python(PyErr),
+    /// More elements than the caller wants to wait for.
+    TooMany,
 }
 
 impl Failure {
@@ -27,6 +30,7 @@ impl Failure {
             }
             Failure::Message(error) => CodecError::new_err(format!("v{version}: {error}")),
             Failure::Python(error) => error,
+            Failure::TooMany => CodecError::new_err(format!("v{version}: too many elements")),
         }
     }
 }
@@ -61,11 +65,12 @@ impl Located for Failure {
 pub(super) struct PySink<'py> {
     py: Python<'py>,
     classes: &'static Classes,
+    pace: Pace,
 }
 
 impl<'py> PySink<'py> {
-    pub(super) fn new(py: Python<'py>, classes: &'static Classes) -> PySink<'py> {
-        PySink { py, classes }
+    pub(super) fn new(py: Python<'py>, classes: &'static Classes, pace: Pace) -> PySink<'py> {
+        PySink { py, classes, pace }
     }
 }
 
@@ -89,6 +94,7 @@ impl<'py> Sink for PySink<'py> {
         Ok(Bound::new(self.py, Uuid(value))?.into_any())
     }
     fn string(&mut self, value: &str) -> Result<Self::Value, Failure> {
+        self.pace.step(self.py)?;
         Ok(PyString::new(self.py, value).into_any())
     }
     fn bytes(&mut self, value: &[u8]) -> Result<Self::Value, Failure> {
@@ -105,6 +111,7 @@ impl<'py> Sink for PySink<'py> {
         class: ClassIndex,
         fields: Drain<'_, Self::Value>,
     ) -> Result<Self::Value, Failure> {
+        self.pace.step(self.py)?;
         let arguments = PyTuple::new(self.py, fields)?;
         Ok(self
             .classes

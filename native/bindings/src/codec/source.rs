@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyFloat, PyInt, PyList, PyString, PyTuple};
 
 use super::classes::Classes;
+use super::pace::Pace;
 use super::sink::Failure;
 use crate::record_bytes::RecordBytes;
 use crate::uuid::Uuid;
@@ -15,11 +16,12 @@ use crate::uuid::Uuid;
 pub(super) struct PySource<'py> {
     py: Python<'py>,
     classes: &'static Classes,
+    pace: Pace,
 }
 
 impl<'py> PySource<'py> {
-    pub(super) fn new(py: Python<'py>, classes: &'static Classes) -> PySource<'py> {
-        PySource { py, classes }
+    pub(super) fn new(py: Python<'py>, classes: &'static Classes, pace: Pace) -> PySource<'py> {
+        PySource { py, classes, pace }
     }
 }
 
@@ -97,6 +99,7 @@ impl<'py> Source for PySource<'py> {
     }
 
     fn element(&self, value: &Self::Value, place: usize) -> Result<Self::Value, Failure> {
+        self.pace.step(self.py)?;
         match value.cast::<PyList>() {
             Ok(list) => Ok(list.get_item(place)?),
             Err(_) => Ok(value.get_item(place)?),

@@ -54,6 +54,10 @@ const REQUEST_OVERHEAD_BYTES: usize = 256;
 /// Parts of a drain that the Admin lane gets at least, if it has that much: heartbeats without end do not starve it.
 const ADMIN_SHARE: usize = 8;
 
+/// Bytes of bodies that a drain takes before it looks for no further request: they are decoded on the loop's thread, all
+/// in one go.
+const DRAINED_BYTES_MAX: usize = 64 * 1024;
+
 /// Lines of the native log that wait for Python; more are counted and dropped.
 const LOG_LINES_MAX: usize = 1_000;
 
@@ -228,7 +232,9 @@ impl ControlQueue {
         let admin = inner.lanes[position(Lane::Admin)]
             .len()
             .min(items_max / ADMIN_SHARE);
-        self.take_requests(&mut inner, Lane::InterBroker, items_max - admin, &mut items);
+        let mut bytes_left = DRAINED_BYTES_MAX;
+        let room = (items_max - admin, &mut bytes_left);
+        self.take_requests(&mut inner, Lane::InterBroker, room, &mut items);
         while items.len() < items_max - admin
             && let Some(completed) = inner.completed.pop_front()
         {
@@ -249,8 +255,12 @@ impl ControlQueue {
         {
             items.push(Item::Asked(question));
         }
-        self.take_requests(&mut inner, Lane::Session, items_max - admin, &mut items);
-        self.take_requests(&mut inner, Lane::Admin, items_max, &mut items);
+        let room = (items_max - admin, &mut bytes_left);
+        self.take_requests(&mut inner, Lane::Session, room, &mut items);
+        // Some of them are taken however much the others brought.
+        bytes_left = bytes_left.max(DRAINED_BYTES_MAX / ADMIN_SHARE);
+        let room = (items_max, &mut bytes_left);
+        self.take_requests(&mut inner, Lane::Admin, room, &mut items);
         if inner.is_empty() && inner.signalled {
             inner.signalled = false;
             self.wake.consume();
@@ -275,13 +285,15 @@ impl ControlQueue {
         &self,
         inner: &mut Inner,
         lane: Lane,
-        items_max: usize,
+        (items_max, bytes_left): (usize, &mut usize),
         items: &mut Vec<Item>,
     ) {
         while items.len() < items_max
+            && *bytes_left > 0
             && let Some(request) = inner.lanes[position(lane)].pop_front()
         {
             inner.bytes -= size_of(&request);
+            *bytes_left = bytes_left.saturating_sub(request.body.len());
             if !request.reply.is_cancelled() {
                 items.push(Item::Request(request));
             }

@@ -4,11 +4,11 @@ use std::vec::Drain;
 
 use pybroker_model::Uuid;
 
-use super::decode::{ELEMENTS_MAX_TRUSTED, Sink, decode};
+use super::decode::{ELEMENTS_MAX_TRUSTED, Sink, decode, structure};
 use super::layout::Layout;
 use super::registry::{Direction, Registry};
 use super::schema::ClassIndex;
-use crate::primitives::{DecodeError, ELEMENTS_MAX};
+use crate::primitives::{DecodeError, ELEMENTS_MAX, Reader};
 
 /// Refuses `body` exactly when decoding it would. Needs no lock and almost no memory: for data threads.
 ///
@@ -37,6 +37,16 @@ pub fn check_request(
         Registry::InterBroker => ELEMENTS_MAX_TRUSTED,
     };
     check(layout, body, elements_max)
+}
+
+/// How many elements the arrays of a message have together. Makes no value.
+///
+/// # Errors
+/// As [`check`].
+pub fn count_elements(layout: &Layout, body: &[u8], elements_max: u32) -> Result<u32, DecodeError> {
+    let mut reader = Reader::with_budget(body, elements_max);
+    structure(layout, &mut reader, &mut Check)?;
+    Ok(elements_max - reader.elements_left())
 }
 
 struct Check;

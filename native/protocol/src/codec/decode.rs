@@ -75,7 +75,7 @@ pub fn decode_front<S: Sink>(
     structure(layout, &mut Reader::with_budget(body, elements_max), sink)
 }
 
-fn structure<S: Sink>(
+pub(super) fn structure<S: Sink>(
     layout: &Layout,
     reader: &mut Reader<'_>,
     sink: &mut S,

@@ -26,7 +26,7 @@ mod value;
 #[cfg(test)]
 mod tests;
 
-pub use check::{check, check_request};
+pub use check::{check, check_request, count_elements};
 pub use decode::{ELEMENTS_MAX_TRUSTED, Sink, decode, decode_front};
 pub use encode::{Source, encode};
 pub use error::{EncodeError, Located};

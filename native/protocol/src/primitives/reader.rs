@@ -107,6 +107,12 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// How many array elements it still accepts.
+    #[inline]
+    pub fn elements_left(&self) -> u32 {
+        self.elements_left
+    }
+
     /// Offset of the next byte from the start of the buffer.
     #[inline]
     pub fn position(&self) -> usize {

@@ -1,0 +1,96 @@
+"""Strangers cannot fill the log: lines that they cause have a rate and a length, before and after a login."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from pybroker import Broker
+from pybroker.protocol import messages as m
+from tests.hostile.large import encoded
+from tests.security.kit import call, login, port_of, secure_broker
+from tests.wire.client import WireClient
+
+STRANGER = "stranger"
+LONG = 30_000
+"""Characters of a client id: a frame before the login may have 64 KiB."""
+ATTEMPTS = 1_500
+BYTES_A_SECOND_MAX = (1 << 20) // 60
+LINE_BYTES_MAX = 1_000
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with secure_broker([STRANGER]) as broker:
+        yield broker
+
+
+def header(key: int, version: int) -> bytes:
+    return struct.pack(">hhi", key, version, 1) + struct.pack(">h", LONG) + b"x" * LONG
+
+
+def malformed_handshake(broker: Broker) -> None:
+    """The mechanism's length is longer than what follows."""
+    send(broker, header(17, 1) + struct.pack(">h", 1_000) + b"PLAIN")
+
+
+def no_login(broker: Broker) -> None:
+    """A request that needs a login."""
+    send(broker, header(3, 1) + struct.pack(">i", -1))
+
+
+def unknown_key(broker: Broker) -> None:
+    send(broker, header(999, 0))
+
+
+def malformed_request(broker: Broker) -> None:
+    """After a login: an array that claims more than there is."""
+    with login(broker, STRANGER) as client, contextlib.suppress(OSError):
+        client.send_frame(header(15, 0) + struct.pack(">i", 1_000_000))
+        client.receive_frame()
+
+
+def refused_requests(broker: Broker) -> None:
+    """After a login: names as long as a string can be, which the user has no right to."""
+    with login(broker, STRANGER) as client:
+        frame = encoded(m.DescribeGroupsRequest(groups=["g" * LONG]), 5)
+        for _ in range(100):
+            client.send_bytes(frame)
+            client.receive_frame()
+
+
+def wrong_password(broker: Broker) -> None:
+    with WireClient(port_of(broker, "SASL"), client_id="x" * LONG) as client, contextlib.suppress(OSError):
+        call(client, m.SaslHandshakeRequest(mechanism="PLAIN"))
+        call(client, m.SaslAuthenticateRequest(auth_bytes=b"\0" + b"u" * LONG + b"\0wrong"))
+
+
+def send(broker: Broker, frame: bytes) -> None:
+    connection = socket.create_connection(("127.0.0.1", port_of(broker, "SASL")), timeout=60)
+    with connection, contextlib.suppress(OSError):
+        connection.sendall(struct.pack(">i", len(frame)) + frame)
+        while connection.recv(1 << 16):
+            pass
+
+
+@pytest.mark.parametrize(
+    "attempt",
+    [malformed_handshake, no_login, unknown_key, malformed_request, refused_requests, wrong_password],
+    ids=lambda attempt: attempt.__name__,
+)
+def test_the_log_grows_slowly(broker: Broker, attempt: Callable[[Broker], None]) -> None:
+    logged, began = broker.log_path.stat().st_size, time.monotonic()
+    for _ in range(ATTEMPTS // (100 if attempt in (refused_requests, wrong_password, malformed_request) else 1)):
+        attempt(broker)
+    # The lines of a second may come at once.
+    seconds = time.monotonic() - began + 2
+    grown = broker.log_path.read_bytes()[logged:]
+    assert len(grown) < BYTES_A_SECOND_MAX * seconds, (len(grown), seconds)
+    lines = grown.splitlines()
+    assert all(len(line) < LINE_BYTES_MAX for line in lines), max(lines, key=len)[:2_000]
+    assert lines or attempt is not malformed_handshake
