@@ -27,7 +27,8 @@ from pybroker.client.times import Moment
 log = logging.getLogger(__name__)
 
 _PAUSE_S = 0.001
-_RECORDS_A_TURN = 5000
+_RECORDS_AT_ONCE = 1_000
+_TURN_S = 0.05
 """Answers are read between two turns: callers that are faster than the loop must not keep it from them."""
 
 
@@ -116,7 +117,11 @@ class Feed:
     # For the loop -------------------------------------------------------------------------------------------
 
     def _turn(self) -> None:
-        if not self._take() and not self._slow:
+        end = self._loop.time() + _TURN_S
+        took = self._take()
+        while self._given and self._loop.time() < end:
+            self._take()
+        if not took and not self._slow:
             self._turns = False
             if not self._given:  # else it came between the look and the mark
                 return
@@ -126,7 +131,7 @@ class Feed:
     def _take(self) -> bool:
         """Put some of what was handed over into batches, in the order given; return whether there was anything."""
         given = self._given
-        records = [given.popleft() for _ in range(min(len(given), _RECORDS_A_TURN))]
+        records = [given.popleft() for _ in range(min(len(given), _RECORDS_AT_ONCE))]
         if given:
             self._given_bytes -= sum(map(_size, records))
         else:
@@ -219,7 +224,7 @@ class Feed:
         """Until all that was handed over is in a batch, or has failed."""
         left = len(self._given)
         while left > 0 and self._take():
-            left -= _RECORDS_A_TURN
+            left -= _RECORDS_AT_ONCE
             await asyncio.sleep(0)
         while self._slowly is not None:
             await asyncio.wait((self._slowly,))
