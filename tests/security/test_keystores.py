@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import ssl
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -164,6 +165,38 @@ def test_keys_in_pem_may_have_a_password(stores: Mapping[str, Path], authority: 
         run("openssl", "pkcs8", "-topk8", "-v2", cipher, "-in", str(authority.identity("broker")), "-out", str(old),
             "-passout", "pass:abcd")  # fmt: skip
         assert b"BEGIN PRIVATE KEY" in keystore(old, "PEM", None).identity("abcd"), cipher
+
+
+def test_pem_as_people_write_it(authority: Authority, tmp_path: Path) -> None:
+    """Editors' byte order marks, older labels of OpenSSL, comments in any encoding, PKCS#12's algorithms for keys."""
+    identity, file = authority.identity("broker"), tmp_path / "store.pem"
+    own = identity.read_text()
+    certificate = "-----BEGIN CERTIFICATE-----" + own.split("-----BEGIN CERTIFICATE-----")[1]
+    trusted = subprocess.run(
+        ["openssl", "x509", "-trustout"], input=certificate, capture_output=True, text=True, check=True
+    ).stdout
+    assert "BEGIN TRUSTED CERTIFICATE" in trusted
+    older = re.sub("(BEGIN|END) CERTIFICATE", r"\1 X509 CERTIFICATE", own)
+    for content in (
+        b"\xef\xbb\xbf" + own.encode(),
+        b"friendlyName: Pr\xfcfstand\n" + own.replace("\n", "\r\n").encode(),
+        older.encode(),
+        own.replace(certificate, trusted).encode(),
+    ):
+        file.write_bytes(content)
+        assert der(keystore(file, "PEM", None).identity(None)) == der(own.encode())
+        assert der(StoreFile("ssl.truststore.", "PEM", str(file)).trusted()) == der(certificate.encode())
+    run("openssl", "pkcs8", "-topk8", "-v1", "PBE-SHA1-3DES", "-in", str(identity), "-out", str(file),
+        "-passout", "pass:abcd")  # fmt: skip
+    assert b"BEGIN PRIVATE KEY" in keystore(file, "PEM", None).identity("abcd")
+    place = "ssl.keystore.location=…"
+    told = f"ssl.key.password: it does not open the private key in {place}"
+    assert refusal(keystore(file, "PEM", None), "another") == told
+    file.write_text(own + own)
+    told = "there are 2 private keys in it, and only one can be shown; leave one in it"
+    assert refusal(keystore(file, "PEM", None)) == f"{place}: {told}"
+    file.write_text(own[: own.index("-----END") - 10])
+    assert refusal(keystore(file, "PEM", None)) == f"{place}: its private key is cut off"
 
 
 def test_listeners_with_each_kind(stores: Mapping[str, Path], authority: Authority) -> None:

@@ -70,7 +70,7 @@ pub fn identity(store: &Store<'_>, key_password: Option<&str>) -> Result<Vec<u8>
 pub fn trusted(store: &Store<'_>) -> Result<Vec<u8>, StoreError> {
     if is_pem(store)? {
         store.without_key_password()?;
-        return Ok(store.content.to_vec());
+        return pem::trusted(store);
     }
     let found = if jks::is_one(store.content) {
         jks::certificates(store)?

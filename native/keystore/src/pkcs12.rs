@@ -57,6 +57,85 @@ pub(super) fn certificates(store: &Store<'_>) -> Result<Vec<Vec<u8>>, StoreError
     Ok(trusted.map(|one| one.cert.as_der().to_vec()).collect())
 }
 
+/// The private key (PKCS#8) of a key that is encrypted by one of PKCS#12's own algorithms, which `p12-keystore` decrypts
+/// where they are: the key is put into a PKCS#12 file without any integrity check.
+pub(super) fn decrypted_key(
+    store: &Store<'_>,
+    encrypted: &[u8],
+    password: &str,
+) -> Result<Vec<u8>, StoreError> {
+    /// 1.2.840.113549.1.7.1.
+    const DATA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x07, 0x01];
+    /// 1.2.840.113549.1.12.10.1.2.
+    const SHROUDED_KEY: &[u8] = &[
+        0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x0c, 0x0a, 0x01, 0x02,
+    ];
+    const VERSION_3: &[u8] = &[INTEGER, 1, 3];
+    let typed = |oid: &[u8], content: &[u8]| {
+        element(
+            SEQUENCE,
+            &[element(OBJECT_ID, oid), element(EXPLICIT_0, content)].concat(),
+        )
+    };
+    let contents = element(SEQUENCE, &typed(SHROUDED_KEY, encrypted));
+    let safes = element(SEQUENCE, &typed(DATA, &element(OCTETS, &contents)));
+    let file = element(
+        SEQUENCE,
+        &[VERSION_3, &typed(DATA, &element(OCTETS, &safes))].concat(),
+    );
+    match Pkcs12Archive::from_pkcs12(&file, password) {
+        Ok(archive) => archive.keys.first().map_or_else(
+            || Err(store.problem("its private key cannot be read")),
+            |bag| Ok(bag.key.as_der().to_vec()),
+        ),
+        Err(Error::UnsupportedEncryptionScheme | Error::InvalidParameters) => Err(store.problem(
+            "its private key is encrypted by an algorithm that is not read here; convert it with openssl pkcs8 -topk8 \
+             -v2 aes-256-cbc",
+        )),
+        Err(_) => Err(store.wrong_key_password("", Some(password))),
+    }
+}
+
+const INTEGER: u8 = 0x02;
+const OCTETS: u8 = 0x04;
+const OBJECT_ID: u8 = 0x06;
+const EXPLICIT_0: u8 = 0xa0;
+
+/// DER.
+fn element(tag: u8, content: &[u8]) -> Vec<u8> {
+    let length = content.len().to_be_bytes();
+    let significant = &length[length.iter().take_while(|byte| **byte == 0).count()..];
+    let mut out = vec![tag];
+    match significant {
+        [] => out.push(0),
+        [short] if *short < 0x80 => out.push(*short),
+        long => {
+            out.push(0x80 | long.len() as u8);
+            out.extend_from_slice(long);
+        }
+    }
+    out.extend_from_slice(content);
+    out
+}
+
+/// The first element of DER without what follows it; all of what is no DER.
+pub(super) fn first_element(der: &[u8]) -> &[u8] {
+    let length = match der {
+        [_, short, ..] if *short < 0x80 => Some(2 + usize::from(*short)),
+        [_, long, rest @ ..] => {
+            let bytes = usize::from(*long & 0x7f);
+            rest.get(..bytes).filter(|_| bytes <= 4).map(|length| {
+                let value = length
+                    .iter()
+                    .fold(0_usize, |value, byte| value << 8 | usize::from(*byte));
+                2 + bytes + value
+            })
+        }
+        _ => None,
+    };
+    length.and_then(|length| der.get(..length)).unwrap_or(der)
+}
+
 fn explained(store: &Store<'_>, error: &Error) -> StoreError {
     match error {
         Error::MacError(_) | Error::UnpadError | Error::Pkcs5Error(_) => store.wrong_password(),

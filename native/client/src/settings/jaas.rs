@@ -18,14 +18,36 @@ pub(super) fn option(line: &str, name: &str) -> Option<String> {
         let value = value.trim_start();
         let quote = value.chars().next().filter(|c| *c == '"' || *c == '\'');
         let (value, after) = match quote {
-            Some(quote) => value[1..].split_once(quote)?,
-            None => split_before(value, ends),
+            Some(quote) => unquoted(&value[1..], quote)?,
+            None => {
+                let (word, after) = split_before(value, ends);
+                (word.to_owned(), after)
+            }
         };
         if word == name {
-            return Some(value.to_owned());
+            return Some(value);
         }
         rest = after;
     }
+}
+
+/// The text up to the closing quote, with Java's escapes resolved, and the rest behind it.
+fn unquoted(text: &str, quote: char) -> Option<(String, &str)> {
+    let mut value = String::new();
+    let mut chars = text.char_indices();
+    while let Some((at, char)) = chars.next() {
+        match char {
+            '\\' => value.push(match chars.next()?.1 {
+                'n' => '\n',
+                'r' => '\r',
+                't' => '\t',
+                other => other,
+            }),
+            char if char == quote => return Some((value, &text[at + char.len_utf8()..])),
+            char => value.push(char),
+        }
+    }
+    None
 }
 
 /// What is before the first such character, and the rest with it.
@@ -44,6 +66,11 @@ mod tests {
             ("username=\"u\" password=\"p=1\";", "u", "p=1"),
             ("username='u' password='p \"1;';", "u", "p \"1;"),
             ("username=u password=\"p\";", "u", "p"),
+            (
+                "username=\"u\" password=\"q\\\"u\\\\o\\t\";",
+                "u",
+                "q\"u\\o\t",
+            ),
             ("username=u password=p=1;", "u", "p=1"),
             ("username = \"u\"\n  password\t=p", "u", "p"),
             ("xusername=\"x\" username=\"u\" password=\"p\";", "u", "p"),
