@@ -1252,6 +1252,9 @@ class NativeAuthorizer:
 
     def __new__(cls) -> NativeAuthorizer:
         """Entries of its own, which are in force nowhere."""
+    @staticmethod
+    def is_valid_host(host: str) -> bool:
+        """Whether a new entry may have this host: a text with a slash must be a network (KIP-1276)."""
     def publish(
         self,
         *,

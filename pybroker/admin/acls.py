@@ -14,6 +14,7 @@ from pybroker.metadata.acls import (
     AclBinding,
     AclFilter,
 )
+from pybroker.native import NativeAuthorizer
 from pybroker.protocol.acl_codes import AclOperation, PatternType, PermissionType, ResourceType
 from pybroker.protocol.caller import Caller
 from pybroker.protocol.error_codes import ErrorCode
@@ -128,6 +129,8 @@ def _problem(binding: AclBinding) -> str | None:
         )
     if not binding.host:
         return "Invalid empty host"
+    if not NativeAuthorizer.is_valid_host(binding.host):
+        return f"Invalid CIDR notation '{binding.host}'"
     if any(len(text.encode()) > NAME_BYTES_MAX for text in (binding.name, binding.principal, binding.host)):
         return f"A name is longer than {NAME_BYTES_MAX} bytes"
     return None

@@ -74,8 +74,8 @@ def resource_options(pattern_types: Sequence[str]) -> Callable[[Callable[..., No
 entry_options = _all(
     click.option("--allow-principal", multiple=True, metavar="PRINCIPAL", help="As User:alice; User:* is everybody."),
     click.option("--deny-principal", multiple=True, metavar="PRINCIPAL", help="Denying wins over allowing."),
-    click.option("--allow-host", multiple=True, metavar="ADDRESS", help="From where; everywhere without."),
-    click.option("--deny-host", multiple=True, metavar="ADDRESS", help="From where; everywhere without."),
+    click.option("--allow-host", multiple=True, metavar="ADDRESS", help="Address or network; everywhere without."),
+    click.option("--deny-host", multiple=True, metavar="ADDRESS", help="Address or network; everywhere without."),
     click.option("--operation", multiple=True, metavar="OPERATION", help="Read, Write, Create, …; All without."),
     click.option("--producer", is_flag=True, help="Convenience: all that a producer to --topic needs."),
     click.option("--consumer", is_flag=True, help="Convenience: all that a consumer of --topic in --group needs."),

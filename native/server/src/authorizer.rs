@@ -79,6 +79,8 @@ pub enum Host {
     Any,
     /// From this address.
     Address(IpAddr),
+    /// From addresses whose first bits are those of this one (KIP-1276).
+    Network(IpAddr, u8),
     /// From nowhere: a text that is no address.
     Nowhere,
 }
@@ -89,9 +91,46 @@ impl Host {
         if text == WILDCARD {
             return Host::Any;
         }
+        if let Some((address, bits)) = text.split_once('/') {
+            return Self::network(address, bits).unwrap_or(Host::Nowhere);
+        }
         text.parse::<IpAddr>().map_or(Host::Nowhere, |address| {
             Host::Address(address.to_canonical())
         })
+    }
+
+    /// Whether a new entry may have this host. As Kafka: a network must be one, other texts may name any host.
+    pub fn is_valid(text: &str) -> bool {
+        !text.contains('/') || Host::parse(text) != Host::Nowhere
+    }
+
+    /// An IPv4 network is written as one: clients in it are compared by their IPv4 addresses.
+    fn network(address: &str, bits: &str) -> Option<Host> {
+        let address: IpAddr = address.parse().ok()?;
+        let digits =
+            (1..=3).contains(&bits.len()) && bits.bytes().all(|byte| byte.is_ascii_digit());
+        let bits: u8 = bits.parse().ok().filter(|_| digits)?;
+        let valid = match address {
+            IpAddr::V4(_) => bits <= 32,
+            IpAddr::V6(v6) => bits <= 128 && v6.to_ipv4_mapped().is_none(),
+        };
+        valid.then_some(Host::Network(address, bits))
+    }
+
+    fn includes(self, client: IpAddr) -> bool {
+        match (self, client) {
+            (Host::Any, _) => true,
+            (Host::Address(address), _) => address == client,
+            (Host::Network(IpAddr::V4(network), bits), IpAddr::V4(client)) => {
+                let differ = u32::from(network) ^ u32::from(client);
+                differ.checked_shr(32 - u32::from(bits)).unwrap_or(0) == 0
+            }
+            (Host::Network(IpAddr::V6(network), bits), IpAddr::V6(client)) => {
+                let differ = u128::from(network) ^ u128::from(client);
+                differ.checked_shr(128 - u32::from(bits)).unwrap_or(0) == 0
+            }
+            (Host::Network(..) | Host::Nowhere, _) => false,
+        }
     }
 }
 
@@ -148,11 +187,7 @@ struct Entry {
 impl Entry {
     fn concerns(&self, who: Subject<'_>) -> bool {
         (&*self.principal == who.principal || &*self.principal == EVERYBODY)
-            && match self.host {
-                Host::Any => true,
-                Host::Address(address) => address == who.address,
-                Host::Nowhere => false,
-            }
+            && self.host.includes(who.address)
     }
 
     fn covers(&self, wanted: Operation) -> bool {

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
 use pybroker_server::authorizer::{
-    Acl, AclDelta, Operation, ResourceType, Rules, Subject, supported_operations,
+    Acl, AclDelta, Host, Operation, ResourceType, Rules, Subject, supported_operations,
 };
 use pybroker_server::metadata_view::MetadataHolder;
 use pyo3::prelude::*;
@@ -85,6 +85,11 @@ impl NativeAuthorizer {
     #[new]
     fn apart() -> Self {
         Self(Arc::new(MetadataHolder::new("")))
+    }
+
+    #[staticmethod]
+    fn is_valid_host(host: &str) -> bool {
+        Host::is_valid(host)
     }
 
     #[pyo3(signature = (*, added = Vec::new(), removed = Vec::new(), super_users = None, allow_everyone_without_acls = None))]

@@ -86,6 +86,49 @@ fn patterns_and_hosts() {
 }
 
 #[test]
+fn networks() {
+    for (host, address, expected) in [
+        ("10.0.0.0/8", "10.255.0.1", true),
+        ("10.0.0.0/8", "11.0.0.1", false),
+        ("10.1.2.3/8", "10.9.9.9", true),
+        ("0.0.0.0/0", "203.0.113.9", true),
+        ("0.0.0.0/0", "::1", false),
+        ("192.0.2.7/32", "192.0.2.7", true),
+        ("192.0.2.7/32", "192.0.2.6", false),
+        ("2001:db8::/33", "2001:db8:7fff::1", true),
+        ("2001:db8::/33", "2001:db8:8000::1", false),
+        ("::/0", "2001:db8::1", true),
+        ("::1/128", "::1", true),
+        ("::1/128", "::2", false),
+    ] {
+        let client: IpAddr = address.parse().expect("an address");
+        assert!(Host::is_valid(host));
+        assert_eq!(
+            Host::parse(host).includes(client),
+            expected,
+            "{host} {address}"
+        );
+    }
+    for nonsense in [
+        "127.0.0.0/99",
+        "10.0.0.x/8",
+        "10.0.0.0/",
+        "10.0.0.0/+8",
+        "10.0.0.0/8/8",
+        "/8",
+        "host/8",
+        "2001:db8::/129",
+        "::ffff:10.0.0.0/104",
+        "10.0.0.0/-1",
+        "10.0.0.0/0008",
+    ] {
+        assert!(!Host::is_valid(nonsense), "{nonsense}");
+        assert_eq!(Host::parse(nonsense), Host::Nowhere, "{nonsense}");
+    }
+    assert!(Host::is_valid("broker.example") && Host::is_valid("*"));
+}
+
+#[test]
 fn denying_wins_and_implies_nothing() {
     let rules = holder(&[
         "allow User:a * 2 literal *",
