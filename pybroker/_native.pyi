@@ -1033,6 +1033,9 @@ class NativeBroker:
     def control_queue(self) -> NativeControlQueue: ...
     def set_settings(self, settings: dict[str, Setting]) -> None:
         """Dynamic broker settings that native code obeys; others are ignored. Raises ValueError."""
+    @staticmethod
+    def check_settings(settings: dict[str, Setting]) -> None:
+        """Raises ValueError for settings that no broker could be given."""
     def metrics(self) -> str:
         """*Blocking.* Prometheus text; milliseconds for each thousand partitions."""
     def take_slow_requests(self) -> list[SlowRequest]:
@@ -1118,6 +1121,9 @@ class NativePartitions:
         again; the ends of each that is hosted. While fenced the ends stay where they are."""
     def roles(self, topic_id: Uuid) -> list[PartitionRole]:
         """The roles of the partitions of a topic that are hosted here."""
+    @staticmethod
+    def check_topic_config(config: dict[str, str]) -> None:
+        """Raises ValueError for what `set_topic_config` would refuse."""
     def set_topic_config(self, topic_id: Uuid, config: dict[str, str]) -> None:
         """All resolved settings of a topic under Kafka's names. Raises ValueError naming the setting
         that does not parse."""

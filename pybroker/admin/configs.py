@@ -38,6 +38,7 @@ from pybroker.config import (
     ConfigError,
     InvalidValue,
     check_resolved,
+    connection_overrides,
     resolve_topic_configs,
 )
 from pybroker.config.broker_tls import BY_NAME as TLS
@@ -48,7 +49,7 @@ from pybroker.config.stores import UnreadableFileError
 from pybroker.errors import KafkaError
 from pybroker.metadata.image import TopicImage
 from pybroker.metadata.znodes import DEFAULT_BROKER_CONFIG
-from pybroker.native import ListenerError
+from pybroker.native import ListenerError, NativeBroker
 from pybroker.protocol.caller import Caller
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.replicas.dynamic_configs import usable
@@ -110,6 +111,7 @@ class ConfigAdmin:
         this returns."""
         async with self._turn:
             results: list[KafkaError | None] = list(check_request(resources))
+            await self._resolve_hosts(resources, results)
             left = [index for index, problem in enumerate(results) if problem is None]
             for attempt in range(ATTEMPTS_MAX):
                 try:
@@ -128,6 +130,20 @@ class ConfigAdmin:
                     return results
             busy = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "Others change the same settings all the time; try again.")
             return [busy if index in left else result for index, result in enumerate(results)]
+
+    async def _resolve_hosts(self, resources: Sequence[ResourceOps], results: list[KafkaError | None]) -> None:
+        """Refuse host names that are not known; the system may ask for seconds, so it asks off the loop."""
+        for index, resource in enumerate(resources):
+            texts = [op.value for op in resource.ops if op.name == connection_overrides.NAME and op.value]
+            if results[index] is not None or resource.resource_type != ResourceType.BROKER:
+                continue
+            for text in texts:
+                try:
+                    if connection_overrides.unresolved(text):
+                        await asyncio.to_thread(connection_overrides.resolve, text)
+                except InvalidValue as problem:
+                    told = f"Invalid value {text} for configuration {connection_overrides.NAME}: {problem}"
+                    results[index] = KafkaError(ErrorCode.INVALID_REQUEST, told)
 
     async def _prepared(
         self,
@@ -229,7 +245,8 @@ class ConfigAdmin:
         then = self._then(change)
         try:
             check_resolved(resolve_topic_configs({}, then))
-        except ConfigError as problem:
+            NativeBroker.check_settings(then.native_settings())
+        except (ConfigError, ValueError) as problem:
             raise KafkaError(ErrorCode.INVALID_CONFIG, str(problem)) from None
         replaced = change.replace and PROTOCOL_VERSION in self._stored(change.name)
         if PROTOCOL_VERSION not in change.changes and not replaced:

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from pybroker.config import broker_oauth, broker_tls, broker_token, one_node
+from pybroker.config import broker_oauth, broker_tls, broker_token, connection_overrides, one_node
 from pybroker.config.broker_cluster import METADATA_STORE, RACK_AWARE, ZOOKEEPER
 from pybroker.config.broker_defs import BROKER_SETTINGS, SYNONYMS
 from pybroker.config.broker_oauth import OAuthSettings
@@ -261,6 +261,7 @@ class BrokerConfig(Mapping[str, Any]):
         by_rack = self["replica.selector.class"] == RACK_AWARE
         return {
             **values,
+            connection_overrides.NAME: connection_overrides.by_address(self.get_str(connection_overrides.NAME)),
             "topic.ids": self.topic_ids,
             "replicas.by.rack": by_rack,
             "connection.rates.of.listeners": connection_rates(self.listener_settings),

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import os
 
+from pybroker.config import connection_overrides
 from pybroker.config.listeners import PROTOCOLS, SECURITY_BETWEEN, host_port
 from pybroker.config.protocol_version import LATEST, PROTOCOL_VERSION, check_protocol_version
 from pybroker.config.values import (
     ConfigKey,
     ConfigType,
-    InvalidValue,
     Scope,
     Value,
     at_least,
@@ -43,13 +43,6 @@ def _optional_host_port(value: Value) -> None:
 def _socket_buffer(value: Value) -> None:
     if value != -1:
         at_least(1)(value)
-
-
-def _connection_overrides(value: Value) -> None:
-    for pair in filter(None, str(value or "").split(",")):
-        address, colon, count = pair.strip().rpartition(":")
-        if not colon or not address or not count.isdecimal():
-            raise InvalidValue(f"expected address:count, found {pair.strip()!r}")
 
 
 IDENTITY = (
@@ -235,8 +228,8 @@ SOCKETS = (
         "max.connections.per.ip.overrides",
         STRING,
         "",
-        "Exceptions to max.connections.per.ip, as address:count pairs.",
-        _connection_overrides,
+        "Exceptions to max.connections.per.ip, as host:count pairs. A host name stands for its addresses when this is set.",
+        connection_overrides.check,
         CLUSTER,
     ),
     ConfigKey(

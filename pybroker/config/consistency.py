@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
+from pybroker.config import connection_overrides
 from pybroker.config.broker_cluster import METADATA_STORE
 from pybroker.config.broker_config import BrokerConfig, ConfigSource
 from pybroker.config.broker_login import MECHANISM, broker_login
@@ -12,6 +13,7 @@ from pybroker.config.listener_settings import PREFIX
 from pybroker.config.listeners import SECURITY_BETWEEN, Listener, is_loopback, parse_listeners, protocol_map
 from pybroker.config.topic_defs import check_resolved, resolve_topic_configs
 from pybroker.config.values import ConfigError, InvalidValue
+from pybroker.native import NativeBroker
 
 CHECKED_NAME = "ssl.endpoint.identification.algorithm"
 BETWEEN = "inter.broker.listener.name"
@@ -42,7 +44,8 @@ def inconsistencies(
         yield from ((name, problem) for name, problem in check(config, given) if name not in failed)
     try:
         check_resolved(resolve_topic_configs({}, config))
-    except ConfigError as problem:
+        NativeBroker.check_settings(config.native_settings())
+    except (ConfigError, ValueError) as problem:
         yield None, str(problem)
 
 
@@ -178,5 +181,13 @@ def _groups(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
             yield name, f"not below {below}"
 
 
-_WITHOUT_LISTENERS: tuple[Check, ...] = (_identity, _directories, _groups)
-_CHECKS: tuple[Check, ...] = (_identity, _security_of_listeners, _advertised, _store, _directories, _groups)
+def _connection_overrides(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
+    del given
+    try:
+        connection_overrides.resolve(config.get_str(connection_overrides.NAME))
+    except InvalidValue as problem:
+        yield connection_overrides.NAME, str(problem)
+
+
+_WITHOUT_LISTENERS: tuple[Check, ...] = (_identity, _directories, _groups, _connection_overrides)
+_CHECKS: tuple[Check, ...] = (_identity, _security_of_listeners, _advertised, _store, *_WITHOUT_LISTENERS[1:])

@@ -21,6 +21,7 @@ from pybroker.config.values import (
     render_value,
     throttled_replicas,
 )
+from pybroker.native import NativePartitions
 
 if TYPE_CHECKING:
     from pybroker.config.broker_config import BrokerConfig
@@ -196,6 +197,11 @@ def check_resolved(resolved: Mapping[str, str]) -> None:
     least, most = resolved["min.compaction.lag.ms"], resolved["max.compaction.lag.ms"]
     if int(least) > int(most):
         raise ConfigError(f"min.compaction.lag.ms={least} must not be above max.compaction.lag.ms={most}")
+    try:
+        # What native code refused after it was stored would not be in force.
+        NativePartitions.check_topic_config(dict(resolved))
+    except ValueError as problem:
+        raise ConfigError(str(problem)) from None
 
 
 def broker_default(name: str, config: BrokerConfig) -> str:

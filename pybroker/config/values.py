@@ -230,6 +230,11 @@ def throttled_replicas(value: Value) -> None:
     if items == ("*",):
         return
     for item in items:
-        partition, colon, broker = item.partition(":")
-        if not (colon and partition.isdecimal() and broker.isdecimal()):
+        numbers = item.split(":")
+        if len(numbers) != 2 or not all(_is_int(number) for number in numbers):
             raise InvalidValue("must be * or a list of partition:broker pairs")
+
+
+def _is_int(text: str) -> bool:
+    """Whether it is a number that Kafka's protocol has room for, in digits only."""
+    return text.isascii() and text.isdecimal() and len(text) <= 10 and int(text) < 1 << 31

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Iterable, Mapping
 
 from pybroker import logs
-from pybroker.config import BrokerConfig, InvalidValue, Scope, one_node, resolve_topic_configs
+from pybroker.config import BrokerConfig, InvalidValue, Scope, connection_overrides, one_node, resolve_topic_configs
 from pybroker.config.dynamic import broker_key
 from pybroker.metadata.image import ClusterImage, ConfigImage, ImageDelta, TopicImage
 from pybroker.metadata.znodes import DEFAULT_BROKER_CONFIG
@@ -43,6 +43,7 @@ class DynamicConfigs:
         self._config = config
         self._native = native
         self._log_level = config["log.level"]
+        self._resolving: asyncio.Task[None] | None = None
 
     async def obey(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
         """Settings of brokers first: they are the defaults of topics."""
@@ -63,11 +64,23 @@ class DynamicConfigs:
             cluster=usable(cluster, in_cluster=in_cluster), broker=usable(broker, in_cluster=in_cluster)
         )
         self._native.set_settings(self._config.native_settings())
+        if connection_overrides.unresolved(self._config.get_str(connection_overrides.NAME)):
+            self._resolving = asyncio.create_task(self._resolve_hosts())
         level = self._config["log.level"]
         if level != self._log_level:
             # Only then: the root logger may have been given a level of its own.
             logs.set_logger_level(logs.ROOT, level)
             self._log_level = level
+
+    async def _resolve_hosts(self) -> None:
+        """Host names in a setting that another broker took or an earlier start left: the system may ask for seconds,
+        and other settings do not wait."""
+        text = self._config.get_str(connection_overrides.NAME)
+        try:
+            await asyncio.to_thread(connection_overrides.resolve, text)
+        except InvalidValue as problem:
+            log.warning("%s=%s: %s; the rest is in force", connection_overrides.NAME, text, problem)
+        self._native.set_settings(self._config.native_settings())
 
     async def _put_in_force(self, topics: Iterable[TopicImage]) -> None:
         partitions = self._native.partitions

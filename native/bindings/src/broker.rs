@@ -127,6 +127,12 @@ impl NativeBroker {
             .change_settings(self.plane.settings().with(settings)?)
     }
 
+    /// `ValueError` for what `set_settings` would refuse.
+    #[staticmethod]
+    fn check_settings(settings: &Bound<'_, PyDict>) -> PyResult<()> {
+        NativeSettings::default().with(settings).map(drop)
+    }
+
     fn metrics(&self, py: Python<'_>) -> String {
         py.detach(|| metrics::render(&self.plane))
     }

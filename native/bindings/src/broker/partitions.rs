@@ -8,7 +8,7 @@ use pybroker_model::{
     ControlType, TopicIdPartition, ValidBatches, end_transaction_marker, validate_produce,
 };
 use pybroker_protocol::ErrorCode;
-use pybroker_replica::{AppendInfo, OffsetSpec, Partition, PartitionError};
+use pybroker_replica::{AppendInfo, BrokerLogSettings, OffsetSpec, Partition, PartitionError};
 use pybroker_server::clock::now_ms;
 use pybroker_storage::AppendOrigin;
 use pyo3::prelude::*;
@@ -18,7 +18,7 @@ use super::fetched::{self, FetchedBatches, RecordsWatch};
 use super::orders::{PartitionOrder, StopOrder, partition_orders};
 use super::records::{self, StoredRecords};
 use super::request::Completion;
-use super::topic_config::topic_config;
+use super::topic_config::{parse, topic_config};
 use super::transactions::ActiveProducer;
 use crate::convert::{batch_of, shown, tip};
 use crate::errors::{native_error, partition_code, partition_error};
@@ -235,6 +235,12 @@ impl NativePartitions {
                 offline: role.offline,
             })
             .collect())
+    }
+
+    /// `ValueError` for what `set_topic_config` would refuse.
+    #[staticmethod]
+    fn check_topic_config(config: &Bound<'_, PyDict>) -> PyResult<()> {
+        parse(config, &BrokerLogSettings::default()).map(drop)
     }
 
     fn set_topic_config(&self, topic_id: Uuid, config: &Bound<'_, PyDict>) -> PyResult<()> {
