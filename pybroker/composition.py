@@ -292,7 +292,16 @@ def build(ground: Ground, on_fatal: Callable[[FatalError], None]) -> Parts:
     )
     return Parts(
         services=_services(ground, local, followers, topics, port, figures=figures, roles=roles),
-        membership=Membership(ground.store, ground.clock, ground.broker_id, flush_mode, on_fatal, check=check),
+        membership=Membership(
+            ground.store,
+            ground.clock,
+            ground.broker_id,
+            flush_mode,
+            on_fatal,
+            check=check,
+            log_dirs=ground.config.log_dirs,
+            cordoned=ground.config.cordoned_log_dirs,
+        ),
         fence=fence,
         receiver=receiver,
         security=Security(local.authorizer, local.credentials),

@@ -117,7 +117,7 @@ class Administration:
         """Log directories of this broker."""
         from pybroker.admin.log_dirs import LogDirAdmin
 
-        return LogDirAdmin(self._native.log_dirs)
+        return LogDirAdmin(self._native.log_dirs, self._config)
 
     @cached_property
     def quotas(self) -> QuotaAdmin:

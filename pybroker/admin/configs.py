@@ -42,6 +42,7 @@ from pybroker.config import (
     resolve_topic_configs,
 )
 from pybroker.config.broker_tls import BY_NAME as TLS
+from pybroker.config.consistency import cordon_problem
 from pybroker.config.dynamic import broker_key
 from pybroker.config.listener_settings import listener_setting
 from pybroker.config.protocol_version import PROTOCOL_VERSION
@@ -248,6 +249,9 @@ class ConfigAdmin:
             NativeBroker.check_settings(then.native_settings())
         except (ConfigError, ValueError) as problem:
             raise KafkaError(ErrorCode.INVALID_CONFIG, str(problem)) from None
+        cordon = cordon_problem(then) if "cordoned.log.dirs" in change.changes else None
+        if cordon is not None:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"cordoned.log.dirs: {cordon}")
         replaced = change.replace and PROTOCOL_VERSION in self._stored(change.name)
         if PROTOCOL_VERSION not in change.changes and not replaced:
             # In a cluster brokers of two levels may live side by side: another setting changes nothing about that.

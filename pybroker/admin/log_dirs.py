@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Protocol
 
+from pybroker.config import BrokerConfig
 from pybroker.native import LogDirInfo, Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
@@ -25,8 +26,13 @@ class LogDirs(Protocol):
 class LogDirAdmin:
     """Describes log directories, and moves partitions between them, without stopping the loop."""
 
-    def __init__(self, native: LogDirs) -> None:
+    def __init__(self, native: LogDirs, config: BrokerConfig) -> None:
         self._native = native
+        self._config = config
+
+    def is_cordoned(self, path: str) -> bool:
+        """Whether a log directory gets no new partitions (KIP-1066)."""
+        return path in self._config.cordoned_log_dirs
 
     async def move(self, topic_id: Uuid | None, partition: int, log_dir: str) -> int:
         """Orders a move to the directory with that absolute path; the error code. None: there is no such topic."""

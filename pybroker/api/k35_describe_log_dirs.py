@@ -1,7 +1,7 @@
 """DescribeLogDirs, versions 0 to 5: the log directories of this broker with the partitions in them (KIP-113).
 
 v3 brought an error code for the whole answer, v4 the sizes of the file systems (KIP-827), v5 the mark of
-cordoned directories, which this broker does not have (always false). From v2 on by id as well (`topic_ids`); a topic
+cordoned directories (KIP-1066). From v2 on by id as well (`topic_ids`); a topic
 has no place for an error: one whose id is not that of its name is left out, as one that does not exist.
 """
 
@@ -63,6 +63,7 @@ async def handle(
                 ],
                 total_bytes=directory.total_bytes,
                 usable_bytes=directory.usable_bytes,
+                is_cordoned=log_dirs.is_cordoned(directory.path),
             )
             for directory, topics in await log_dirs.describe(wanted)
         ]

@@ -146,6 +146,12 @@ class BrokerConfig(Mapping[str, Any]):
         return tuple(os.path.abspath(path) for path in self.get_list("log.dirs") or self.get_list("log.dir"))
 
     @property
+    def cordoned_log_dirs(self) -> tuple[str, ...]:
+        """Those of the data directories that get no new partitions."""
+        named = self.get_list("cordoned.log.dirs")
+        return self.log_dirs if "*" in named else tuple(os.path.abspath(path) for path in named)
+
+    @property
     def listeners(self) -> tuple[Listener, ...]:
         """Where to listen; a port 0 stands for a free one."""
         return parse_listeners(self.get_list("listeners"), protocol_map(self.get_str("listener.security.protocol.map")))
@@ -261,6 +267,7 @@ class BrokerConfig(Mapping[str, Any]):
         by_rack = self["replica.selector.class"] == RACK_AWARE
         return {
             **values,
+            "cordoned.log.dirs": ",".join(self.cordoned_log_dirs),
             connection_overrides.NAME: connection_overrides.by_address(self.get_str(connection_overrides.NAME)),
             "topic.ids": self.topic_ids,
             "replicas.by.rack": by_rack,

@@ -15,6 +15,7 @@ from pybroker.config.values import (
     items_of,
     not_empty,
     one_of,
+    unlike,
 )
 
 BOOLEAN, STRING, INT, SHORT, LONG, DOUBLE, LIST = (
@@ -67,6 +68,14 @@ DIRECTORIES = (
         "topic-name",
         "How partition directories are named: topic-name (as Apache Kafka does, so that its tools find them) or topic-id (KIP-516's future layout). Not one of Kafka's settings.",
         one_of("topic-name", "topic-id"),
+    ),
+    ConfigKey(
+        "cordoned.log.dirs",
+        LIST,
+        (),
+        "Directories of log.dirs that get no new partitions (KIP-1066); * names all. A broker with all of them cordoned gets no new replicas.",
+        unlike,
+        CLUSTER,
     ),
     ConfigKey(
         "log.dirs.group.access",

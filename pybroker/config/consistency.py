@@ -166,6 +166,21 @@ def _directories(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
         yield "log.dirs", "a directory is named twice"
 
 
+def _cordoned(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
+    del given
+    problem = cordon_problem(config)
+    if problem is not None:
+        yield "cordoned.log.dirs", problem
+
+
+def cordon_problem(config: BrokerConfig) -> str | None:
+    """What is wrong with `cordoned.log.dirs`, if anything."""
+    if "*" in (named := config.get_list("cordoned.log.dirs")):
+        return None if len(named) == 1 else "* names all directories; remove the others"
+    strange = sorted(set(config.cordoned_log_dirs) - set(config.log_dirs))
+    return f"{strange[0]} is not one of log.dirs" if strange else None
+
+
 def _groups(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
     del given
     if config.get_int("group.min.session.timeout.ms") > config.get_int("group.max.session.timeout.ms"):
@@ -189,5 +204,5 @@ def _connection_overrides(config: BrokerConfig, given: Mapping[str, str]) -> Pro
         yield connection_overrides.NAME, str(problem)
 
 
-_WITHOUT_LISTENERS: tuple[Check, ...] = (_identity, _directories, _groups, _connection_overrides)
+_WITHOUT_LISTENERS: tuple[Check, ...] = (_identity, _directories, _cordoned, _groups, _connection_overrides)
 _CHECKS: tuple[Check, ...] = (_identity, _security_of_listeners, _advertised, _store, *_WITHOUT_LISTENERS[1:])

@@ -49,7 +49,6 @@ REFUSED: dict[str, Refusal] = {
         "use log.message.timestamp.before.max.ms and log.message.timestamp.after.max.ms",
         ("", "9223372036854775807"),
     ),
-    "cordoned.log.dirs": Refusal("new partitions go to every directory that is online; take it out of log.dirs"),
     "max.decompressed.message.bytes": Refusal(
         "what a batch may come to is fixed: 256 MiB, or 64 times its size; remove the line", ("", "2147483639")
     ),

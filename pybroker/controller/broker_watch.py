@@ -94,7 +94,15 @@ class BrokerWatch:
                 continue
             there[broker_id] = node.created_zxid
             if self._known.get(broker_id) != node.created_zxid:
-                broker = BrokerImage(broker_id, node.created_zxid, found.endpoints, found.rack, found.emptied)
+                broker = BrokerImage(
+                    broker_id,
+                    node.created_zxid,
+                    found.endpoints,
+                    found.rack,
+                    found.emptied,
+                    found.log_dirs,
+                    found.cordoned,
+                )
                 arrived.append(Arrival(broker, found.intact))
         gone = tuple(sorted(self._known.keys() - there.keys()))
         self._known = there

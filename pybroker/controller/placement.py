@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from pybroker.errors import KafkaError
 from pybroker.metadata.image import BrokerImage, ClusterImage
+from pybroker.metadata.znodes import DEFAULT_BROKER_CONFIG
 from pybroker.protocol.error_codes import ErrorCode
 
 
@@ -23,13 +24,24 @@ def away(image: ClusterImage) -> frozenset[int]:
     return frozenset(hosts | owe) - image.brokers.keys()
 
 
+def is_cordoned(image: ClusterImage, broker: BrokerImage) -> bool:
+    """Whether `cordoned.log.dirs` names all log directories of the broker (KIP-1066)."""
+    listed = broker.cordoned
+    for name in (str(broker.broker_id), DEFAULT_BROKER_CONFIG):
+        stored = image.broker_configs.get(name)
+        if stored is not None and (text := stored.config.get("cordoned.log.dirs")) is not None:
+            listed = tuple(path.strip() for path in text.split(","))
+            break
+    return "*" in listed or (bool(broker.log_dirs) and set(broker.log_dirs) <= set(listed))
+
+
 def place_new(
     image: ClusterImage, partitions: int, replication_factor: int, seed: int, first_partition: int = 0
 ) -> list[tuple[int, ...]]:
     """As `place`, on live brokers. What they are too few for goes to those that are down, which copy it when they are
-    back: so does Apache Kafka with KRaft, and a topic can be made again while a broker is down. KafkaError
-    INVALID_REPLICATION_FACTOR: the cluster has not so many."""
-    live = list(image.brokers.values())
+    back: so does Apache Kafka with KRaft, and a topic can be made again while a broker is down. Brokers whose log
+    directories are all cordoned get none. KafkaError INVALID_REPLICATION_FACTOR: the cluster has not so many."""
+    live = [broker for broker in image.brokers.values() if not is_cordoned(image, broker)]
     missing = replication_factor - len(live)
     if missing <= 0:
         return place(live, partitions, replication_factor, seed, first_partition)

@@ -107,6 +107,9 @@ class BrokerImage(msgspec.Struct, frozen=True):
     rack: str | None
     emptied: bool = False
     """A log directory of an earlier life is gone: what only this broker had is lost with it."""
+    log_dirs: tuple[str, ...] = ()
+    cordoned: tuple[str, ...] = ()
+    """Those of them that its settings file cordons (KIP-1066); dynamic settings go over it."""
 
 
 class ConfigImage(msgspec.Struct, frozen=True):

@@ -348,6 +348,10 @@ class BrokerNode(msgspec.Struct, frozen=True):
     """Names the first log directory: whose leftover a registration is. Not in Kafka's node."""
     emptied: bool = False
     """A log directory of an earlier life is gone, and with it what nobody else may have. Not in Kafka's node."""
+    log_dirs: tuple[str, ...] = ()
+    """Not in Kafka's node."""
+    cordoned: tuple[str, ...] = ()
+    """Those of them that its settings file cordons. Not in Kafka's node."""
 
     def encode(self) -> bytes:
         first = self.endpoints[0]
@@ -365,6 +369,8 @@ class BrokerNode(msgspec.Struct, frozen=True):
                 "intact": self.intact,
                 "directory_id": self.directory_id,
                 "emptied": self.emptied,
+                "log_dirs": self.log_dirs,
+                "cordoned": self.cordoned,
             }
         )
 
@@ -377,6 +383,8 @@ class _BrokerJson(msgspec.Struct):
     intact: bool = True
     directory_id: str = ""
     emptied: bool = False
+    log_dirs: tuple[str, ...] = ()
+    cordoned: tuple[str, ...] = ()
 
 
 def decode_broker(path: str, data: bytes) -> BrokerNode:
@@ -391,7 +399,16 @@ def decode_broker(path: str, data: bytes) -> BrokerNode:
         endpoints.append(Endpoint(listener, host, int(port), protocol))
     if not endpoints:
         raise DamagedNodeError(f"{path}: no endpoints")
-    return BrokerNode(tuple(endpoints), node.rack, int(node.timestamp), node.intact, node.directory_id, node.emptied)
+    return BrokerNode(
+        tuple(endpoints),
+        node.rack,
+        int(node.timestamp),
+        node.intact,
+        node.directory_id,
+        node.emptied,
+        node.log_dirs,
+        node.cordoned,
+    )
 
 
 def broker_id_of(path: str, name: str) -> int:

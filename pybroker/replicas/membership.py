@@ -76,8 +76,13 @@ class Membership:
         on_fatal: Callable[[FatalError], None],
         *,
         check: Callable[[], Awaitable[None]] | None = None,
+        log_dirs: tuple[str, ...] = (),
+        cordoned: tuple[str, ...] = (),
     ) -> None:
-        """`check` raises FatalError if the store is not the one that this broker knows."""
+        """`check` raises FatalError if the store is not the one that this broker knows. `cordoned`: by its settings
+        file."""
+        self._log_dirs = log_dirs
+        self._cordoned = cordoned
         self._check = check
         self._store = store
         self._clock = clock
@@ -126,7 +131,10 @@ class Membership:
 
     def _node(self, endpoints: tuple[Endpoint, ...], rack: str | None, directory_id: str) -> BrokerNode:
         emptied, intact = bool(self._running.gone), not self._running.suspect
-        return BrokerNode(endpoints, rack, self._clock.wall_ms(), intact, directory_id, emptied)
+        now_ms = self._clock.wall_ms()
+        return BrokerNode(
+            endpoints, rack, now_ms, intact, directory_id, emptied, self._log_dirs, self._cordoned
+        )
 
     async def judged(self) -> None:
         """A controller has heard what this registration says, and decided: the next one has not to say it again."""

@@ -143,6 +143,7 @@ impl DataPlane {
         let replicas = Arc::new(replicas);
         replicas.ingests().set_limits(settings.ingest);
         settings.throttled.set(replicas.throttles());
+        replicas.set_cordoned(&settings.cordoned);
         self.pass_on_proposals(&replicas);
         let queue = Arc::clone(&self.queue);
         replicas.on_offline(Box::new(move |partitions| queue.offline(partitions)));
@@ -239,6 +240,7 @@ impl DataPlane {
         let changed = Arc::new(changed);
         if let Some(replicas) = self.open_replicas() {
             replicas.set_log_settings(changed.log);
+            replicas.set_cordoned(&changed.cordoned);
             replicas.ingests().set_limits(changed.ingest);
             changed.throttled.set(replicas.throttles());
         }

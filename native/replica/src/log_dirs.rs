@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 use pybroker_model::TopicIdPartition;
@@ -30,9 +30,15 @@ pub(crate) struct Dir {
     pub(crate) path: PathBuf,
     /// `Err`: it could not be opened at start.
     opened: Result<Arc<LogDir>, Arc<str>>,
+    /// `cordoned.log.dirs` names it (KIP-1066): it gets no new partitions.
+    cordoned: AtomicBool,
 }
 
 impl Dir {
+    pub(crate) fn is_cordoned(&self) -> bool {
+        self.cordoned.load(Relaxed)
+    }
+
     /// The directory, unless it is offline.
     pub(crate) fn online(&self) -> Result<&Arc<LogDir>, PartitionError> {
         match &self.opened {
@@ -98,6 +104,7 @@ impl LogDirs {
             dirs.push(Dir {
                 path: path.clone(),
                 opened,
+                cordoned: AtomicBool::new(false),
             });
         }
         match first_failure {
@@ -126,6 +133,14 @@ impl LogDirs {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Dir> {
         self.dirs.iter()
+    }
+
+    /// Those in the list get no new partitions; `*` stands for all.
+    pub(crate) fn set_cordoned(&self, listed: &[String]) {
+        for dir in &self.dirs {
+            let named = |each: &String| each == "*" || plain(Path::new(each)) == plain(&dir.path);
+            dir.cordoned.store(listed.iter().any(named), Relaxed);
+        }
     }
 
     /// Position of the directory with this path.

@@ -42,6 +42,8 @@ pub enum MoveError {
     Offline,
     /// `REPLICA_NOT_AVAILABLE`.
     NotHosted,
+    /// `INVALID_REPLICA_ASSIGNMENT` (KIP-1066).
+    Cordoned,
 }
 
 /// What a move leaves behind.
@@ -62,6 +64,9 @@ impl Replicas {
         self.dirs.get(to).online().map_err(|_| MoveError::Offline)?;
         let partition = self.partition(tip).ok_or(MoveError::NotHosted)?;
         let dir = partition.dir().ok_or(MoveError::Offline)?;
+        if dir != to && self.dirs.get(to).is_cordoned() {
+            return Err(MoveError::Cordoned);
+        }
         self.dirs
             .get(dir)
             .online()

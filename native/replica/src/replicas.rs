@@ -134,6 +134,11 @@ impl Replicas {
         self.log_settings.store(Arc::new(settings));
     }
 
+    /// `cordoned.log.dirs`: where no new partitions go.
+    pub fn set_cordoned(&self, listed: &[String]) {
+        self.dirs.set_cordoned(listed);
+    }
+
     /// A topic's settings changed. Never waits for orders under way: those look here once their partitions are in the
     /// map.
     pub fn set_topic_config(&self, id: TopicId, config: &Arc<TopicConfig>) {

@@ -282,7 +282,7 @@ MISTAKES = [
     ),
     (
         "cordoned.log.dirs=/a",
-        "cordoned.log.dirs=/a ({file} line 2): new partitions go to every directory that is online; take it out of log.dirs",
+        "cordoned.log.dirs=/a ({file} line 2): /a is not one of log.dirs",
     ),
     (
         "ssl.keystore.locatio=x",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -45,7 +46,7 @@ from pybroker.metadata import znodes
 from pybroker.metadata.control_messages import StopReplicaRequest, StopReplicaResponse, StopReplicaTopicState
 from pybroker.metadata.deletion_records import decode_deletion
 from pybroker.metadata.embedded import EmbeddedStore
-from pybroker.metadata.image import BrokerImage, ClusterImage, ImageDelta, PartitionImage
+from pybroker.metadata.image import BrokerImage, ClusterImage, ConfigImage, ImageDelta, PartitionImage
 from pybroker.metadata.load import Nodes, load_image
 from pybroker.metadata.store import Create, Delete, Node, Set, UnavailableError
 from pybroker.native import Uuid
@@ -113,6 +114,24 @@ def test_no_rack_gets_two_replicas_while_another_has_none(racks: tuple[int, ...]
 
 
 @pytest.mark.checklist(48, 156)
+def test_brokers_whose_directories_are_cordoned_get_no_replicas() -> None:
+    """By the settings file that a broker registers with, over which go the cluster's and the broker's dynamic ones."""
+
+    def placed(of_file: tuple[str, ...], dynamic: Mapping[str, str]) -> set[int]:
+        first = msgspec.structs.replace(broker(1), log_dirs=("/a", "/b"), cordoned=of_file)
+        configs = {name: ConfigImage({"cordoned.log.dirs": text}, 0) for name, text in dynamic.items()}
+        image = cluster(2).apply(ImageDelta(brokers=(first,), broker_configs=configs))
+        return {one for assigned in placement.place_new(image, 8, 1, 0) for one in assigned}
+
+    both = ("/a", "/b")
+    assert placed((), {}) == placed(("/a",), {}) == placed(both, {"1": ""}) == {1, 2}
+    assert placed(both, {}) == placed((), {"1": "*"}) == placed((), {"1": "/b, /a"}) == {2}
+    assert placed((), {"<default>": "*", "2": ""}) == {2}
+    with pytest.raises(KafkaError) as refused:
+        placed(both, {"2": "*"})
+    assert refused.value.code == ErrorCode.INVALID_REPLICATION_FACTOR
+
+
 def test_create_writes_everything_in_one_change() -> None:
     image = cluster(1, 2)
     event = CreateTopics((NewTopic("a.b", 2, 2, None, {"retention.ms": "5"}),), False, 3, 100)

@@ -83,7 +83,7 @@ def test_broker_node_round_trip() -> None:
         znodes.Endpoint("PLAINTEXT", "::1", 9092, "PLAINTEXT"),
         znodes.Endpoint("INSIDE", "h", 9093, "SASL_SSL"),
     )
-    node = znodes.BrokerNode(endpoints, "r1", 5)
+    node = znodes.BrokerNode(endpoints, "r1", 5, log_dirs=("/a", "/b"), cordoned=("/b",))
     assert znodes.decode_broker("/b", node.encode()) == node
 
 

@@ -184,6 +184,7 @@ impl NativeLogDirs {
             Err(MoveError::NoSuchDir) => ErrorCode::LOG_DIR_NOT_FOUND,
             Err(MoveError::Offline) => ErrorCode::KAFKA_STORAGE_ERROR,
             Err(MoveError::NotHosted) => ErrorCode::REPLICA_NOT_AVAILABLE,
+            Err(MoveError::Cordoned) => ErrorCode::INVALID_REPLICA_ASSIGNMENT,
         };
         Ok(code.0)
     }

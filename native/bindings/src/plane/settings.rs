@@ -51,6 +51,8 @@ pub(crate) struct NativeSettings {
     pub(crate) throttled: ThrottledRates,
     /// What is kept of the past for quotas: of clients, of changes to the cluster. Read once, at the start.
     pub(crate) quota_windows: (Windows, Windows),
+    /// `cordoned.log.dirs`.
+    pub(crate) cordoned: Vec<String>,
     /// Those of the server.
     pub(crate) server: DynamicSettings,
 }
@@ -108,6 +110,7 @@ impl Default for NativeSettings {
             fetcher: FetcherSettings::default(),
             throttled: ThrottledRates::default(),
             quota_windows: <(Windows, Windows)>::default(),
+            cordoned: Vec::new(),
             server: DynamicSettings::default(),
         }
     }
@@ -187,6 +190,10 @@ impl NativeSettings {
                 windows(&given, OF_CLIENTS, self.quota_windows.0)?,
                 windows(&given, OF_MUTATIONS, self.quota_windows.1)?,
             ),
+            cordoned: match given.text("cordoned.log.dirs")? {
+                Some(text) => listed(&text),
+                None => self.cordoned.clone(),
+            },
             server: DynamicSettings {
                 auto_create_topics: given
                     .flag("auto.create.topics.enable", self.server.auto_create_topics)?,
@@ -325,6 +332,14 @@ fn limits(given: &Settings<'_, '_>, now: &Limits) -> PyResult<Limits> {
         ),
         ..now.clone()
     })
+}
+
+fn listed(text: &str) -> Vec<String> {
+    let items = text.split(',').map(str::trim);
+    items
+        .filter(|item| !item.is_empty())
+        .map(str::to_owned)
+        .collect()
 }
 
 /// `NAME:rate` pairs, made by the control plane of settings of single listeners.

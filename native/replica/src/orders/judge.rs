@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pybroker_model::TopicIdPartition;
 
-use crate::log_dirs::{Found, FoundDir, Placement};
+use crate::log_dirs::{Dir, Found, FoundDir, Placement};
 use crate::{
     PARTITION_INDEX_MAX, Partition, PartitionError, PartitionOrder, Replicas, Role, StopOrder,
     TopicMap,
@@ -139,15 +139,15 @@ impl Replicas {
         Ok(log_dir.latest_epoch(&lies.directory)?.unwrap_or(-1))
     }
 
-    /// Where new partitions go: directories are chosen by what they hold now.
+    /// Where new partitions go: directories are chosen by what they hold now. With all of them cordoned any will do: the
+    /// controller decided that the partition is here.
     pub(super) fn placement(&self, map: &TopicMap<Partition>, found: &Found) -> Placement {
+        let all_cordoned = self.dirs.iter().all(Dir::is_cordoned);
         let mut counts: Vec<_> = (0..self.dirs.len())
-            .map(|dir| {
-                self.dirs
-                    .get(dir)
-                    .online()
-                    .is_ok()
-                    .then(|| found.count(dir))
+            .map(|at| {
+                let dir = self.dirs.get(at);
+                let chosen = dir.online().is_ok() && (all_cordoned || !dir.is_cordoned());
+                chosen.then(|| found.count(at))
             })
             .collect();
         if counts.len() > 1 {
