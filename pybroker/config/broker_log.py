@@ -75,7 +75,7 @@ DIRECTORIES = (
         (),
         "Directories of log.dirs that get no new partitions (KIP-1066); * names all. A broker with all of them cordoned gets no new replicas.",
         unlike,
-        CLUSTER,
+        Scope.PER_BROKER,
     ),
     ConfigKey(
         "log.dirs.group.access",

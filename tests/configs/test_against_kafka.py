@@ -49,6 +49,7 @@ OURS = {
     "connection.authentication.timeout.ms",
     "connection.inflight.max.bytes",
     "delegation.token.master.key",
+    "delegation.token.max.per.user",
     "delete.topic.delay.ms",
     "group.consumer.rebalance.heartbeat.interval.ms",
     "group.max.metadata.bytes",
