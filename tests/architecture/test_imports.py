@@ -31,7 +31,7 @@ LAYERS: list[set[str]] = [
     {"native"},
     {"clock", "collector", "files", "version", "cluster_resource", "logs", "web_request"},
     {"json_lines", "printable"},
-    {"errors", "topic_names"},
+    {"errors", "log_limits", "topic_names"},
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 
