@@ -21,6 +21,7 @@ from pybroker.api import (
     k32167_end_transaction,
     k32168_append_dead_letters,
     k32170_probe_broker,
+    k32171_staged_replicas,
     share_states,
 )
 from pybroker.api.control import ControlReceiver
@@ -79,6 +80,7 @@ def broker_routes(
         k07_controlled_shutdown.API_KEY: partial(k07_controlled_shutdown.handle, port),
         k56_alter_partition.API_KEY: partial(k56_alter_partition.handle, port),
         k32170_probe_broker.API_KEY: partial(k32170_probe_broker.handle, probe),
+        k32171_staged_replicas.API_KEY: partial(k32171_staged_replicas.handle, services.admin.staged_replicas),
         k58_envelope.API_KEY: partial(k58_envelope.handle, port, office),
         k32165_ingest_order.API_KEY: partial(k32165_ingest_order.handle, services.ingests),
         k32166_verify_transaction.API_KEY: partial(k32166_verify_transaction.handle, services.transactions.membership),

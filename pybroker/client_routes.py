@@ -128,6 +128,7 @@ def routes(services: Services) -> Routes:
         32146: lambda: partial(api.k32146_describe_deletions.handle, admin.history, authorizer),
         32147: lambda: partial(api.k32147_describe_cluster_state.handle, services.cluster_state, authorizer),
         32148: lambda: partial(api.k32148_delete_offsets.handle, groups, living, authorizer),
+        32149: lambda: partial(api.k32149_purge_topics.handle, admin.lineage, authorizer),
     }
 
 

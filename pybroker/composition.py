@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -83,6 +84,7 @@ from pybroker.replicas.log_ends import LogEnds
 from pybroker.replicas.manager import ReplicaManager
 from pybroker.replicas.membership import Membership
 from pybroker.replicas.metadata_updates import MetadataUpdates
+from pybroker.replicas.purges import Purges
 from pybroker.replicas.roles import RoleReconciler
 from pybroker.replicas.staging import Staging
 from pybroker.replicas.store_guard import StoreGuard
@@ -105,7 +107,9 @@ if TYPE_CHECKING:
 
     # What only a cluster needs is imported there only.
     from pybroker.interbroker.dial import Dialer
+    from pybroker.interbroker.lines import Lines
     from pybroker.interbroker.peer_watch import PeerWatch
+    from pybroker.interbroker.port import ClusterPort
 
 log = logging.getLogger(__name__)
 
@@ -145,6 +149,8 @@ class Between(msgspec.Struct, frozen=True):
     port: ControllerPort
     dial: Dialer | None
     """None of a broker that is alone."""
+    lines: Lines | None = None
+    """Connections for what administrators want to know of other brokers."""
 
 
 class Followers(msgspec.Struct, frozen=True):
@@ -191,7 +197,7 @@ class Parts(msgspec.Struct):
     peers: PeerWatch | None
     """Notices brokers that were killed; None of a broker that is alone."""
     disconnect: Callable[[], None] | None
-    """Ends the connection to another broker's controller, at a stop; None of a broker that is alone."""
+    """Ends the connections to other brokers, at a stop; None of a broker that is alone."""
 
     def lives(self, broker_epoch: int) -> None:
         """This broker has registered."""
@@ -208,12 +214,14 @@ def build(ground: Ground, on_fatal: Callable[[FatalError], None]) -> Parts:
     use_names(view.name_of)
     between = ground.config.between_brokers
     dial: Dialer | None = None
+    lines: Lines | None = None
     peers: PeerWatch | None = None
     port: ControllerPort = own_port
     disconnect: Callable[[], None] | None = None
     check = None if ground.guard is None else ground.guard.check
     if between is not None:
         from pybroker.interbroker.dial import Dialer
+        from pybroker.interbroker.lines import Lines
         from pybroker.interbroker.port import ClusterPort
 
         dial = Dialer(ground.broker_id, between, ground.login)
@@ -225,7 +233,8 @@ def build(ground: Ground, on_fatal: Callable[[FatalError], None]) -> Parts:
             view=view,
             dial=dial,
         )
-        disconnect = cluster.close
+        lines = Lines(view, dial)
+        disconnect = partial(_close_all, cluster, lines)
     staging, replicas, following = _replicas(ground, view, port)
     local = Local(
         view, MetadataCache(ground.native, ground.cluster_id), staging, replicas, following, authorizer, credentials
@@ -291,7 +300,15 @@ def build(ground: Ground, on_fatal: Callable[[FatalError], None]) -> Parts:
         port=port,
     )
     return Parts(
-        services=_services(ground, local, followers, topics, port, figures=figures, roles=roles),
+        services=_services(
+            ground,
+            local,
+            followers,
+            topics,
+            Between(local.view, port, dial, lines),
+            figures=figures,
+            roles=roles,
+        ),
         membership=Membership(
             ground.store,
             ground.clock,
@@ -320,6 +337,11 @@ def build(ground: Ground, on_fatal: Callable[[FatalError], None]) -> Parts:
         peers=peers,
         disconnect=disconnect,
     )
+
+
+def _close_all(*connections: ClusterPort | Lines) -> None:
+    for each in connections:
+        each.close()
 
 
 def _peer_watch(
@@ -400,6 +422,7 @@ def _replicas(
         close=lambda topic_id: port.submit(CloseDeletions((topic_id,))),
         found=FoundReports(native, port, ground.clock, ground.broker_id),
     )
+    view.also(Purges(staging))
     following = Following(native, ground.broker_id) if config.in_cluster else None
     log_ends = LogEnds(native.partitions, view, port, ground.broker_id) if config.in_cluster else None
     replicas = ReplicaManager(
@@ -600,12 +623,12 @@ def _services(
     local: Local,
     followers: Followers,
     topics: TopicAdmin,
-    port: ControllerPort,
+    between: Between,
     *,
     figures: Figures,
     roles: RoleReconciler,
 ) -> Services:
-    native, config, view = ground.native, ground.config, local.view
+    native, config, view, port = ground.native, ground.config, local.view, between.port
     cluster = ClusterAdmin(local.cache)
     gate = BrokerGate(config, local.authorizer) if config.in_cluster else None
     return Services(
@@ -627,6 +650,7 @@ def _services(
             topics=topics,
             replicas=local.replicas,
             staging=local.staging,
+            others=between.lines,
             authorizes=local.authorizer.enabled,
         ),
         cluster=cluster,

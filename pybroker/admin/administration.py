@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pybroker.admin.quotas import QuotaAdmin
     from pybroker.admin.reassignments import ReassignmentAdmin
     from pybroker.admin.records import RecordAdmin
+    from pybroker.admin.staged_replicas import Brokers, StagedReplicas
     from pybroker.admin.streams_topics import StreamsTopics
     from pybroker.admin.users import UserAdmin
 
@@ -48,9 +49,11 @@ class Administration:
         topics: TopicAdmin,
         replicas: ReplicaManager,
         staging: Staging,
+        others: Brokers | None,
         authorizes: bool,
     ) -> None:
-        """authorizes: there is an authorizer, so that entries count for something."""
+        """others: None of a broker that is alone. authorizes: there is an authorizer, so that entries count for
+        something."""
         self._broker_id = broker_id
         self._config = config
         self._clock = clock
@@ -61,6 +64,7 @@ class Administration:
         self._topics = topics
         self._replicas = replicas
         self._staging = staging
+        self._others = others
         self._authorizes = authorizes
 
     @cached_property
@@ -103,7 +107,7 @@ class Administration:
         """What became of topics."""
         from pybroker.admin.history import HistoryAdmin
 
-        return HistoryAdmin(self._view, self._native, self._broker_id, self._staging)
+        return HistoryAdmin(self._view, self._native, self.staged_replicas)
 
     @cached_property
     def lineage(self) -> LineageAdmin:
@@ -139,6 +143,13 @@ class Administration:
         from pybroker.admin.records import RecordAdmin
 
         return RecordAdmin(self._native, self._cache, self._replicas)
+
+    @cached_property
+    def staged_replicas(self) -> StagedReplicas:
+        """What brokers hold of deleted topics."""
+        from pybroker.admin.staged_replicas import StagedReplicas
+
+        return StagedReplicas(self._broker_id, self._view, self._native, self._staging, self._others)
 
     @cached_property
     def streams_topics(self) -> StreamsTopics:

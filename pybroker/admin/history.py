@@ -3,22 +3,25 @@ protocol version."""
 
 from __future__ import annotations
 
-import asyncio
-import os
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 
 import msgspec
 
-from pybroker.cluster.lookup import topic_or_deletion, unknown_topic
+from pybroker.admin.staged_replicas import Held, StagedReplicas
+from pybroker.cluster.lookup import deletions_of, topic_or_deletion, unknown_topic
 from pybroker.cluster.view import ClusterView
 from pybroker.metadata.deletion_records import DELETING, FOUND, REMOVED, STAGED, UNDELETING, DeletionRecord
 from pybroker.metadata.image import TopicImage
-from pybroker.metadata.lineage import CREATED, TRUNCATED, TopicEvent
-from pybroker.native import NativeBroker, StagedDirectory, Uuid
+from pybroker.metadata.lineage import BEGINNINGS, CREATED, TopicEvent
+from pybroker.native import NativeBroker, Uuid
 
 UNFINISHED = (DELETING, STAGED, UNDELETING, FOUND)
 """States in which data is on disks."""
+
+
+FormerNames = Mapping[str, Sequence[TopicImage | DeletionRecord]]
+"""Topics by a name that they do not have any more."""
 
 
 class Incarnation(msgspec.Struct, frozen=True):
@@ -51,6 +54,7 @@ class PartitionDeletion(msgspec.Struct, frozen=True):
     """deleting, staged, removing, undeleting or removed."""
     log_dir: str | None
     size_bytes: int
+    """-1: unknown."""
     remaining_ms: int
 
 
@@ -59,32 +63,19 @@ class Deletion(msgspec.Struct, frozen=True):
 
     record: DeletionRecord
     size_bytes: int
+    """On all brokers that say what they hold; -1: none does."""
     remaining_ms: int
+    """Until the last of them removes it; -1: unknown, or it waits for an operator."""
     partitions: tuple[PartitionDeletion, ...]
 
 
-class Waiting(Protocol):
-    """What waits for removal on this broker (`replicas.staging.Staging`)."""
-
-    def remaining_ms(self, topic_id: Uuid) -> int | None:
-        """Time until the removal; None if nothing of the topic waits here."""
-        ...
-
-    def is_removing(self, topic_id: Uuid) -> bool:
-        """Whether the removal has begun."""
-        ...
-
-
 class HistoryAdmin:
-    """Reads the view and this broker's disks."""
+    """Reads the view, and what brokers hold on their disks."""
 
-    def __init__(self, view: ClusterView, native: NativeBroker, broker_id: int, waiting: Waiting) -> None:
+    def __init__(self, view: ClusterView, native: NativeBroker, staged: StagedReplicas) -> None:
         self._view = view
         self._native = native
-        self._broker_id = broker_id
-        self._waiting = waiting
-        self._indexed: Mapping[Uuid, DeletionRecord] = {}
-        self._by_name: dict[str, list[DeletionRecord]] = {}
+        self._staged = staged
 
     def topic(self, name: str | None, topic_id: Uuid) -> TopicImage | DeletionRecord | None:
         """The topic that a request means, living or deleted."""
@@ -92,8 +83,23 @@ class HistoryAdmin:
 
     # --- history ------------------------------------------------------------------------------------------------------
 
-    def history(self, name: str | None, topic_id: Uuid) -> list[Incarnation]:
-        """All incarnations of a name, or the one with an id, the latest first. KafkaError: nothing is known."""
+    def former_names(self) -> FormerNames:
+        """Topics, living and deleted, by each name that they had before the one that they have now."""
+        image = self._view.image
+        found: dict[str, list[TopicImage | DeletionRecord]] = {}
+        both: tuple[Iterable[TopicImage | DeletionRecord], ...] = (image.topics.values(), image.deletions.values())
+        for which in chain(*both):
+            events = which.lineage.events
+            if len(events) < 2 or (isinstance(which, DeletionRecord) and which.topic_id in image.names):
+                continue
+            present = which.topic if isinstance(which, DeletionRecord) else which.name
+            for name in {event.name for event in events} - {present}:
+                found.setdefault(name, []).append(which)
+        return found
+
+    def history(self, name: str | None, topic_id: Uuid, former: FormerNames) -> list[Incarnation]:
+        """All incarnations that have or had a name, or the one with an id; the latest first. KafkaError: nothing is
+        known."""
         image = self._view.image
         if topic_id != Uuid.ZERO:
             which = self.topic(None, topic_id)
@@ -101,22 +107,15 @@ class HistoryAdmin:
                 raise unknown_topic(image, topic_id)
             return [self._living(which) if isinstance(which, TopicImage) else _dead(which)]
         assert name is not None
-        dead = [record for record in self._deletions_of(name) if record.topic_id not in image.names]
-        dead.sort(key=lambda record: record.deleted_ms, reverse=True)
         live = image.topics.get(name)
-        found = [*([] if live is None else [self._living(live)]), *(_dead(record) for record in dead)]
+        renamed = former.get(name, ())
+        living = [*([] if live is None else [live]), *(each for each in renamed if isinstance(each, TopicImage))]
+        dead = [*deletions_of(image, name), *(each for each in renamed if isinstance(each, DeletionRecord))]
+        dead.sort(key=lambda record: record.deleted_ms, reverse=True)
+        found = [*map(self._living, living), *map(_dead, dead)]
         if not found:
             raise unknown_topic(image, name)
         return found
-
-    def _deletions_of(self, name: str) -> Sequence[DeletionRecord]:
-        """Return the deletions of topics of a name; indexed, because one request asks for thousands of names."""
-        deletions = self._view.image.deletions
-        if self._indexed is not deletions:
-            self._indexed, self._by_name = deletions, {}
-            for record in deletions.values():
-                self._by_name.setdefault(record.topic, []).append(record)
-        return self._by_name.get(name, ())
 
     def _living(self, topic: TopicImage) -> Incarnation:
         made = _made(topic.lineage.events)
@@ -141,64 +140,63 @@ class HistoryAdmin:
 
     # --- deletions ----------------------------------------------------------------------------------------------------
 
-    async def deletions(self, wanted: Sequence[str | Uuid] | None, lists: Callable[[str], bool]) -> list[Deletion]:
-        """Deletions whose data is not gone (None), or all that are meant, finished ones too. The latest first.
-
-        `lists`: whether the caller may see topics of a name. Only those are looked for on the disks.
-        """
+    async def deletions(
+        self, wanted: Sequence[str | Uuid] | None, told: Callable[[str], bool] = lambda _: True
+    ) -> list[Deletion]:
+        """Deletions whose data is not gone (None), or all that are meant, finished ones too. The latest first, and only
+        of topics of whose names the client may know (`told`). What brokers hold they say themselves."""
         image = self._view.image
         if wanted is None:
-            records = [
-                record for record in image.deletions.values() if record.state in UNFINISHED and lists(record.topic)
-            ]
+            records = [record for record in image.deletions.values() if record.state in UNFINISHED]
         else:
             asked = frozenset(wanted)
             records = [
                 record
                 for record in image.deletions.values()
-                if (record.topic_id in asked or record.topic in asked)
-                and record.topic_id not in image.names
-                and lists(record.topic)
+                if (record.topic_id in asked or record.topic in asked) and record.topic_id not in image.names
             ]
+        records = [record for record in records if told(record.topic)]
         records.sort(key=lambda record: record.deleted_ms, reverse=True)
-        if not records:
-            return []
-        topic_ids = frozenset(record.topic_id for record in records)
-        on_disk = await asyncio.get_running_loop().run_in_executor(None, self._on_disk, topic_ids)
-        return [self._deletion(record, on_disk) for record in records]
+        holders: dict[int, list[Uuid]] = {}
+        for record in records:
+            if record.state in UNFINISHED:
+                for broker_id in {broker for index in record.partitions for broker in record.holders(index)}:
+                    holders.setdefault(broker_id, []).append(record.topic_id)
+        held = await self._staged.everywhere(holders) if holders else {}
+        return [_deletion(record, held) for record in records]
 
-    def _on_disk(self, topic_ids: frozenset[Uuid]) -> dict[tuple[Uuid, int], tuple[StagedDirectory, int]]:
-        found = {}
-        for directory in self._native.log_dirs.staged():
-            if directory.topic_id is not None and directory.topic_id in topic_ids:
-                found[directory.topic_id, directory.partition] = (directory, _size(directory.path))
-        return found
 
-    def _deletion(
-        self, record: DeletionRecord, on_disk: Mapping[tuple[Uuid, int], tuple[StagedDirectory, int]]
-    ) -> Deletion:
-        remaining = self._waiting.remaining_ms(record.topic_id)
-        missing = record.unconfirmed
-        partitions = []
-        for index in record.partitions:
-            for broker_id in record.holders(index):
-                confirmed = record.state == DELETING and broker_id not in missing
-                state = STAGED if confirmed else record.state
-                if broker_id != self._broker_id:
-                    partitions.append(PartitionDeletion(index, broker_id, state, None, -1, -1))
-                    continue
-                there = on_disk.get((record.topic_id, index))
-                if there is None:
-                    state = REMOVED if state == STAGED else state
-                    partitions.append(PartitionDeletion(index, broker_id, state, None, 0, -1))
-                    continue
-                directory, size = there
-                removing = directory.purging or self._waiting.is_removing(record.topic_id)
-                state = "removing" if removing else state
-                left = -1 if remaining is None else remaining
-                partitions.append(PartitionDeletion(index, broker_id, state, directory.log_dir, size, left))
-        size = sum(max(0, partition.size_bytes) for partition in partitions)
-        return Deletion(record, size, -1 if remaining is None else remaining, tuple(partitions))
+def _deletion(record: DeletionRecord, held: Mapping[int, Held]) -> Deletion:
+    partitions = [
+        _replica(record, index, broker_id, held.get(broker_id))
+        for index in record.partitions
+        for broker_id in record.holders(index)
+    ]
+    sizes = [one.size_bytes for one in partitions if one.size_bytes >= 0]
+    return Deletion(
+        record,
+        sum(sizes) if sizes or not partitions else -1,
+        max((one.remaining_ms for one in partitions), default=-1),
+        tuple(partitions),
+    )
+
+
+def _replica(record: DeletionRecord, index: int, broker_id: int, held: Held | None) -> PartitionDeletion:
+    """A replica by what its broker says; by the record alone where the broker says nothing (`held` None)."""
+    if record.state == REMOVED:
+        return PartitionDeletion(index, broker_id, REMOVED, None, 0, -1)
+    confirmed = record.state == DELETING and broker_id not in record.unconfirmed
+    state = STAGED if confirmed else record.state
+    if held is None:
+        return PartitionDeletion(index, broker_id, state, None, -1, -1)
+    there = held.get((record.topic_id, index))
+    if there is not None:
+        state = "removing" if there.removing else state
+        return PartitionDeletion(index, broker_id, state, there.log_dir, there.size_bytes, there.remaining_ms)
+    if state in (STAGED, FOUND):
+        return PartitionDeletion(index, broker_id, REMOVED, None, 0, -1)
+    # Not put aside yet, or on its way back: its size is that of a partition in service.
+    return PartitionDeletion(index, broker_id, state, None, -1, -1)
 
 
 def _dead(record: DeletionRecord) -> Incarnation:
@@ -222,22 +220,6 @@ def _dead(record: DeletionRecord) -> Incarnation:
 def _made(events: Sequence[TopicEvent]) -> TopicEvent | None:
     """How an incarnation came to be; None if that was before histories were kept."""
     first = events[0] if events else None
-    if first is None or first.what not in (CREATED, TRUNCATED):
+    if first is None or first.what not in BEGINNINGS:
         return None
     return first
-
-
-def _size(path: str) -> int:
-    """Bytes of the files in a directory; what goes away meanwhile counts nothing."""
-    try:
-        with os.scandir(path) as entries:
-            return sum(_bytes(entry) for entry in entries)
-    except OSError:
-        return 0
-
-
-def _bytes(entry: os.DirEntry[str]) -> int:
-    try:
-        return entry.stat(follow_symlinks=False).st_size
-    except OSError:
-        return 0

@@ -1,4 +1,4 @@
-"""What operators may do about the lives of topics: undelete and truncate. Knows no protocol version."""
+"""What operators may do about the lives of topics: undelete, purge and truncate. Knows no protocol version."""
 
 from __future__ import annotations
 
@@ -8,10 +8,18 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from pybroker.admin.topic_log import log_truncated
+from pybroker.admin.topic_log import log_purged, log_truncated
 from pybroker.admin.topic_names import check_new_name
 from pybroker.clock import Clock
-from pybroker.cluster.events import TruncatedTopic, TruncateTopics, Truncation, UndeletedTopic, UndeleteTopic
+from pybroker.cluster.events import (
+    PurgedTopic,
+    PurgeTopics,
+    TruncatedTopic,
+    TruncateTopics,
+    Truncation,
+    UndeletedTopic,
+    UndeleteTopic,
+)
 from pybroker.cluster.lookup import living_topic, topic_or_deletion, unknown_id
 from pybroker.cluster.port import ControllerPort
 from pybroker.cluster.view import ClusterView
@@ -80,6 +88,30 @@ class LineageAdmin:
             )
         if isinstance(answer.reply, UndeletedTopic):
             log.info("%r undeleted topic %s (id %s)", caller.principal, answer.reply.name, answer.reply.topic_id)
+        return answer.reply
+
+    # --- purge --------------------------------------------------------------------------------------------------------
+
+    async def know_deleted(self, topics: Sequence[Uuid], timeout_ms: int) -> None:
+        """Catches up with the controller unless this broker knows of all these deletions: another broker may have been
+        asked for one a moment ago."""
+        if not all(topic_id in self._view.image.deletions for topic_id in topics):
+            await self._port.catch_up(timeout_ms)
+
+    async def purge(
+        self, topics: Sequence[Uuid], delay_ms: int, caller: Caller, timeout_ms: int
+    ) -> list[PurgedTopic | KafkaError]:
+        """One result for each, in order. Success means: brokers remove the data at once, or after the shorter delay,
+        and brokers that are down do so when they are back."""
+        if not self._config["delete.topic.enable"]:
+            disabled = KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false on this broker.")
+            return [disabled] * len(topics)
+        if not topics:
+            return []
+        event = PurgeTopics(tuple(topics), caller.principal, self._clock.wall_ms(), delay_ms)
+        answer = await self._port.submit(event, timeout_ms, caller=caller)
+        done = [reply for reply in answer.reply if isinstance(reply, PurgedTopic)]
+        log_purged(event.purged_by, done, delay_ms)
         return answer.reply
 
     # --- truncate -----------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from pybroker.cluster.events import BY_BROKER, CreatedTopic, DeletedTopic, TruncatedTopic
+from pybroker.cluster.events import BY_BROKER, CreatedTopic, DeletedTopic, PurgedTopic, TruncatedTopic
 from pybroker.metadata.times import time_text
 
 log = logging.getLogger(__name__)
@@ -35,6 +35,16 @@ def log_truncated(by: str, topics: Sequence[TruncatedTopic], remove_after_ms: in
         told = [f"{topic.name} (now id {topic.topic_id}, before {topic.old_id})" for topic in topics]
         back = _way_back(remove_after_ms, [topic.old_id for topic in topics], " --as NAME")
         log.info("%s truncated %s; %s", _who(by), _listed(told), back, extra={"event": "topics_truncated"})
+
+
+def log_purged(by: str, topics: Sequence[PurgedTopic], delay_ms: int) -> None:
+    """After the data of deleted topics was ordered to go at once (`delay_ms` 0) or sooner."""
+    if topics and delay_ms:
+        told = [f"{one.name} (id {one.topic_id}) to {time_text(one.remove_after_ms)}" for one in topics]
+        log.info("%s shortened the deletion of %s", _who(by), _listed(told), extra={"event": "deletions_shortened"})
+    elif topics:
+        told = [f"{one.name} (id {one.topic_id})" for one in topics]
+        log.info("%s purged %s: every broker removes it now", _who(by), _listed(told), extra={"event": "topics_purged"})
 
 
 def _who(by: str) -> str:

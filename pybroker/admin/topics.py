@@ -28,7 +28,7 @@ from pybroker.cluster.events import (
     NewPartitions,
     NewTopic,
 )
-from pybroker.cluster.lookup import unknown_id, unknown_topic
+from pybroker.cluster.lookup import death, last_deletion, unknown_id, unknown_topic
 from pybroker.cluster.port import ControllerPort
 from pybroker.cluster.view import ClusterView
 from pybroker.config import BrokerConfig, ConfigError, check_resolved, resolve_topic_configs, validate_topic_configs
@@ -49,6 +49,9 @@ DEFAULT_COUNT = -1
 
 AUTO_CREATE_TIMEOUT_MS = 30_000
 """Bound of a creation that no client gave a timeout for."""
+
+HELD_BACK_MAX = 1_000
+CLIENT_ID_SHOWN_MAX = 64
 
 Entitled = tuple[str, str] | None
 """Whose rights count: principal and address; None: this broker's own."""
@@ -94,6 +97,8 @@ class TopicAdmin:
         self._port = port
         self._config = config
         self._clock = clock
+        self._held_back: dict[str, Uuid] = {}
+        """Names that were not made again, and the deleted topics that they belong to: one log line each."""
         self._creating: dict[tuple[str, Entitled], asyncio.Future[KafkaError | None]] = {}
 
     # --- create -------------------------------------------------------------------------------------------------------
@@ -105,10 +110,11 @@ class TopicAdmin:
         *,
         validate_only: bool = False,
         created_by: str = BY_BROKER,
+        automatic: bool = False,
         caller: Caller | None = None,
     ) -> Results[CreatedTopic | KafkaError]:
-        """One result for each spec. Success means: durable, and its leaders take records. `created_by`: what
-        the topics' history says."""
+        """One result for each spec. Success means: durable, and its leaders take records. `created_by`, `automatic`:
+        what the topics' history says."""
         names = Counter(spec.name for spec in specs)
         results: list[CreatedTopic | KafkaError | None] = []
         topics: list[NewTopic] = []
@@ -125,7 +131,7 @@ class TopicAdmin:
                 results.append(error)
         if topics:
             event = CreateTopics(
-                tuple(topics), validate_only, random.getrandbits(31), self._clock.wall_ms(), created_by
+                tuple(topics), validate_only, random.getrandbits(31), self._clock.wall_ms(), created_by, automatic
             )
             decided = await self._create(event, timeout_ms, caller)
             rest = iter(decided.each)
@@ -192,6 +198,26 @@ class TopicAdmin:
         enabled: bool = self._config["auto.create.topics.enable"]
         return enabled
 
+    def creates_again(self, name: str) -> bool:
+        """Whether a name may be made automatically: not with `auto.create.deleted.topics.enable=false` while the last
+        topic that had it can still come back."""
+        if self._config["auto.create.deleted.topics.enable"]:
+            return True
+        last = last_deletion(self._view.image, name)
+        if last is None or not last.undeletable:
+            return True
+        if self._held_back.get(name) != last.topic_id:
+            self._held_back[name] = last.topic_id
+            log.info(
+                "topic not created again name=%s id=%s reason=auto.create.deleted.topics.enable is false; %s",
+                name,
+                last.topic_id,
+                death(last),
+            )
+            while len(self._held_back) > HELD_BACK_MAX:
+                self._held_back.pop(next(iter(self._held_back)))
+        return False
+
     async def auto_create(self, names: Sequence[str], caller: Caller | None = None) -> dict[str, KafkaError | None]:
         """Creates topics that somebody asked for by name; None for those that exist now. Concurrent calls share the
         work, as far as the rights of the same caller count."""
@@ -212,7 +238,13 @@ class TopicAdmin:
         problems: dict[str, KafkaError | None] = {}
         try:
             specs = [self._automatic_spec(name) for name in names]
-            results = await self.create(specs, AUTO_CREATE_TIMEOUT_MS, caller=caller)
+            results = await self.create(
+                specs,
+                AUTO_CREATE_TIMEOUT_MS,
+                created_by=BY_BROKER if caller is None else _client(caller),
+                automatic=caller is not None,
+                caller=caller,
+            )
             for name, result in zip(names, results.each, strict=True):
                 failed = isinstance(result, KafkaError) and result.code != ErrorCode.TOPIC_ALREADY_EXISTS
                 problems[name] = result if failed and isinstance(result, KafkaError) else None
@@ -415,6 +447,12 @@ def _as_asked(one: str | Uuid, result: DeletedTopic | KafkaError) -> DeletedTopi
     if isinstance(one, str) and isinstance(result, KafkaError) and result.code == ErrorCode.UNKNOWN_TOPIC_ID:
         return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, result.message)
     return result
+
+
+def _client(caller: Caller) -> str:
+    """Who asked, for the history: many clusters know only one principal."""
+    shown = "".join(each if each.isprintable() else "?" for each in caller.client_id[:CLIENT_ID_SHOWN_MAX])
+    return f"{caller.principal} (client {shown or '-'} at {caller.host})"
 
 
 def _retrieve(work: asyncio.Future[None]) -> None:

@@ -83,6 +83,7 @@ if TYPE_CHECKING:
     from pybroker.api import k32146_describe_deletions as k32146_describe_deletions
     from pybroker.api import k32147_describe_cluster_state as k32147_describe_cluster_state
     from pybroker.api import k32148_delete_offsets as k32148_delete_offsets
+    from pybroker.api import k32149_purge_topics as k32149_purge_topics
     from pybroker.api import k32150_ingest_begin as k32150_ingest_begin
     from pybroker.api import k32152_ingest_commit as k32152_ingest_commit
     from pybroker.api import k32153_ingest_abort as k32153_ingest_abort

@@ -6,6 +6,8 @@ whole request comes here: unknown names are created if the request and the broke
 - One non-zero id makes all names in the request count for nothing, as in Kafka. By id nothing is ever created
   (checklist 165); an unknown id answers UNKNOWN_TOPIC_ID with a null name, or "" in v10 and v11, where the name cannot
   be null.
+- With auto.create.deleted.topics.enable=false a name whose last topic can still be undeleted is not created: it answers
+  UNKNOWN_TOPIC_OR_PARTITION.
 - A name that cannot be created in time answers LEADER_NOT_AVAILABLE, which every client retries.
 """
 
@@ -120,6 +122,8 @@ async def _create_missing(
     wanted = []
     async for name in names:
         if not is_topic_name(name) or not asker.describes(name) or cluster.topic(name) is not None:
+            continue
+        if not topics.creates_again(name):
             continue
         if asker.creates(name):
             wanted.append(name)

@@ -1,4 +1,5 @@
-"""DescribeTopicHistory (key 32145, pybroker's own), version 0: the incarnations of a name, or the one with an id.
+"""DescribeTopicHistory (key 32145, pybroker's own), version 0: the incarnations that have or had a name, or the one
+with an id.
 
 Needs DESCRIBE on the name. An unknown id answers UNKNOWN_TOPIC_ID before anything is authorized; without DESCRIBE an
 id is answered without its name, a name as if it did not exist. Other names that a topic had before, or got by
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from pybroker.admin.history import HistoryAdmin, Incarnation
+from pybroker.admin.history import FormerNames, HistoryAdmin, Incarnation
 from pybroker.errors import KafkaError
 from pybroker.metadata.deletion_records import DeletionRecord
 from pybroker.native import Uuid
@@ -36,8 +37,10 @@ def handle(
 ) -> DescribeTopicHistoryResponse:
     """Answers from what this broker knows; what is asked for twice is told once, as by Metadata."""
     asked = {(topic.name, topic.topic_id): topic for topic in request.topics}
+    # Once a request: it looks at every topic.
+    former = history.former_names() if any(topic.name is not None for topic in request.topics) else {}
     return DescribeTopicHistoryResponse(
-        topics=[_topic(history, authorizer, context, topic) for topic in asked.values()]
+        topics=[_topic(history, authorizer, context, topic, former) for topic in asked.values()]
     )
 
 
@@ -46,11 +49,12 @@ def _topic(
     authorizer: Authorizer,
     context: RequestContext,
     topic: DescribeTopicHistoryRequest_HistoryTopic,
+    former: FormerNames,
 ) -> DescribeTopicHistoryResponse_HistoryTopicResult:
     result = DescribeTopicHistoryResponse_HistoryTopicResult(name=topic.name, topic_id=topic.topic_id)
     try:
         told = partial(authorizer.lists, context, ResourceType.TOPIC)
-        result.incarnations = [_incarnation(one, told) for one in _history(history, authorizer, context, topic)]
+        result.incarnations = [_incarnation(one, told) for one in _history(history, authorizer, context, topic, former)]
     except KafkaError as error:
         result.error_code, result.error_message = error.code, error.message
     return result
@@ -61,6 +65,7 @@ def _history(
     authorizer: Authorizer,
     context: RequestContext,
     topic: DescribeTopicHistoryRequest_HistoryTopic,
+    former: FormerNames,
 ) -> list[Incarnation]:
     if (topic.name is None) == (topic.topic_id == Uuid.ZERO):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "A topic must be given by name or by id, and not by both.")
@@ -72,12 +77,12 @@ def _history(
         name = which.topic if isinstance(which, DeletionRecord) else which.name
     if not authorizer.permits(context, AclOperation.DESCRIBE, ResourceType.TOPIC, name):
         raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    return history.history(topic.name, topic.topic_id)
+    return history.history(topic.name, topic.topic_id, former)
 
 
 def _incarnation(one: Incarnation, told: Callable[[str], bool]) -> DescribeTopicHistoryResponse_HistoryIncarnation:
     return DescribeTopicHistoryResponse_HistoryIncarnation(
-        name=one.name,
+        name=one.name if told(one.name) else "",
         topic_id=one.topic_id,
         state=one.state,
         created_ms=one.created_ms,

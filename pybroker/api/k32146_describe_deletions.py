@@ -1,8 +1,14 @@
-"""DescribeDeletions (key 32146, pybroker's own), version 0: what is being deleted, how much of it is still on disk,
-and when it goes.
+"""DescribeDeletions (key 32146, pybroker's own), versions 0 and 1: what is being deleted, how much of it is still on
+disk, and when it goes.
 
-Without topics: every deletion whose data is not gone. With topics, by name or by id: all of theirs, finished ones too.
-Shows what the caller may DESCRIBE, nothing else.
+Behavior
+- Without topics: every deletion whose data is not gone. With topics, by name or by id: all of theirs, finished ones
+  too. Shows what the caller may DESCRIBE, nothing else.
+- The broker that is asked asks the others what they hold. Of a broker that does not answer within 2 s sizes and times
+  are unknown (-1).
+
+Versions
+- 1 adds when the delay ends (`remove_after_ms`) and whether the topic can still come back (`undeletable`).
 """
 
 from __future__ import annotations
@@ -27,12 +33,13 @@ API_KEY = 32146
 async def handle(
     history: HistoryAdmin, authorizer: Authorizer, context: RequestContext, request: DescribeDeletionsRequest
 ) -> DescribeDeletionsResponse:
-    """Answers from what this broker knows of the cluster, and this broker's disks."""
+    """Answers from what this broker knows of the cluster, and the disks of all brokers."""
     wanted: list[str | Uuid] | None = None
     if request.topics is not None:
         wanted = [topic.name if topic.name is not None else topic.topic_id for topic in request.topics]
-    lists = partial(authorizer.lists, context, ResourceType.TOPIC)
-    return DescribeDeletionsResponse(deletions=[_deletion(one) for one in await history.deletions(wanted, lists)])
+    # Before anything is read from disks: who may see nothing costs nothing.
+    told = partial(authorizer.lists, context, ResourceType.TOPIC)
+    return DescribeDeletionsResponse(deletions=[_deletion(one) for one in await history.deletions(wanted, told)])
 
 
 def _deletion(one: Deletion) -> DescribeDeletionsResponse_Deletion:
@@ -46,6 +53,8 @@ def _deletion(one: Deletion) -> DescribeDeletionsResponse_Deletion:
         deleted_by=record.deleted_by,
         remaining_ms=one.remaining_ms,
         size_bytes=one.size_bytes,
+        remove_after_ms=record.remove_after_ms,
+        undeletable=record.undeletable,
         partitions=[
             DescribeDeletionsResponse_DeletionPartition(
                 partition_index=each.partition,

@@ -72,6 +72,17 @@ def span(ms: int) -> str:
     return " ".join(found) or "0 s"
 
 
+def text(ms: int) -> str:
+    """A moment for people, in UTC; "" for none (below 0)."""
+    return "" if ms < 0 else datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def parsed_span(text: str) -> int | None:
+    """Milliseconds of `90s`, `15m`, `2h` or `7d`; None for what is none."""
+    said = _SPAN.fullmatch(f"-{text}")
+    return None if said is None else int(said[1]) * _UNITS_MS[said[2]]
+
+
 def _before(span_ms: int) -> int:
     """1970 at the earliest."""
     return max(0, time.time_ns() // 1_000_000 - span_ms)

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from pybroker.client.admin.topic_life_types import (
         DeletedReplica,
         LogEnds,
+        PurgedTopic,
         TopicDeletion,
         TopicEvent,
         TopicIncarnation,
@@ -182,6 +183,7 @@ __all__ = [
     "ProducerInterceptor",
     "ProducerRecord",
     "ProducerState",
+    "PurgedTopic",
     "QuotaEntity",
     "RebalanceListener",
     "RecordMetadata",
@@ -278,6 +280,7 @@ _MODULES = {
         "TopicDeletion",
         "TopicEvent",
         "TopicIncarnation",
+        "PurgedTopic",
         "TruncatedTopic",
         "UndeletedTopic",
     ),

@@ -67,6 +67,8 @@ class CreateTopics(Event[list[CreatedTopic | KafkaError]], frozen=True):
     now_ms: int
     created_by: str = ""
     """Who asked for it, for the topic's history."""
+    automatic: bool = False
+    """A client asked for the names, and `auto.create.topics.enable` makes them."""
 
 
 class DeletedTopic(msgspec.Struct, frozen=True):
@@ -143,6 +145,24 @@ class FoundReplicas(Event[None], frozen=True):
     broker_id: int
     topics: tuple[FoundTopic, ...]
     now_ms: int
+
+
+class PurgedTopic(msgspec.Struct, frozen=True):
+    """A deleted topic whose data goes earlier than it would have. `remove_after_ms`: when its delay ends."""
+
+    name: str
+    topic_id: Uuid
+    remove_after_ms: int
+
+
+class PurgeTopics(Event[list[PurgedTopic | KafkaError]], frozen=True):
+    """Shortens the delay of deleted topics, on every broker. Reply: one for each, in order."""
+
+    topics: tuple[Uuid, ...]
+    purged_by: str
+    now_ms: int
+    delay_ms: int = 0
+    """The new delay, counted from the deletion; 0: the data goes at once, and no undelete is possible any more."""
 
 
 class CloseDeletions(Event[None], frozen=True):

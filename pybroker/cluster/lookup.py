@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping, Sequence
 
 from pybroker.errors import KafkaError
-from pybroker.metadata.deletion_records import DeletionRecord
+from pybroker.metadata.deletion_records import FOUND, DeletionRecord
 from pybroker.metadata.image import ClusterImage, TopicImage
 from pybroker.metadata.times import time_text
 from pybroker.native import Uuid
@@ -30,6 +30,46 @@ def topic_or_deletion(image: ClusterImage, name: str | None, topic_id: Uuid) -> 
     return None if name is None else image.topics.get(name)
 
 
+class _DeletionsByName:
+    """Of the image that was asked last: one request may ask for thousands of names."""
+
+    def __init__(self) -> None:
+        self._last: tuple[Mapping[Uuid, DeletionRecord], Mapping[str, list[DeletionRecord]]] = ({}, {})
+
+    def of(self, deletions: Mapping[Uuid, DeletionRecord]) -> Mapping[str, list[DeletionRecord]]:
+        records, found = self._last
+        if records is not deletions:
+            found = {}
+            for record in sorted(deletions.values(), key=lambda record: -record.deleted_ms):
+                found.setdefault(record.topic, []).append(record)
+            self._last = (deletions, found)
+        return found
+
+
+_by_name = _DeletionsByName()
+
+
+def deletions_of(image: ClusterImage, name: str) -> Sequence[DeletionRecord]:
+    """Deletions of topics that had a name, finished ones too, without those that live again. The latest first."""
+    found = _by_name.of(image.deletions).get(name, ())
+    return [record for record in found if record.topic_id not in image.names]
+
+
+def last_deletion(image: ClusterImage, name: str) -> DeletionRecord | None:
+    """The latest deletion of a topic that had a name; None if none is remembered."""
+    return next((record for record in deletions_of(image, name) if record.state != FOUND), None)
+
+
+def death(record: DeletionRecord, replaced: str = "") -> str:
+    """When a topic was deleted, by whom, and how it comes back. `replaced`: by what."""
+    by = record.deleted_by or "an unknown principal"
+    told = f"it was deleted by {by} at {time_text(record.deleted_ms)}{replaced}"
+    if not record.undeletable:
+        return f"{told} and cannot come back"
+    until = time_text(record.remove_after_ms)
+    return f"{told}; until {until} `pybroker topics undelete {record.topic_id}` brings it back"
+
+
 def unknown_id(image: ClusterImage, topic_id: Uuid, told: Callable[[str], bool]) -> KafkaError:
     """As `unknown_topic`. `told`: whether the asker may know that a topic of this name exists; to others an id that had
     the name once is one of which nothing is known."""
@@ -46,7 +86,9 @@ def unknown_topic(image: ClusterImage, which: str | Uuid) -> KafkaError:
             return KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"The metadata of topic '{which}' is damaged: {image.damaged[which]}"
             )
-        return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{which}'.")
+        last = last_deletion(image, which)
+        told = "" if last is None else f": {death(last)}"
+        return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{which}'{told}.")
     dead = image.deletions.get(which)
     if dead is None:
         return KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, NO_SUCH_ID.format(which))
@@ -54,6 +96,5 @@ def unknown_topic(image: ClusterImage, which: str | Uuid) -> KafkaError:
     replaced = "" if successor is None else f", and replaced by id {successor.topic_id}"
     return KafkaError(
         ErrorCode.UNKNOWN_TOPIC_ID,
-        f"Topic id {which} was '{dead.topic}': it was deleted by {dead.deleted_by or 'somebody unknown'} at "
-        f"{time_text(dead.deleted_ms)}{replaced}.",
+        f"Topic id {which} was '{dead.topic}': {death(dead, replaced)}.",
     )

@@ -79,6 +79,7 @@ DONE = {
     "/ingests/abort": work.abort_ingest,
     "/deletions/undelete": deletions.undelete,
     "/deletions/purge": deletions.purge,
+    "/deletions/discard": deletions.discard,
     "/topics/new": topics.create,
     "/topics/{name}/settings": topic_changes.change_setting,
     "/topics/{name}/delete": topic_changes.delete,

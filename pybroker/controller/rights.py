@@ -165,13 +165,17 @@ def _delete(image: ClusterImage, topic_id: Uuid) -> Needs:
     return _living(image, topic_id, AclOperation.DELETE)
 
 
-def _undelete(image: ClusterImage, event: e.UndeleteTopic) -> Needs:
-    former = topic_or_deletion(image, None, event.topic_id)
+def _purge(image: ClusterImage, topic_id: Uuid) -> Needs:
+    former = topic_or_deletion(image, None, topic_id)
     if former is None:
         return ()
     name = former.topic if isinstance(former, DeletionRecord) else former.name
-    needs: Needs = ((_topic(AclOperation.DELETE, name),),)
-    return needs if event.new_name is None else (*needs, (_topic(AclOperation.CREATE, event.new_name),))
+    return ((_topic(AclOperation.DELETE, name),),)
+
+
+def _undelete(image: ClusterImage, event: e.UndeleteTopic) -> Needs:
+    needs = _purge(image, event.topic_id)
+    return needs if event.new_name is None or not needs else (*needs, (_topic(AclOperation.CREATE, event.new_name),))
 
 
 def _alter_configs(_image: ClusterImage, change: e.ConfigChange) -> Needs:
@@ -204,6 +208,7 @@ RULES: Mapping[type[e.Event[Any]], Rule] = {
     e.DeleteTopics: Rule(_delete, "topics"),
     e.TruncateTopics: Rule(lambda image, one: _living(image, one.topic_id, AclOperation.DELETE), "topics"),
     e.UndeleteTopic: Rule(_undelete),
+    e.PurgeTopics: Rule(_purge, "topics"),
     e.CreatePartitions: Rule(lambda _, one: ((_topic(AclOperation.ALTER, one.name),),), "topics"),
     e.AlterConfigs: Rule(_alter_configs, "changes"),
     e.AlterClientQuotas: Rule(lambda *_: ((_cluster(AclOperation.ALTER_CONFIGS),),), "changes"),

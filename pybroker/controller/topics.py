@@ -13,6 +13,7 @@ from pybroker.cluster.events import (
     NewPartitions,
     NewTopic,
 )
+from pybroker.cluster.lookup import unknown_topic
 from pybroker.controller.decision import Decision, Steps, Units, decides
 from pybroker.controller.placement import away, place_new
 from pybroker.controller.protocol import id_operations, topic_node
@@ -28,7 +29,7 @@ from pybroker.metadata.image import (
     has_clash_key,
     target_replicas,
 )
-from pybroker.metadata.lineage import CREATED, TopicEvent, TopicLineage
+from pybroker.metadata.lineage import AUTO_CREATED, CREATED, TopicEvent, TopicLineage
 from pybroker.metadata.store import Create, Delete, Operation, Set
 from pybroker.metadata.znodes import MISSING_LOG, LogEnd
 from pybroker.native import INTERNAL_TOPICS, Uuid
@@ -66,7 +67,8 @@ def decide_create(image: ClusterImage, event: CreateTopics, new_id: Callable[[],
         if not event.validate_only:
             topic_id = unused_id(image, created, new_id)
             epoch = first_leader_epoch(image, topic.name)
-            made = TopicEvent(CREATED, event.now_ms, event.created_by, topic.name)
+            how = AUTO_CREATED if event.automatic else CREATED
+            made = TopicEvent(how, event.now_ms, event.created_by, topic.name)
             new = new_topic(
                 image,
                 topic.name,
@@ -321,7 +323,7 @@ def decide_create_partitions(image: ClusterImage, event: CreatePartitions) -> De
 def _grow(image: ClusterImage, change: NewPartitions, seed: int, left: int) -> tuple[TopicImage, list[PartitionImage]]:
     topic = image.topics.get(change.name)
     if topic is None or (change.topic_id is not None and topic.topic_id != change.topic_id):
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{change.name}'.")
+        raise unknown_topic(image, change.name)
     if change.name in INTERNAL_TOPICS:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,

@@ -95,6 +95,13 @@ def _waiting(image: ClusterImage, event: UndeleteTopic, record: DeletionRecord |
 
 
 def _gone(record: DeletionRecord) -> KafkaError:
+    if record.purged:
+        purged = record.lineage.events[-1]
+        return KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_ID,
+            f"Topic id {record.topic_id} was '{record.topic}': {purged.by} purged it at {time_text(purged.at_ms)}, its "
+            "data is gone.",
+        )
     return KafkaError(
         ErrorCode.UNKNOWN_TOPIC_ID,
         f"Topic id {record.topic_id} was '{record.topic}', deleted at {time_text(record.deleted_ms)}: its data was to "

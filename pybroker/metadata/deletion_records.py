@@ -113,6 +113,19 @@ class DeletionRecord(msgspec.Struct, frozen=True):
     """Brokers that had data of it and were unregistered since: nobody waits for them."""
     offsets_given: tuple[str, ...] = ()
     """Groups whose offsets `offsets_for` has already: their coordinators are on several brokers."""
+    delay_max_ms: int = -1
+    """Brokers keep the data at most this long after they staged it, because an administrator shortened the delay of
+    this deletion; 0: the topic was purged. -1: only their own delay counts."""
+
+    @property
+    def purged(self) -> bool:
+        """Whether brokers remove the data at once."""
+        return self.delay_max_ms == 0
+
+    @property
+    def undeletable(self) -> bool:
+        """Whether an undelete is still possible."""
+        return self.state in (DELETING, STAGED, FOUND) and not self.closed and not self.by_order
 
     @property
     def brokers(self) -> set[int]:
@@ -201,6 +214,7 @@ class _Json(msgspec.Struct):
     departed: dict[int, tuple[int, ...]] = {}
     unregistered: tuple[int, ...] = ()
     offsets_given: tuple[str, ...] = ()
+    delay_max_ms: int = -1
 
 
 class DeletionHead(msgspec.Struct):
@@ -248,6 +262,7 @@ def decode_deletion(path: str, data: bytes, pieces: int = 0) -> DeletionRecord:
         pieces,
         node.unregistered,
         node.offsets_given,
+        node.delay_max_ms,
     )
 
 

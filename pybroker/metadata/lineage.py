@@ -11,9 +11,15 @@ import msgspec
 from pybroker.metadata import znodes
 
 CREATED = "create"
+AUTO_CREATED = "auto-create"
+"""By a client that asked for the name, where `auto.create.topics.enable` allows that."""
 DELETED = "delete"
 TRUNCATED = "truncate"
 UNDELETED = "undelete"
+PURGED = "purge"
+
+BEGINNINGS = (CREATED, AUTO_CREATED, TRUNCATED)
+"""First events of a topic that begin its history."""
 
 EVENTS_MAX = 100
 """Events that are kept of one topic, the latest: each is a deletion or an undeletion, which are an operator's work."""
@@ -23,10 +29,10 @@ class TopicEvent(msgspec.Struct, frozen=True, gc=False):
     """Something that happened to an incarnation."""
 
     what: str
-    """create, delete, truncate (as old or as new incarnation) or undelete."""
+    """create, auto-create, delete, truncate (as old or as new incarnation), undelete or purge."""
     at_ms: int
     by: str
-    """A principal, or what of pybroker did it."""
+    """A principal, or what of pybroker did it; of an automatic creation also the client's id and address."""
     name: str
     """What it was called then."""
 
@@ -55,7 +61,7 @@ class TopicLineage(msgspec.Struct, frozen=True):
     def created_ms(self) -> int | None:
         """When it was made; None if that was before histories were kept."""
         first = self.events[0] if self.events else None
-        return first.at_ms if first is not None and first.what in (CREATED, TRUNCATED) else None
+        return first.at_ms if first is not None and first.what in BEGINNINGS else None
 
     @property
     def living_since_ms(self) -> int | None:

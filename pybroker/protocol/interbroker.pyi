@@ -707,3 +707,22 @@ class ProbeBrokerResponse(msgspec.Struct):
 
     error_code: int = 0
     refused: bool = False
+
+class StagedReplicasRequest(msgspec.Struct):
+    """Request, key 32171, versions 0-0."""
+
+    topic_ids: list[Uuid] = []
+
+class StagedReplicasResponse(msgspec.Struct):
+    """Response, key 32171, versions 0-0."""
+
+    error_code: int = 0
+    replicas: list[StagedReplicasResponse_StagedReplica] = []
+
+class StagedReplicasResponse_StagedReplica(msgspec.Struct):
+    topic_id: Uuid = Uuid.ZERO
+    partition_index: int = 0
+    log_dir: str = ""
+    size_bytes: int = 0
+    remaining_ms: int = 0
+    removing: bool = False

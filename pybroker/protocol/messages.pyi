@@ -3904,7 +3904,7 @@ class DescribeTopicHistoryResponse_HistoryPartition(msgspec.Struct):
     log_end_offset: int = -1
 
 class DescribeDeletionsRequest(msgspec.Struct):
-    """Request, key 32146, versions 0-0."""
+    """Request, key 32146, versions 0-1."""
 
     topics: list[DescribeDeletionsRequest_DeletionFilter] | None = None
 
@@ -3913,7 +3913,7 @@ class DescribeDeletionsRequest_DeletionFilter(msgspec.Struct):
     topic_id: Uuid = Uuid.ZERO
 
 class DescribeDeletionsResponse(msgspec.Struct):
-    """Response, key 32146, versions 0-0."""
+    """Response, key 32146, versions 0-1."""
 
     throttle_time_ms: int = 0
     error_code: int = 0
@@ -3929,6 +3929,8 @@ class DescribeDeletionsResponse_Deletion(msgspec.Struct):
     deleted_by: str = ""
     remaining_ms: int = -1
     size_bytes: int = -1
+    remove_after_ms: int = -1
+    undeletable: bool = False
     partitions: list[DescribeDeletionsResponse_DeletionPartition] = []
 
 class DescribeDeletionsResponse_DeletionPartition(msgspec.Struct):
@@ -4030,6 +4032,29 @@ class DeleteOffsetsResponse_DeleteOffsetsPartitionResult(msgspec.Struct):
     partition_index: int = 0
     error_code: int = 0
     error_message: str | None = ""
+
+class PurgeTopicsRequest(msgspec.Struct):
+    """Request, key 32149, versions 0-0."""
+
+    topics: list[PurgeTopicsRequest_PurgeableTopic] = []
+    delay_ms: int = 0
+    timeout_ms: int = 0
+
+class PurgeTopicsRequest_PurgeableTopic(msgspec.Struct):
+    topic_id: Uuid = Uuid.ZERO
+
+class PurgeTopicsResponse(msgspec.Struct):
+    """Response, key 32149, versions 0-0."""
+
+    throttle_time_ms: int = 0
+    topics: list[PurgeTopicsResponse_PurgedTopicResult] = []
+
+class PurgeTopicsResponse_PurgedTopicResult(msgspec.Struct):
+    topic_id: Uuid = Uuid.ZERO
+    name: str | None = None
+    error_code: int = 0
+    error_message: str | None = None
+    remove_after_ms: int = -1
 
 class IngestBeginRequest(msgspec.Struct):
     """Request, key 32150, versions 0-0."""

@@ -94,6 +94,13 @@ class KnownTopics:
         there = replica.partition >= len(partitions) or self._broker_id in partitions[replica.partition].replicas
         return Evidence.HERE if there else Evidence.ELSEWHERE
 
+    def delay_max_ms(self, topic_id: Uuid) -> int | None:
+        """How long data of a deleted topic stays at most after it was staged, if an administrator shortened that."""
+        record = self._view.image.deletions.get(topic_id)
+        if record is None or record.state not in DEAD_STATES or record.delay_max_ms < 0:
+            return None
+        return record.delay_max_ms
+
     async def in_store(self, topic_id: Uuid, partitions: Iterable[int]) -> Stored:
         """What the store says now, whatever the view may have missed: asked before data is removed. ELSEWHERE: of all
         these partitions. With several brokers only."""

@@ -131,7 +131,7 @@ class Staging:
         if node is None or node.endless:
             return None
         due = self._due.get(topic_id)
-        return self._left_ms(node) if due is None else max(0, due - self._clock.monotonic_ms())
+        return self._wait_ms(topic_id, node) if due is None else max(0, due - self._clock.monotonic_ms())
 
     def endless_name(self, topic_id: Uuid) -> str | None:
         """The name of what waits for an operator; None of anything else."""
@@ -298,7 +298,15 @@ class Staging:
                 if not self._moved:
                     self._note_at = self._clock.monotonic_ms() + NOTE_MS
                 self._moved.add(topic_id)
-            self._due[topic_id] = self._clock.monotonic_ms() + self._left_ms(node)
+            self._due[topic_id] = self._clock.monotonic_ms() + self._wait_ms(topic_id, node)
+        self._wake.set()
+
+    def shortened(self, topics: Iterable[Uuid]) -> None:
+        """The records of these deletions say that their data goes sooner."""
+        for topic_id in topics:
+            node, due = self._nodes.get(topic_id), self._due.get(topic_id)
+            if node is not None and due is not None:
+                self._due[topic_id] = min(due, self._clock.monotonic_ms() + self._wait_ms(topic_id, node))
         self._wake.set()
 
     def _counted(self, name: str, left_ms: int, *, promised: bool) -> znodes.StagedNode:
@@ -383,6 +391,14 @@ class Staging:
         # A wall clock that went back must not keep the data for ever.
         return max(0, min(node.remove_after_ms - self._clock.wall_ms(), node.remove_after_ms - node.staged_ms))
 
+    def _wait_ms(self, topic_id: Uuid, node: znodes.StagedNode) -> int:
+        """Time until the removal: what is left of the promised delay, or of a shorter one that the record says."""
+        left_ms, delay_max_ms = self._left_ms(node), self._known.delay_max_ms(topic_id)
+        if delay_max_ms is None:
+            return left_ms
+        passed_ms = node.remove_after_ms - node.staged_ms - left_ms
+        return min(left_ms, max(0, delay_max_ms - passed_ms))
+
     async def _forget(self, topic_id: Uuid) -> None:
         self._nodes.pop(topic_id, None)
         self._due.pop(topic_id, None)
@@ -404,6 +420,8 @@ class Staging:
             now = self._clock.monotonic_ms()
             due = [topic_id for topic_id, at in self._due.items() if at <= now]
             if due:
+                # Purged topics first: an operator waits for that room.
+                due.sort(key=lambda topic_id: self._known.delay_max_ms(topic_id) != 0)
                 await self._remove(due)
                 continue
             if self._moved and self._note_at <= now:

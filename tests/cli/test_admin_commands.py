@@ -69,7 +69,9 @@ def test_a_topic_is_created_shown_and_deleted_by_name(run: Run, ask: Callable[..
     assert first == f"\tTopic: {name}\tPartition: 0\tLeader: 1\tReplicas: 1\tIsr: 1"
     assert str(Uuid.parse(topic_id)) == topic_id
     assert second.startswith(f"\tTopic: {name}\tPartition: 1\t")
-    assert run("topics", "--delete", "--topic", name).stdout == f"Deleted topic {name}.\n"
+    said = run("topics", "--delete", "--topic", name).stdout
+    assert said.startswith(f"Deleted topic {name} with id {topic_id}. Until 20")
+    assert said.endswith(f" `pybroker topics undelete {topic_id}` brings it back.\n")
     assert name not in run("topics", "--list").stdout.splitlines()
 
 
@@ -96,7 +98,7 @@ def test_a_topic_is_shown_and_deleted_by_id(
         gone = run("topics", "--delete", option, str(topic_id), code=1)
         assert "UNKNOWN_TOPIC_ID" in gone.stderr
         absent = run("topics", "--describe", option, str(topic_id), code=1)
-        assert absent.stderr == f"Error: There is no topic with the id {topic_id}.\n"
+        assert absent.stderr.startswith(f"Error: There is no topic with id {topic_id}: it was deleted at ")
         assert metadata(client, 12, other).topics[0].error_code == 0
     wrong = run("topics", "--describe", option, "not-an-id", code=2)
     assert "expected 22 base64 characters, 32 hex digits or the dashed form" in wrong.stderr

@@ -70,7 +70,7 @@ def test_a_deletion_waits_for_who_was_down_when_its_replica_left(tmp_path: Path)
         for one in passed:
             assert lives.delete(one).error_code == 0
         until(lambda: sum(len(lives.deletions(one)) for one in passed) == 1)
-        until(lambda: set(receipt(brokers, controller, topic_id).values()) == {"staged", "removed", "deleting"})
+        until(lambda: set(receipt(brokers, controller, topic_id).values()) == {"removed", "deleting"})
         assert receipt(brokers, controller, topic_id)[number] == "deleting"
         assert (away.data_dir / "moved-0").exists()
         # It keeps its own delay.

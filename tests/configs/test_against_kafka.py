@@ -46,6 +46,7 @@ ELSEWHERE = {
 
 OURS = {
     "allow.everyone.if.no.acl.found",
+    "auto.create.deleted.topics.enable",
     "connection.authentication.timeout.ms",
     "connection.inflight.max.bytes",
     "delegation.token.master.key",

@@ -1,56 +1,36 @@
-"""What brokers have found of a topic that nobody knows goes when a person says so in the console."""
+"""A deleted topic's room is had back in the console, after its id was typed; and its history shows that."""
 
 from __future__ import annotations
 
-import asyncio
-import shutil
-
-from pybroker.client import AdminClient, NewTopic, Producer, Uuid
-from pybroker.testing import Cluster
+from tests.conftest import StartBroker
 from tests.console.chromium import Chromium
 from tests.console.console_process import console
+from tests.topic_ids.lives import Lives, until
 
 
-async def _write(bootstrap: str) -> None:
-    settings = {"bootstrap.servers": bootstrap}
-    async with AdminClient(settings) as admin, Producer(settings) as producer:
-        await admin.create_topics([NewTopic("kept", 1, 1)])
-        await producer.send("kept", "a value")
+def test_a_deleted_topic_is_purged_after_its_id_was_typed(browser: Chromium, start_broker: StartBroker) -> None:
+    broker = start_broker()
+    lives = Lives(broker.port)
+    topic_id = lives.create("heavy")
+    lives.produce("heavy", "x" * 1_000)
+    lives.delete("heavy")
 
+    def aside() -> bool:
+        return any((broker.data_dir / "deleting").glob(f"{topic_id.hex}_*"))
 
-def test_what_nobody_knows_of_is_purged_after_its_id_was_typed(browser: Chromium) -> None:
-    unknown = Uuid.random()
-    # A broker that is alone leaves such data where it is.
-    with Cluster(1, {"delete.topic.delay.ms": "0"}) as cluster:
-        broker = cluster.brokers[1]
-        asyncio.run(_write(broker.bootstrap))
-        broker.stop()
-        spectre = broker.data_dir / "spectre-0"
-        shutil.copytree(broker.data_dir / "kept-0", spectre)
-        (spectre / "partition.metadata").write_text(f"version: 0\ntopic_id: {unknown}")
-        broker.start()
-
-        def aside() -> bool:
-            """Whether its data is still on disk."""
-            return any((broker.data_dir / "deleting").glob(f"{unknown.hex}_*"))
-
-        with console(broker.bootstrap) as address:
-            browser.open(address)
-            browser.until(lambda: browser.open(f"{address}/deletions?q={unknown}") or browser.all("table details"))
-            assert browser.one("tbody .badge").text == "found"
-            assert aside()
-            assert not spectre.exists()
-            browser.click("table details summary")
-            # The button is not pressed by mistake.
-            browser.type("table input[name=typed]", str(Uuid.random()))
-            browser.click("table button.danger")
-            browser.until(lambda: "What you typed is not the id: nothing was done." in browser.text)
-            assert aside()
-            browser.click("table details summary")
-            browser.type("table input[name=typed]", str(unknown))
-            browser.click("table button.danger")
-            browser.until(lambda: "What was found is being removed." in browser.text)
-            browser.until(lambda: not aside())
-            browser.open(f"{address}/deletions?q={unknown}")
-            assert "found" not in [badge.text for badge in browser.all("tbody .badge")]
-            assert (broker.data_dir / "kept-0").exists()
+    until(aside)
+    with console(broker.bootstrap) as address:
+        browser.open(f"{address}/deletions?q=heavy")
+        browser.click("table details summary")
+        browser.type("table input[name=typed]", "heavy")
+        browser.click("table button.danger")
+        browser.until(lambda: "What you typed is not the id: nothing was done." in browser.text)
+        assert aside()
+        browser.click("table details summary")
+        browser.type("table input[name=typed]", str(topic_id))
+        browser.click("table button.danger")
+        browser.until(lambda: "The data is being removed on every broker." in browser.text)
+        until(lambda: not aside())
+        browser.open(f"{address}/topics/heavy/history")
+        whats = [cell.text for cell in browser.all("tbody tr td:nth-child(2)")]
+        assert whats == ["purged", "deleted", "created"]

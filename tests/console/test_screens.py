@@ -200,12 +200,13 @@ def test_undelete_under_another_name(browser: Chromium, address: str) -> None:
 
 
 def test_what_cannot_be_purged_is_said(person: Browserless) -> None:
-    """Only what brokers have found of a topic that nobody knows can be, after its id was typed."""
+    """A deleted topic, or data that brokers found, after its id was typed."""
     nobodys = str(Uuid.random())
-    for typed, words in (("", "What you typed is not the id"), (nobodys, "UNKNOWN_TOPIC_ID")):
-        answer = person.post("/deletions/purge", {"topic_id": nobodys, "typed": typed})
-        assert answer.status == 422
-        assert words in text_of(answer.text)
+    for address in ("/deletions/purge", "/deletions/discard"):
+        for typed, words in (("", "What you typed is not the id"), (nobodys, "UNKNOWN_TOPIC_ID")):
+            answer = person.post(address, {"topic_id": nobodys, "typed": typed})
+            assert answer.status == 422
+            assert words in text_of(answer.text)
 
 
 def test_entries_and_users_come_and_go(browser: Chromium, address: str) -> None:

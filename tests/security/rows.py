@@ -643,6 +643,14 @@ ROWS = (
     Row(32147, "cluster", lambda *_: m.DescribeClusterStateRequest(), Grant(C, Op.DESCRIBE)),
     Row(32148, "group", _delete_offsets, Grant(G, Op.DELETE), also=(Grant(T, Op.READ),)),
     Row(32148, "topic", _delete_offsets, Grant(T, Op.READ), also=(Grant(G, Op.DELETE), Grant(G, Op.READ))),
+    Row(
+        32149,
+        "topic",
+        lambda _, topic_id: m.PurgeTopicsRequest(
+            topics=[m.PurgeTopicsRequest_PurgeableTopic(topic_id=topic_id)], delay_ms=0, timeout_ms=10_000
+        ),
+        Grant(T, Op.DELETE),
+    ),
     Row(32150, "topic", _begin, Grant(T, Op.WRITE)),
     Row(
         32151,

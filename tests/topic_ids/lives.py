@@ -68,6 +68,11 @@ class Lives:
         topic = m.UndeleteTopicsRequest_UndeletableTopic(topic_id=topic_id, new_name=new_name)
         return self.call(m.UndeleteTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS), 0).topics[0]
 
+    def purge(self, topic_id: Uuid, delay_ms: int = 0) -> Any:
+        """The answer to PurgeTopics."""
+        topics = [m.PurgeTopicsRequest_PurgeableTopic(topic_id=topic_id)]
+        return self.call(m.PurgeTopicsRequest(topics=topics, delay_ms=delay_ms, timeout_ms=TIMEOUT_MS), 0).topics[0]
+
     def truncate(self, which: str | Uuid, *, keep_offsets: bool = False) -> Any:
         """The answer to TruncateTopics."""
         topic = m.TruncateTopicsRequest_TruncatableTopic(keep_offsets=keep_offsets)
@@ -89,8 +94,17 @@ class Lives:
     def deletions(self, *which: Uuid) -> list[Any]:
         """The answer to DescribeDeletions: of these topics, or of all that are not finished."""
         filters = [m.DescribeDeletionsRequest_DeletionFilter(topic_id=one) for one in which] or None
-        found: list[Any] = self.call(m.DescribeDeletionsRequest(topics=filters), 0).deletions
+        found: list[Any] = self.call(m.DescribeDeletionsRequest(topics=filters), 1).deletions
         return found
+
+    def alter_broker_default(self, name: str, value: str) -> None:
+        """Sets a setting of all brokers."""
+        config = m.IncrementalAlterConfigsRequest_AlterableConfig(name=name, config_operation=0, value=value)
+        resource = m.IncrementalAlterConfigsRequest_AlterConfigsResource(
+            resource_type=4, resource_name="", configs=[config]
+        )
+        answer = self.call(m.IncrementalAlterConfigsRequest(resources=[resource]), 1).responses[0]
+        assert answer.error_code == 0, answer.error_message
 
     def metadata(self, name: str) -> Any:
         """A topic in Metadata 12."""

@@ -49,7 +49,7 @@ def test_the_commands(start_broker: StartBroker) -> None:
     events = json.loads(run("history", str(first), "--json"))[0]["events"]
     assert [event["what"] for event in events] == ["create", "truncate", "undelete", "delete"]
     assert json.loads(run("history", "told", "--json"))[0]["partitions"][0]["log_start_offset"] == 2
-    assert "topic id" in run("undelete", "nonsense", code=2)
+    assert "There is no deleted topic nonsense" in run("undelete", "nonsense", code=1)
     assert "There is no topic" in run("history", "nothing", code=1)
     # Ids in every form that is read elsewhere, and the ends of waiting.
     for text in (first.hex, str(uuid.UUID(first.hex))):

@@ -25,7 +25,7 @@ from tests.wire.client import WireClient
 RECORDS = [b"record %04d" % number for number in range(100)]
 CAPPED = {0: (0, 12), 1: (4, 12), 3: (0, 9), 8: (1, 9), 9: (1, 9), 19: (0, 6), 20: (0, 5), 28: (0, 5), 32142: (0, 0)}
 """Key → versions that name topics by name alone."""
-ABSENT = {68, 69, 75, *range(76, 80), *range(88, 94), *range(32143, 32147), 32148, *range(32150, 32155)}
+ABSENT = {68, 69, 75, *range(76, 80), *range(88, 94), *range(32143, 32147), 32148, 32149, *range(32150, 32155)}
 """Keys that cannot do without ids."""
 
 

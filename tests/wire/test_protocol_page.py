@@ -46,6 +46,7 @@ def test_the_tables_are_found() -> None:
         "TruncateTopics",
         "DescribeTopicHistory",
         "DescribeDeletions",
+        "PurgeTopics",
         "DescribeClusterState",
         "DeleteOffsets",
     ]

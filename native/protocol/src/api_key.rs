@@ -79,6 +79,7 @@ impl Api {
             | ApiKey::DescribeTopicHistory
             | ApiKey::DescribeDeletions
             | ApiKey::DeleteOffsets
+            | ApiKey::PurgeTopics
             | ApiKey::IngestBegin
             | ApiKey::IngestAppend
             | ApiKey::IngestCommit
@@ -268,9 +269,10 @@ apis! {
     32143 UndeleteTopics 0..=0 flexible 0 Python served;
     32144 TruncateTopics 0..=0 flexible 0 Python served;
     32145 DescribeTopicHistory 0..=0 flexible 0 Python served;
-    32146 DescribeDeletions 0..=0 flexible 0 Python served;
+    32146 DescribeDeletions 0..=1 flexible 0 Python served;
     32147 DescribeClusterState 0..=0 flexible 0 Python served;
     32148 DeleteOffsets 0..=0 flexible 0 Python served;
+    32149 PurgeTopics 0..=0 flexible 0 Python served;
     32150 IngestBegin 0..=0 flexible 0 Python served;
     32151 IngestAppend 0..=0 flexible 0 Native served;
     32152 IngestCommit 0..=0 flexible 0 Python served;
@@ -286,6 +288,7 @@ apis! {
     32167 EndTransaction 0..=0 flexible 0 Python dormant;
     32168 AppendDeadLetters 0..=0 flexible 0 Python dormant;
     32170 ProbeBroker 0..=0 flexible 0 Python dormant;
+    32171 StagedReplicas 0..=0 flexible 0 Python dormant;
 }
 
 impl ApiKey {
@@ -339,7 +342,7 @@ mod tests {
         for api in APIS {
             assert_eq!(Api::find(api.key.code()), Some(api));
         }
-        for absent in [-1, 95, 32141, 32149, i16::MIN, i16::MAX] {
+        for absent in [-1, 95, 32141, 32155, i16::MIN, i16::MAX] {
             assert_eq!(Api::find(absent), None, "{absent}");
         }
         assert_eq!(

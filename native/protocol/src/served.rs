@@ -67,6 +67,7 @@ pub static INTER_BROKER_APIS: &[InterBrokerApi] = &[
     own(ApiKey::EndTransaction, 0, true),
     own(ApiKey::AppendDeadLetters, 0, true),
     own(ApiKey::ProbeBroker, 0, true),
+    own(ApiKey::StagedReplicas, 0, true),
 ];
 
 impl Api {
@@ -231,6 +232,7 @@ mod tests {
                 (ApiKey::EndTransaction, 0, 0),
                 (ApiKey::AppendDeadLetters, 0, 0),
                 (ApiKey::ProbeBroker, 0, 0),
+                (ApiKey::StagedReplicas, 0, 0),
             ]
         );
     }

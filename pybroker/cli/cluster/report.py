@@ -89,7 +89,6 @@ class _Said(msgspec.Struct):
 
     state: Any = None
     log_dirs: Any = None
-    deletions: Any = None
     too_old: bool = False
 
 
@@ -111,7 +110,7 @@ async def collect(admin: AdminClient, *, leaders: bool = False) -> Report:
         best.controller_id if best.controller_id >= 0 else None,
         _brokers(best, nodes, said),
         best,
-        _deletions(said),
+        await _deletions(admin, best.broker_id),
         [*_wrong_roles(said), *(await _not_led(admin, best.controller_id) if leaders else ())],
     )
 
@@ -128,7 +127,6 @@ async def _ask(admin: AdminClient, node: Node) -> _Said:
             if said.state.error_code:
                 raise broker_error(said.state.error_code, about="the state of the cluster")
             said.log_dirs = await admin.send(m.DescribeLogDirsRequest(topics=[]), node=node.id)
-            said.deletions = await admin.send(m.DescribeDeletionsRequest(topics=None), node=node.id)
     except UnsupportedVersionError:
         said.too_old = said.state is None
     except (KafkaError, TimeoutError, OSError) as error:
@@ -189,20 +187,33 @@ def _brokers(best: Any, nodes: Iterable[Node], said: dict[int, _Said]) -> list[B
     return [report for _, report in sorted(reports.items())]
 
 
-def _deletions(said: dict[int, _Said]) -> list[DeletionReport]:
-    """Each broker knows its own disks; of others it knows what they owe."""
-    found: dict[str, DeletionReport] = {}
-    for broker, one in said.items():
-        for row in () if one.deletions is None else one.deletions.deletions:
-            key = str(row.topic_id)
-            report = found.get(key)
-            if report is None:
-                report = found[key] = DeletionReport(row.name, key, row.state, row.deleted_ms, row.deleted_by, [])
-            known = {(each.broker, each.partition): each for each in report.partitions}
-            for part in row.partitions:
-                size = None if part.size_bytes < 0 else part.size_bytes
-                replica = DeletedReplica(part.broker_id, part.partition_index, part.state, size)
-                if part.broker_id == broker or (part.broker_id, part.partition_index) not in known:
-                    known[part.broker_id, part.partition_index] = replica
-            report.partitions = [each for _, each in sorted(known.items())]
-    return sorted(found.values(), key=lambda each: (each.topic, each.topic_id))
+async def _deletions(admin: AdminClient, broker: int) -> list[DeletionReport]:
+    """As one broker tells them: it asks the others what they hold."""
+    from pybroker.client.errors import KafkaError, UnsupportedVersionError
+    from pybroker.protocol import messages as m
+
+    try:
+        async with asyncio.timeout(ANSWER_SECONDS_MAX):
+            answer = await admin.send(m.DescribeDeletionsRequest(topics=None), node=broker)
+    except (UnsupportedVersionError, KafkaError, TimeoutError, OSError):
+        return []
+    found = [
+        DeletionReport(
+            row.name,
+            str(row.topic_id),
+            row.state,
+            row.deleted_ms,
+            row.deleted_by,
+            [
+                DeletedReplica(
+                    part.broker_id,
+                    part.partition_index,
+                    part.state,
+                    None if part.size_bytes < 0 else part.size_bytes,
+                )
+                for part in sorted(row.partitions, key=lambda part: (part.broker_id, part.partition_index))
+            ],
+        )
+        for row in answer.deletions
+    ]
+    return sorted(found, key=lambda each: (each.topic, each.topic_id))

@@ -10,10 +10,11 @@ VERBS: dict[str, str] = {
     "alter": "pybroker.cli.topics.changes:alter",
     "create": "pybroker.cli.topics.changes:create",
     "delete": "pybroker.cli.topics.changes:delete",
-    "deletions": "pybroker.cli.topics.lives:deletions",
+    "deletions": "pybroker.cli.topics.deletions:deletions",
     "describe": "pybroker.cli.topics.listing:describe",
-    "history": "pybroker.cli.topics.lives:history",
+    "history": "pybroker.cli.topics.history:history",
     "list": "pybroker.cli.topics.listing:list_topics",
+    "purge": "pybroker.cli.topics.lives:purge",
     "truncate": "pybroker.cli.topics.lives:truncate",
     "undelete": "pybroker.cli.topics.lives:undelete",
 }

@@ -15,7 +15,7 @@ from pybroker.cli.target import Target
 from pybroker.cli.topics.arguments import parsed_id, topic_id_option
 
 if TYPE_CHECKING:
-    from pybroker.client import AdminClient
+    from pybroker.client import AdminClient, TopicDeletion
     from pybroker.client.admin.results import TopicMetadataAndConfig
     from pybroker.native import Uuid
 
@@ -67,9 +67,20 @@ def create(
 @topic_id_option
 @click.option("--if-exists", is_flag=True, help="A topic that is not there is no failure.")
 @click.option("--dry-run", is_flag=True, help="Only tell what would be gone: records, bytes, who reads them.")
+@click.option("--now", is_flag=True, help="Remove the data at once and for good, as `pybroker topics purge` does.")
+@click.option("--yes", is_flag=True, help="With --now: do not ask.")
 @broker_options
-def delete(topic: str | None, *, topic_id: str | None, if_exists: bool, dry_run: bool, target: Target) -> None:
-    """Delete the topic NAME, or the one with an id."""
+def delete(
+    topic: str | None,
+    *,
+    topic_id: str | None,
+    if_exists: bool,
+    dry_run: bool,
+    now: bool,
+    yes: bool,
+    target: Target,
+) -> None:
+    """Delete the topic NAME, or the one with an id. Its data waits for delete.topic.delay.ms and can come back."""
     if topic is not None and topic_id is not None:
         raise click.UsageError("Say the name or --topic-id, not both: what is gone is gone.")
     if topic is None and topic_id is None:
@@ -80,30 +91,67 @@ def delete(topic: str | None, *, topic_id: str | None, if_exists: bool, dry_run:
 
         show_impact(target, topic if wanted is None else wanted, if_exists=if_exists)
         return
-
-    async def work() -> bool:
-        from pybroker.client import AdminClient, TopicCollection
-        from pybroker.errors import KafkaError
-        from pybroker.protocol.error_codes import ErrorCode
-
-        chosen: TopicCollection | Iterable[str] = [topic or ""]
-        if wanted is not None:
-            chosen = TopicCollection.of_topic_ids([wanted])
-        async with AdminClient(target.client_config()) as admin:
-            try:
-                await admin.delete_topics(chosen)
-            except KafkaError as error:
-                absent = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-                if not if_exists or error.code not in absent:
-                    raise
-                return False
-        return True
-
-    deleted = run(work())
-    shown = topic if wanted is None else f"with id {wanted}"
-    said = f"Deleted topic {shown}." if deleted else f"There is no topic {shown}."
-    row = {"topic": topic, "topic_id": None if wanted is None else str(wanted), "deleted": deleted}
+    if now and not yes:
+        shown = topic if wanted is None else f"with id {wanted}"
+        click.confirm(f"Delete topic {shown} and remove its data for good?", abort=True, err=True)
+    row, said = run(_delete(target, topic if wanted is None else wanted, if_exists=if_exists, now=now))
     _done(target, row, said)
+
+
+async def _delete(
+    target: Target, which: str | Uuid | None, *, if_exists: bool, now: bool
+) -> tuple[Mapping[str, object], str]:
+    """What was done, for machines and for people."""
+    from pybroker.cli.topics.gone import deletions_of, no_topic
+    from pybroker.client import AdminClient, ErrorCode, KafkaError, TopicCollection
+
+    async with AdminClient(target.client_config()) as admin:
+        name = which if isinstance(which, str) else None
+        topic_id = await _living_id(admin, which) if isinstance(which, str) else which
+        row: dict[str, object] = {"topic": name, "topic_id": None if topic_id is None else str(topic_id)}
+        chosen: TopicCollection | Iterable[str] = [name or ""]
+        if topic_id is not None:
+            chosen = TopicCollection.of_topic_ids([topic_id])
+        try:
+            await admin.delete_topics(chosen)
+        except KafkaError as error:
+            if error.code not in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+                raise
+            if not if_exists:
+                raise
+            return {**row, "deleted": False}, await no_topic(admin, which or "")
+        row["deleted"] = True
+        found = [] if topic_id is None else await deletions_of(admin, topic_id)
+        if not found:
+            return row, f"Deleted topic {which}."
+        row["topic"] = found[0].name
+        said = f"Deleted topic {found[0].name} with id {topic_id}."
+        return await _with_receipt(admin, row, said, found[0], now=now)
+
+
+async def _with_receipt(
+    admin: AdminClient, row: Mapping[str, object], said: str, waiting: TopicDeletion, *, now: bool
+) -> tuple[Mapping[str, object], str]:
+    """What becomes of the data: until when it waits, or (`now`) that it is gone."""
+    from pybroker.cli.topics.gone import way_back
+    from pybroker.cli.topics.lives import purged, receipt, receipt_sentence
+
+    if now:
+        left = await purged(admin, waiting)
+        return {**row, **receipt(waiting, left)}, f"{said}\n{receipt_sentence(waiting, left)}"
+    back = way_back(waiting)
+    row = {**row, "undeletable": waiting.undeletable, "remove_after_ms": waiting.remove_after_ms}
+    return row, f"{said} {back}" if back else said
+
+
+async def _living_id(admin: AdminClient, topic: str) -> Uuid | None:
+    """None where the topic does not exist or brokers know no ids: the request by name says which."""
+    from pybroker.client import KafkaError
+
+    try:
+        return (await admin.describe_topics([topic]))[topic].topic_id or None
+    except KafkaError:
+        return None
 
 
 @click.command()
@@ -122,7 +170,9 @@ def alter(
     if partitions is None:
         raise click.UsageError("alter needs --partitions; settings are changed by pybroker configs.")
 
-    async def work() -> bool:
+    async def work() -> str | None:
+        """What is there instead of the topic; None: it was altered."""
+        from pybroker.cli.topics.gone import no_topic
         from pybroker.client import AdminClient
         from pybroker.errors import KafkaError
         from pybroker.protocol.error_codes import ErrorCode
@@ -134,11 +184,12 @@ def alter(
                 absent = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
                 if not if_exists or error.code not in absent:
                     raise
-                return False
-        return True
+                return await no_topic(admin, wanted)
+        return None
 
-    altered = run(work())
-    said = f"Topic {wanted} has {partitions} partitions now." if altered else f"There is no topic {wanted}."
+    absent = run(work())
+    altered = absent is None
+    said = absent or f"Topic {wanted} has {partitions} partitions now."
     known = {} if topic_id is None else {"topic_id": str(wanted)}
     _done(target, {"topic": topic, **known, "altered": altered}, said)
 

@@ -1,44 +1,61 @@
-"""`pybroker topics delete --dry-run`: what a deletion would take away."""
+"""`pybroker topics delete|truncate --dry-run`: what a deletion or a truncation would take away."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from pybroker.cli import times
 from pybroker.cli.options import run
 from pybroker.cli.output import say, table, write_json
 from pybroker.cli.target import Target
+from pybroker.cli.topics.gone import no_topic
 
 if TYPE_CHECKING:
     from pybroker.client import DeletionImpact
     from pybroker.native import Uuid
 
 
-def show_impact(target: Target, topic: str | Uuid | None, *, if_exists: bool) -> None:
-    """On stdout; nothing is changed."""
+def show_impact(
+    target: Target,
+    topic: str | Uuid | None,
+    *,
+    if_exists: bool = False,
+    truncates: bool = False,
+    keep_offsets: bool = False,
+) -> None:
+    """On stdout; nothing is changed. truncates: of a truncation, else of a deletion."""
     found = run(_impact(target, topic or "", if_exists))
-    if found is None:
+    if isinstance(found, str):
         if target.json:
             write_json({"topic": None if topic is None else str(topic), "executed": False})
         else:
-            say(f"There is no topic {topic}.")
+            say(found)
     elif target.json:
         write_json(_as_json(found))
+    elif truncates:
+        _print(found, back="The records could be brought back under another name for", refused="truncation")
+        kept = "stay" if keep_offsets else "go back to 0"
+        say(f"Name, settings and access control entries stay; the topic gets a new id, and offsets {kept}.")
     else:
-        _print(found)
-    say("Nothing was changed: without --dry-run the topic is deleted.", err=True)
+        _print(found, back="It could be brought back for", refused="deletion")
+    done = "truncated" if truncates else "deleted"
+    say(f"Nothing was changed: without --dry-run the topic is {done}.", err=True)
 
 
-async def _impact(target: Target, topic: str | Uuid, if_exists: bool) -> DeletionImpact | None:
+async def _impact(target: Target, topic: str | Uuid, if_exists: bool) -> DeletionImpact | str:
+    """What would be gone, or a sentence about a topic that does not exist."""
     from pybroker.client import AdminClient, UnknownTopicError, deletion_impact
 
     async with AdminClient(target.client_config()) as admin:
         try:
             return await deletion_impact(admin, topic)
         except UnknownTopicError:
+            absent = await no_topic(admin, topic)
             if not if_exists:
-                raise
-            return None
+                raise click.ClickException(absent) from None
+            return absent
 
 
 def _as_json(impact: DeletionImpact) -> dict[str, Any]:
@@ -74,7 +91,7 @@ def _as_json(impact: DeletionImpact) -> dict[str, Any]:
     }
 
 
-def _print(impact: DeletionImpact) -> None:
+def _print(impact: DeletionImpact, *, back: str, refused: str) -> None:
     def known(number: int | None) -> str:
         return "an unknown number of" if number is None else f"{number:,}"
 
@@ -83,11 +100,11 @@ def _print(impact: DeletionImpact) -> None:
         f"records, {known(impact.bytes)} bytes on all replicas."
     )
     if impact.protected:
-        say("It is protected: the deletion would be refused (delete.protection.enable=true).")
+        say(f"It is protected: the {refused} would be refused (delete.protection.enable=true).")
     if impact.keeps_ms is None:
         say("There would be no way back.")
     else:
-        say(f"It could be brought back for {times.span(impact.keeps_ms)}.")
+        say(f"{back} {times.span(impact.keeps_ms)}.")
     if impact.groups is not None:
         rows: list[dict[str, object]] = [
             {"group": each.group, "state": each.state, "positions": each.partitions, "lag": each.lag}

@@ -14,6 +14,7 @@ from pybroker.cli.options import broker_options, run
 from pybroker.cli.output import say, write_json
 from pybroker.cli.target import Target
 from pybroker.cli.topics.arguments import parsed_id, topic_id_option
+from pybroker.cli.topics.gone import no_topic
 
 if TYPE_CHECKING:
     from pybroker.client import AdminClient, TopicDescription
@@ -87,7 +88,7 @@ async def _describe(
             listed = await admin.list_topics(list_internal=not exclude_internal)
             names = sorted(name for name in listed if pattern is None or pattern.fullmatch(name))
             if not names and topic is not None and not if_exists:
-                raise click.ClickException(f"There is no topic {topic}.")
+                raise click.ClickException(await no_topic(admin, topic))
             found = await _by_names(admin, names)
         configs = await _configs_of(admin, [each.name for each in found])
     if target.json:
@@ -109,7 +110,7 @@ async def _by_id(admin: AdminClient, topic_id: Uuid, if_exists: bool) -> list[To
             raise
         if if_exists:
             return []
-        raise click.ClickException(f"There is no topic with the id {topic_id}.") from None
+        raise click.ClickException(await no_topic(admin, topic_id)) from None
 
 
 async def _by_names(admin: AdminClient, names: Sequence[str]) -> list[TopicDescription]:

@@ -16,6 +16,15 @@ class UndeletedTopic:
 
 
 @dataclass(frozen=True, slots=True)
+class PurgedTopic:
+    """A deleted topic whose data goes now, or sooner than it would have. remove_after_ms: when the delay ends."""
+
+    name: str
+    topic_id: Uuid
+    remove_after_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class TruncatedTopic:
     """A topic whose records are gone: it has a new id, and the old one waits as a deleted topic does."""
 
@@ -81,8 +90,9 @@ class DeletedReplica:
 
 @dataclass(frozen=True, slots=True)
 class TopicDeletion:
-    """A deleted topic. state: `deleting`, `staged`, `undeleting`, `removed`. how: by what it was deleted. remaining_ms:
-    until the last of its data is removed, None where unknown.
+    """A deleted topic. state: `deleting`, `staged`, `undeleting`, `found`, `removed`. how: by what it was deleted.
+    size_bytes: on all brokers that say what they hold. remaining_ms: until the last of them removes it. None where
+    unknown. undeletable: whether it can still come back; remove_after_ms: until when, None where no delay runs.
     """
 
     name: str
@@ -94,3 +104,5 @@ class TopicDeletion:
     remaining_ms: int | None
     size_bytes: int | None
     replicas: tuple[DeletedReplica, ...]
+    remove_after_ms: int | None = None
+    undeletable: bool = False

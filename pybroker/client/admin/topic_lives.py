@@ -11,6 +11,7 @@ from pybroker.client.admin.results import Futures, KeyedResult, settle, start
 from pybroker.client.admin.topic_life_types import (
     DeletedReplica,
     LogEnds,
+    PurgedTopic,
     TopicDeletion,
     TopicEvent,
     TopicIncarnation,
@@ -25,7 +26,7 @@ from pybroker.protocol import messages as m
 
 
 class TopicLivesAdmin(AdminBase):
-    """Undelete, truncate, history, deletions. Raise UnsupportedVersionError at brokers that are not pybroker."""
+    """Undelete, purge, truncate, history, deletions. Raise UnsupportedVersionError at brokers that are not pybroker."""
 
     def undelete_topics(
         self, topics: Iterable[Uuid] | Mapping[Uuid, str | None], *, timeout_s: float | None = None
@@ -52,6 +53,31 @@ class TopicLivesAdmin(AdminBase):
                     settle(futures[row.topic_id], row.error_code, row.error_message, made, f"topic {row.topic_id}")
 
         return KeyedResult(start(names, work))
+
+    def purge_topics(
+        self, topics: Iterable[Uuid], *, delay_s: float = 0, timeout_s: float | None = None
+    ) -> KeyedResult[Uuid, PurgedTopic]:
+        """Has brokers remove the data of deleted topics now: for good, and on every broker, also on those that are down
+        as soon as they are back.
+
+        delay_s above 0 shortens the delay of these deletions instead, counted from the deletion; undelete stays
+        possible until it is over.
+        """
+        ids = TopicCollection.of_topic_ids(list(topics)).topic_ids()
+        request = m.PurgeTopicsRequest(
+            topics=[m.PurgeTopicsRequest_PurgeableTopic(topic_id=topic_id) for topic_id in ids],
+            delay_ms=int(delay_s * 1000),
+            timeout_ms=self._timeout_ms(timeout_s),
+        )
+
+        async def work(futures: Futures[Uuid, PurgedTopic]) -> None:
+            answer = await self._controller(request, lambda response: response.topics)
+            for row in answer.topics:
+                if row.topic_id in futures:
+                    made = PurgedTopic(row.name or "", row.topic_id, row.remove_after_ms)
+                    settle(futures[row.topic_id], row.error_code, row.error_message, made, f"topic {row.topic_id}")
+
+        return KeyedResult(start(ids, work))
 
     def truncate_topics(
         self,
@@ -183,4 +209,7 @@ def _deletion(row: Any) -> TopicDeletion:
             )
             for each in row.partitions
         ),
+        _known(row.remove_after_ms),
+        # Version 0 does not say it.
+        row.undeletable or (row.remove_after_ms < 0 and row.state in ("deleting", "staged")),
     )

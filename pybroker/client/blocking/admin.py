@@ -59,6 +59,7 @@ class AdminClient(BlockingClient):
     list_topics = waiting(admin.AdminClient.list_topics)
     list_topics_page = waiting(admin.AdminClient.list_topics_page)
     undelete_topics = answered(admin.AdminClient.undelete_topics, KeyedResult)
+    purge_topics = answered(admin.AdminClient.purge_topics, KeyedResult)
     truncate_topics = answered(admin.AdminClient.truncate_topics, KeyedResult)
     describe_topic_history = answered(admin.AdminClient.describe_topic_history, KeyedResult)
     describe_deletions = waiting(admin.AdminClient.describe_deletions)

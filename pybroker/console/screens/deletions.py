@@ -1,6 +1,8 @@
-"""What was deleted and waits: bring it back, or see it go."""
+"""What was deleted and waits: bring it back, see it go, or remove it now."""
 
 from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
 
 from starlette.responses import Response
 
@@ -11,7 +13,7 @@ from pybroker.console.web.visits import InputError, Visit, at
 
 SHOWN = 500
 FOUND = "found"
-"""State of data that brokers have of an id which nobody knows: only that can be purged by hand."""
+"""State of data that brokers have of an id which the cluster does not know."""
 
 
 async def show(visit: Visit) -> Response:
@@ -36,7 +38,7 @@ async def _page(visit: Visit, status: int = 200, problem: str | None = None) -> 
         cut=max(len(rows) - SHOWN, 0),
         q=query,
         problem=problem,
-        can_purge=FOUND,
+        is_found=FOUND,
     )
 
 
@@ -58,12 +60,23 @@ async def undelete(visit: Visit) -> Response:
 
 
 async def purge(visit: Visit) -> Response:
-    """Removes what brokers have found of a topic that nobody knows."""
+    """Removes the data of a deleted topic now, on every broker, after its id was typed."""
+    return await _removed(visit, visit.admin.purge_topics, "purged")
+
+
+async def discard(visit: Visit) -> Response:
+    """Deletes what brokers found of a topic that the cluster does not know, after its id was typed."""
+    return await _removed(
+        visit, lambda ids: visit.admin.delete_topics(TopicCollection.of_topic_ids(ids)), "discarded"
+    )
+
+
+async def _removed(visit: Visit, remove: Callable[[list[Uuid]], Awaitable[object]], done: str) -> Response:
     topic_id = _id(visit)
     if visit.form.raw("typed") != str(topic_id):
         return await _page(visit, 422, "What you typed is not the id: nothing was done.")
     try:
-        await visit.admin.delete_topics(TopicCollection.of_topic_ids([topic_id]))
+        await remove([topic_id])
     except KafkaError as error:
         return await _page(visit, 422, in_words(error))
-    return visit.redirect("/deletions", "purged")
+    return visit.redirect("/deletions", done)

@@ -6,7 +6,15 @@ import asyncio
 
 from starlette.responses import Response
 
-from pybroker.client import ConfigEntry, ConfigResource, ConfigSource, TopicCollection, TopicDescription
+from pybroker.client import (
+    ConfigEntry,
+    ConfigResource,
+    ConfigSource,
+    TopicCollection,
+    TopicDescription,
+    TopicIncarnation,
+)
+from pybroker.client.topic_events import topic_events
 from pybroker.console.facts.groups import groups_of
 from pybroker.console.facts.offsets import both_ends, replicas_on_disk, with_leader
 from pybroker.console.facts.parts import Part, part
@@ -107,8 +115,16 @@ async def history(visit: Visit) -> Response:
     found = await part(_history(visit, name))
     if topic is None and not found.value:
         raise NotFoundError(f"There is no topic {name[:255]}, and nobody remembers one.")
-    return visit.render("history.html", tab="history", topic=topic, name=name, topic_id=None, history=found)
+    return visit.render(
+        "history.html",
+        tab="history",
+        topic=topic,
+        name=name,
+        topic_id=None,
+        history=found,
+        events=topic_events(found.value or ()),
+    )
 
 
-async def _history(visit: Visit, name: str) -> object:
+async def _history(visit: Visit, name: str) -> tuple[TopicIncarnation, ...]:
     return (await visit.admin.describe_topic_history(TopicCollection.of_topic_names([name])))[name]

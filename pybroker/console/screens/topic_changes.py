@@ -56,7 +56,7 @@ async def _delete_page(visit: Visit, status: int = 200, problem: str | None = No
 
 
 async def delete(visit: Visit) -> Response:
-    """Deletes exactly the incarnation that was shown, after its name was typed; or empties it."""
+    """Deletes exactly the incarnation that was shown, after its name was typed, at wish for good; or empties it."""
     name = visit.path("name")
     if visit.form.raw("typed") != name:
         return await _delete_page(visit, 422, "What you typed is not the topic's name: nothing was done.")
@@ -67,6 +67,9 @@ async def delete(visit: Visit) -> Response:
             await visit.admin.truncate_topics(which, keep_offsets=bool(visit.form.text("keep_offsets")))
             return visit.redirect(at(f"/topics/{name}"), "topic-truncated")
         await visit.admin.delete_topics(which)
+        if visit.form.text("what") == "purge" and topic_id is not None:
+            await visit.admin.purge_topics([topic_id])
+            return visit.redirect("/deletions", "topic-purged")
     except KafkaError as error:
         try:
             return await _delete_page(visit, 422, in_words(error))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from pybroker.client import KafkaError, NewTopic, TopicCollection, TopicListing, Uuid
+from pybroker.client import KafkaError, NewTopic, TopicCollection, TopicIncarnation, TopicListing, Uuid
+from pybroker.client.topic_events import topic_events
 from pybroker.console.facts.parts import in_words, part
 from pybroker.console.facts.topics import TopicList, parsed_id, rows_of, topic_by_id, topic_list
 from pybroker.console.web.visits import Form, InputError, NotFoundError, Visit, at
@@ -37,7 +38,7 @@ async def _by_id(visit: Visit, topic_id: Uuid) -> tuple[TopicList | None, Uuid |
     return (TopicList((), None), topic_id) if history.value else (None, None)
 
 
-async def _history(visit: Visit, topic_id: Uuid) -> tuple[object, ...]:
+async def _history(visit: Visit, topic_id: Uuid) -> tuple[TopicIncarnation, ...]:
     return (await visit.admin.describe_topic_history(TopicCollection.of_topic_ids([topic_id])))[topic_id]
 
 
@@ -52,7 +53,10 @@ async def by_id(visit: Visit) -> Response:
     found = await part(_history(visit, topic_id))
     if not found.value and not found.problem:
         raise NotFoundError(f"Nobody remembers a topic with the id {topic_id}.")
-    return visit.render("history.html", name=None, topic=None, topic_id=topic_id, history=found, tab="history")
+    events = topic_events(found.value or ())
+    return visit.render(
+        "history.html", name=None, topic=None, topic_id=topic_id, history=found, events=events, tab="history"
+    )
 
 
 async def new(visit: Visit) -> Response:

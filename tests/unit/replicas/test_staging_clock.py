@@ -7,17 +7,22 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import cast
 
+import msgspec
 import pytest
 import pytest_asyncio
 
 from pybroker.clock import FakeClock
 from pybroker.metadata import znodes
+from pybroker.metadata.control_messages import UpdateCluster
+from pybroker.metadata.deletion_records import STAGED, DeletionRecord
 from pybroker.metadata.embedded import EmbeddedStore
+from pybroker.metadata.image import ClusterImage, ImageDelta
 from pybroker.metadata.store import ensure_path
 from pybroker.native import NativeBroker, Uuid
 from pybroker.replicas import staging as module
 from pybroker.replicas.evidence import KnownTopics
 from pybroker.replicas.known_cluster import KnownCluster
+from pybroker.replicas.purges import Purges
 from pybroker.replicas.staging import Staging
 from tests.support.fake_native import FakeLocalPartition, FakeNative, NoReports
 
@@ -37,11 +42,24 @@ class Machine:
         self.clock = FakeClock()
         self._patch = patch
         self.boot = "first"
+        self.view = KnownCluster([self])
+        self._changes = 0
+
+    async def obey(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
+        """Whatever broker runs on it."""
+        await Purges(self.staging).obey(before, after, change)
+
+    async def shorten(self, delay_max_ms: int) -> None:
+        """The controller tells of a deletion that goes sooner."""
+        record = DeletionRecord("t", TOPIC, STAGED, 1, 2, "User:a", 3, {0: (1,)}, {}, 0, delay_max_ms=delay_max_ms)
+        self._changes += 1
+        image = msgspec.structs.replace(ClusterImage.initial(1), deletions={TOPIC: record})
+        assert (await self.view.update(UpdateCluster(1, 1, 1, self._changes, image))).error_code == 0
 
     async def start(self) -> None:
         """Starts a broker on it."""
         self._patch.setattr(module, "boot_id", lambda: self.boot)
-        known = KnownTopics(KnownCluster([]), self.store, 1, complete=False)
+        known = KnownTopics(self.view, self.store, 1, complete=False)
         native = cast(NativeBroker, self.native)
         self.staging = Staging(native, self.store, self.clock, 1, known=known, close=self.close, found=NoReports())
         await self.staging.load()
@@ -207,3 +225,38 @@ async def test_a_stop_that_comes_with_a_wake_up_is_a_stop(machine: Machine, turn
         await asyncio.sleep(0)
     async with asyncio.timeout(30):
         await machine.staging.stop()
+
+
+async def test_a_purge_removes_at_once(machine: Machine) -> None:
+    await machine.delete()
+    assert await machine.stays()
+    await machine.shorten(0)
+    assert await machine.gone()
+
+
+async def test_a_purge_before_the_move_removes_after_it(machine: Machine) -> None:
+    await machine.staging.promise({TOPIC: "t"}, DELAY_MS)
+    await machine.shorten(0)
+    assert await machine.stays()
+    machine.native.log_dirs.stage(DIRECTORY)
+    machine.staging.staged([TOPIC])
+    assert await machine.gone()
+
+
+async def test_a_shorter_delay_counts_from_the_move_and_goes_on_after_restarts(machine: Machine) -> None:
+    await machine.delete()
+    machine.clock.advance(DELAY_MS // 4)
+    await machine.shorten(DELAY_MS // 2)
+    assert machine.staging.remaining_ms(TOPIC) == DELAY_MS // 4
+    # A longer one changes nothing.
+    await machine.shorten(2 * DELAY_MS)
+    assert machine.staging.remaining_ms(TOPIC) == DELAY_MS // 4
+    await machine.shorten(DELAY_MS // 2)
+    await machine.restart(down_ms=DELAY_MS // 8)
+    assert machine.staging.remaining_ms(TOPIC) == DELAY_MS // 8
+    await machine.reboot(wall_jump_ms=-THREE_DAYS_MS)
+    assert machine.staging.remaining_ms(TOPIC) == DELAY_MS // 2
+    machine.clock.advance(DELAY_MS // 2 - 1)
+    assert await machine.stays()
+    machine.clock.advance(1)
+    assert await machine.gone()

@@ -4,7 +4,7 @@
 use super::schema_file::SchemaFile;
 
 #[rustfmt::skip]
-pub(super) static CLIENT: [SchemaFile; 112] = [
+pub(super) static CLIENT: [SchemaFile; 113] = [
     SchemaFile::new("stored/consumer_offsets.schema", None, &["StoredGroup", "StoredOffset"], include_str!("../../schema/stored/consumer_offsets.schema")),
     SchemaFile::new("stored/metadata_log.schema", None, &["AccessControlEntryRecord", "ClearElrRecord", "ClientQuotaRecord", "ConfigRecord", "DelegationTokenRecord", "FeatureLevelRecord", "PartitionChangeRecord", "PartitionRecord", "ProducerIdsRecord", "RemoveAccessControlEntryRecord", "RemoveDelegationTokenRecord", "RemoveTopicRecord", "RemoveUserScramCredentialRecord", "TopicRecord", "UserScramCredentialRecord"], include_str!("../../schema/stored/metadata_log.schema")),
     SchemaFile::new("stored/transaction_state.schema", None, &["StoredTransactionKey", "StoredTransaction"], include_str!("../../schema/stored/transaction_state.schema")),
@@ -112,6 +112,7 @@ pub(super) static CLIENT: [SchemaFile; 112] = [
     SchemaFile::new("own/k32146_describe_deletions.schema", Some(32146), &["DescribeDeletionsRequest", "DescribeDeletionsResponse"], include_str!("../../schema/own/k32146_describe_deletions.schema")),
     SchemaFile::new("own/k32147_describe_cluster_state.schema", Some(32147), &["DescribeClusterStateRequest", "DescribeClusterStateResponse"], include_str!("../../schema/own/k32147_describe_cluster_state.schema")),
     SchemaFile::new("own/k32148_delete_offsets.schema", Some(32148), &["DeleteOffsetsRequest", "DeleteOffsetsResponse"], include_str!("../../schema/own/k32148_delete_offsets.schema")),
+    SchemaFile::new("own/k32149_purge_topics.schema", Some(32149), &["PurgeTopicsRequest", "PurgeTopicsResponse"], include_str!("../../schema/own/k32149_purge_topics.schema")),
     SchemaFile::new("own/k32150_ingest_begin.schema", Some(32150), &["IngestBeginRequest", "IngestBeginResponse"], include_str!("../../schema/own/k32150_ingest_begin.schema")),
     SchemaFile::new("own/k32151_ingest_append.schema", Some(32151), &["IngestAppendRequest", "IngestAppendResponse"], include_str!("../../schema/own/k32151_ingest_append.schema")),
     SchemaFile::new("own/k32152_ingest_commit.schema", Some(32152), &["IngestCommitRequest", "IngestCommitResponse"], include_str!("../../schema/own/k32152_ingest_commit.schema")),
@@ -120,7 +121,7 @@ pub(super) static CLIENT: [SchemaFile; 112] = [
 ];
 
 #[rustfmt::skip]
-pub(super) static INTER_BROKER: [SchemaFile; 24] = [
+pub(super) static INTER_BROKER: [SchemaFile; 25] = [
     SchemaFile::new("interbroker/k000_produce.schema", Some(0), &["ProduceRequest", "ProduceResponse"], include_str!("../../schema/interbroker/k000_produce.schema")),
     SchemaFile::new("interbroker/k001_fetch.schema", Some(1), &["FetchRequest", "FetchResponse"], include_str!("../../schema/interbroker/k001_fetch.schema")),
     SchemaFile::new("interbroker/k002_list_offsets.schema", Some(2), &["ListOffsetsRequest", "ListOffsetsResponse"], include_str!("../../schema/interbroker/k002_list_offsets.schema")),
@@ -145,4 +146,5 @@ pub(super) static INTER_BROKER: [SchemaFile; 24] = [
     SchemaFile::new("interbroker/k32167_end_transaction.schema", Some(32167), &["EndTransactionRequest", "EndTransactionResponse"], include_str!("../../schema/interbroker/k32167_end_transaction.schema")),
     SchemaFile::new("interbroker/k32168_append_dead_letters.schema", Some(32168), &["AppendDeadLettersRequest", "AppendDeadLettersResponse"], include_str!("../../schema/interbroker/k32168_append_dead_letters.schema")),
     SchemaFile::new("interbroker/k32170_probe_broker.schema", Some(32170), &["ProbeBrokerRequest", "ProbeBrokerResponse"], include_str!("../../schema/interbroker/k32170_probe_broker.schema")),
+    SchemaFile::new("interbroker/k32171_staged_replicas.schema", Some(32171), &["StagedReplicasRequest", "StagedReplicasResponse"], include_str!("../../schema/interbroker/k32171_staged_replicas.schema")),
 ];

@@ -1,0 +1,81 @@
+"""What the commands of `pybroker topics` say about deleted topics, and how they find one by its name or its id."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from pybroker.cli import times
+from pybroker.cli.topics.arguments import name_or_id
+
+if TYPE_CHECKING:
+    from pybroker.client import AdminClient, TopicDeletion
+    from pybroker.native import Uuid
+
+REMOVED, FOUND = "removed", "found"
+
+
+async def deletions_of(admin: AdminClient, which: str | Uuid) -> list[TopicDeletion]:
+    """Every deletion of a name, or the one of an id, the latest first; none where the cluster remembers none, or the
+    caller may not see them."""
+    from pybroker.client import KafkaError, TopicCollection
+
+    wanted = (
+        TopicCollection.of_topic_names([which]) if isinstance(which, str) else TopicCollection.of_topic_ids([which])
+    )
+    try:
+        return sorted(await admin.describe_deletions(wanted), key=lambda each: -each.deleted_ms)
+    except KafkaError:
+        # Apache Kafka, and versions without topic ids, know no such request.
+        return []
+
+
+async def one_deleted(admin: AdminClient, text: str, *, purge: bool = False) -> TopicDeletion:
+    """The deleted topic that TEXT names, by its id or by the name that it had: one that can come back, or (`purge`) of
+    which data is left. Raises click.ClickException: there is none, or there are several."""
+    name, topic_id = name_or_id(text)
+    by_id = [] if name is not None else await deletions_of(admin, topic_id)
+    if by_id:
+        return by_id[0]
+    if name is None:
+        # A name may look like an id.
+        name = text
+    known = await deletions_of(admin, name)
+    found = [each for each in known if (each.state not in (REMOVED, FOUND) if purge else each.undeletable)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        rows = "\n".join(f"  {each.topic_id}  {story(each)}" for each in found)
+        raise click.ClickException(f"{len(found)} deleted topics had the name {text}; give the id of one:\n{rows}")
+    if known:
+        raise click.ClickException(f"No deleted topic {text} can be had back: the last one was {story(known[0])}.")
+    raise click.ClickException(f"There is no deleted topic {text}.")
+
+
+def story(deletion: TopicDeletion) -> str:
+    """When it was deleted, by whom, and until when it can come back."""
+    if deletion.state == FOUND:
+        return f"found by a broker at {times.text(deletion.deleted_ms)}"
+    told = f"deleted at {times.text(deletion.deleted_ms)} by {deletion.deleted_by or 'an unknown principal'}"
+    if deletion.undeletable and deletion.remove_after_ms is not None:
+        return f"{told}, can come back until {times.text(deletion.remove_after_ms)}"
+    return told if deletion.undeletable else f"{told}, and cannot come back"
+
+
+def way_back(deletion: TopicDeletion) -> str:
+    """A sentence with the command that brings a deleted topic back; "" if none does."""
+    if not deletion.undeletable:
+        return ""
+    until = "" if deletion.remove_after_ms is None else f"Until {times.text(deletion.remove_after_ms)} "
+    return f"{until}`pybroker topics undelete {deletion.topic_id}` brings it back."
+
+
+async def no_topic(admin: AdminClient, which: str | Uuid) -> str:
+    """The sentence for a topic that does not exist: what became of it, and how it comes back."""
+    shown = f"topic {which}" if isinstance(which, str) else f"topic with id {which}"
+    known = await deletions_of(admin, which)
+    if not known:
+        return f"There is no {shown}."
+    back = way_back(known[0])
+    return f"There is no {shown}: it was {story(known[0])}.{' ' if back else ''}{back}"

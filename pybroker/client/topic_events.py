@@ -1,0 +1,86 @@
+"""The history of a topic as a list of events: what the incarnations of a name went through, the newest first, each
+once (`pybroker topics history`, the console)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from pybroker.client.admin.topic_life_types import TopicIncarnation
+from pybroker.native import Uuid
+
+_WORDS = {
+    "create": "created",
+    "auto-create": "auto-created",
+    "delete": "deleted",
+    "truncate": "truncated",
+    "undelete": "undeleted",
+    "purge": "purged",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryEvent:
+    """Something that happened to a topic. what: created, auto-created, deleted, undeleted, renamed, truncated, purged;
+    several, separated by commas, where one step did both. at_ms: milliseconds since 1970. name: what it was called
+    afterwards, None for callers who may not see it. details: what else is known, "" for nothing.
+    """
+
+    at_ms: int
+    what: str
+    name: str | None
+    topic_id: Uuid
+    by: str | None
+    details: str
+
+
+def topic_events(incarnations: Iterable[TopicIncarnation]) -> list[HistoryEvent]:
+    """The events of these incarnations. A truncation ends one and makes the next: it is listed with the one that it
+    ended."""
+    known = list(incarnations)
+    replaced = {one.successor_id for one in known if one.successor_id is not None}
+    events = [event for one in known for event in _of(one, skip_first=one.topic_id in replaced)]
+    # The sort is stable: of one moment, what came later stays behind, and is first in the end.
+    events.sort(key=lambda event: event.at_ms)
+    events.reverse()
+    return events
+
+
+def _of(one: TopicIncarnation, *, skip_first: bool) -> Iterator[HistoryEvent]:
+    if not one.events:
+        # From before histories were kept.
+        if one.created_ms is not None:
+            yield HistoryEvent(one.created_ms, "created", one.name, one.topic_id, one.created_by, "")
+        if one.deleted_ms is not None:
+            what = _WORDS.get(one.deleted_how or "", one.deleted_how or "deleted")
+            yield HistoryEvent(one.deleted_ms, what, one.name, one.topic_id, one.deleted_by, _ends(one))
+        return
+    last = len(one.events) - 1
+    name = one.events[0].name
+    for number, event in enumerate(one.events):
+        what, details = _WORDS.get(event.what, event.what), ""
+        if event.what == "undelete" and event.name != name:
+            what, details = f"{what}, renamed", f"before: {name}" if name else ""
+        elif event.what == "truncate" and number == 0:
+            if skip_first:
+                continue
+            details = "began empty"
+        elif event.what in ("delete", "truncate") and number == _end(one):
+            details = _ends(one) if one.successor_id is None else f"now id {one.successor_id}"
+        elif event.what == "purge" and number == last:
+            details = "data gone" if one.state == "removed" else "data is being removed"
+        yield HistoryEvent(event.at_ms, what, event.name, one.topic_id, event.by, details)
+        name = event.name
+
+
+def _end(one: TopicIncarnation) -> int:
+    """The position of the event that ended its present life; -1: it lives."""
+    if one.deleted_ms is None:
+        return -1
+    ends = [number for number, event in enumerate(one.events) if event.what in ("delete", "truncate")]
+    return ends[-1] if ends else -1
+
+
+def _ends(one: TopicIncarnation) -> str:
+    known = [f"{part.partition}:{part.log_end_offset}" for part in one.partitions if part.log_end_offset is not None]
+    return f"log ends {', '.join(known)}" if known else ""

@@ -1,0 +1,56 @@
+"""What brokers found of a topic that the cluster does not know is discarded by a person in the console."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+
+from pybroker.client import AdminClient, NewTopic, Producer, Uuid
+from pybroker.testing import Cluster
+from tests.console.chromium import Chromium
+from tests.console.console_process import console
+
+
+async def _write(bootstrap: str) -> None:
+    settings = {"bootstrap.servers": bootstrap}
+    async with AdminClient(settings) as admin, Producer(settings) as producer:
+        await admin.create_topics([NewTopic("kept", 1, 1)])
+        await producer.send("kept", "a value")
+
+
+def test_data_of_an_unknown_topic_is_discarded_after_its_id_was_typed(browser: Chromium) -> None:
+    unknown = Uuid.random()
+    # A broker that is alone leaves such data where it is.
+    with Cluster(1, {"delete.topic.delay.ms": "0"}) as cluster:
+        broker = cluster.brokers[1]
+        asyncio.run(_write(broker.bootstrap))
+        broker.stop()
+        spectre = broker.data_dir / "spectre-0"
+        shutil.copytree(broker.data_dir / "kept-0", spectre)
+        (spectre / "partition.metadata").write_text(f"version: 0\ntopic_id: {unknown}")
+        broker.start()
+
+        def aside() -> bool:
+            """Whether its data is still on disk."""
+            return any((broker.data_dir / "deleting").glob(f"{unknown.hex}_*"))
+
+        with console(broker.bootstrap) as address:
+            browser.open(address)
+            browser.until(lambda: browser.open(f"{address}/deletions?q={unknown}") or browser.all("table details"))
+            assert browser.one("tbody .badge").text == "found"
+            assert aside()
+            assert not spectre.exists()
+            browser.click("table details summary")
+            # The button is not pressed by mistake.
+            browser.type("table input[name=typed]", str(Uuid.random()))
+            browser.click("table button.danger")
+            browser.until(lambda: "What you typed is not the id: nothing was done." in browser.text)
+            assert aside()
+            browser.click("table details summary")
+            browser.type("table input[name=typed]", str(unknown))
+            browser.click("table button.danger")
+            browser.until(lambda: "What was found is being removed." in browser.text)
+            browser.until(lambda: not aside())
+            browser.open(f"{address}/deletions?q={unknown}")
+            assert "found" not in [badge.text for badge in browser.all("tbody .badge")]
+            assert (broker.data_dir / "kept-0").exists()
