@@ -33,7 +33,7 @@ debian = @command -v $(1) >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-
 install = $(call retry,cargo fetch -q --locked); \
 	PIP_QUIET=1 VIRTUAL_ENV="$(CURDIR)/$(VENV)" PATH="$(CURDIR)/$(BIN):$$PATH" maturin develop -q $(1) --locked
 
-.PHONY: help build run cluster test test-rust test-python test-slow test-kafka test-cluster-clients kip-coverage lint types fmt fmt-check clippy bench clean \
+.PHONY: help build run cluster test test-rust test-python test-slow test-kafka test-cluster-clients kip-coverage lint types fmt fmt-check clippy bench fuzz clean \
 	lock wheels licences sbom docs deploy-check fetch need-build need-java need-go need-openssl need-chromium need-promtool
 
 help: ## print this list
@@ -128,6 +128,13 @@ deploy-check: need-go $(VENV)/tools/.locked ## the files of deploy/ and .github 
 		sed 's,/opt/pybroker/bin/pybroker,/bin/true,' deploy/systemd/pybroker.service > build/pybroker.service \
 		&& systemd-analyze verify build/pybroker.service \
 		&& systemd-analyze security --no-pager --offline=true --threshold=20 build/pybroker.service | tail -1; fi
+
+fuzz: need-build ## look for inputs that break a Rust target of native/fuzz: TARGET=wire SECONDS=60 (nightly Rust, cargo-fuzz)
+	$(call need,cargo fuzz --version,cargo-fuzz,Run: cargo install cargo-fuzz --locked)
+	$(call need,cargo +nightly --version,nightly Rust,Run: rustup toolchain install nightly --profile minimal)
+	mkdir -p build/fuzz/$(TARGET)
+	cd native/fuzz && cargo +nightly fuzz run --fuzz-dir . --features libfuzzer --target-dir "$(CURDIR)/build/fuzz/target" $(TARGET) \
+		"$(CURDIR)/build/fuzz/$(TARGET)" seeds/$(TARGET) -- -max_total_time=$(or $(SECONDS),60) -timeout=20 -rss_limit_mb=2048
 
 clean: ## remove what was built or installed here (downloads stay in the user's cache)
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks pybroker/*.so

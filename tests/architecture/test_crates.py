@@ -23,7 +23,8 @@ USES = {
     "client": {"keystore", "model", "protocol"},
     "fetcher": {"model", "protocol", "storage", "replica", "client"},
     "spark": {"model", "protocol", "client"},
-    "bindings": set(CRATES) - {"bindings"},
+    "fuzz": {"keystore", "model", "protocol", "storage"},
+    "bindings": set(CRATES) - {"bindings", "fuzz"},
 }
 HAVE = {
     "pyo3": {"bindings"},

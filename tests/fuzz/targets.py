@@ -1,0 +1,69 @@
+"""One function a target. A refusal is an error that the product declares; any other exception is a defect."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+
+from pybroker.config.jaas import module_of, options, options_of_client
+from pybroker.config.properties import PropertiesError, read_properties, write_properties
+from pybroker.config.values import InvalidValue
+from pybroker.console.facts import avro, decode
+from pybroker.security.oauth.jwks import JwksError, KeySet
+from pybroker.telemetry.otlp import MalformedError, numbers
+
+MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+
+
+def jaas(data: bytes) -> None:
+    """Texts of `sasl.jaas.config`."""
+    text = data.decode("utf-8", "replace")
+    module_of(text)
+    with contextlib.suppress(InvalidValue):
+        options(text, MODULE, "…")
+    with contextlib.suppress(InvalidValue):
+        options_of_client(text)
+
+
+def properties(data: bytes) -> None:
+    """Files of settings: what is read survives being written and read again."""
+    try:
+        found = {each.key: each.value for each in read_properties(data.decode("utf-8", "replace"))}
+    except PropertiesError:
+        return
+    again = {each.key: each.value for each in read_properties(write_properties(found))}
+    assert again == found
+
+
+def jwks(data: bytes) -> None:
+    """Keys of an identity provider."""
+    with contextlib.suppress(JwksError):
+        KeySet.parse(data)
+
+
+def avro_schema(data: bytes) -> None:
+    """Schemas that a person pastes into the console."""
+    with contextlib.suppress(avro.AvroError):
+        avro.parsed_schema(data.decode("utf-8", "replace"))
+
+
+def shown_value(data: bytes) -> None:
+    """Values of records on the console's pages, in each format; the schema is a fixed one."""
+    for how in decode.FORMATS:
+        decode.shown(data, how, _SCHEMA)
+
+
+def telemetry(data: bytes) -> None:
+    """Metrics that clients push (OTLP)."""
+    with contextlib.suppress(MalformedError):
+        numbers(data)
+
+
+_SCHEMA = avro.parsed_schema(
+    '{"type": "record", "name": "R", "fields": [{"name": "n", "type": "long"},'
+    ' {"name": "many", "type": {"type": "array", "items": ["null", "string", "R"]}}]}'
+)
+
+TARGETS: Mapping[str, Callable[[bytes], None]] = {
+    each.__name__: each for each in (jaas, properties, jwks, avro_schema, shown_value, telemetry)
+}
