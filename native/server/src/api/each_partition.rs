@@ -20,21 +20,9 @@ pub(super) fn naming(topic: TopicRef<'_>) -> Naming {
     }
 }
 
-/// The error for one who names a replica where clients listen: only brokers ask as one.
-pub(crate) fn refuse_replica(call: &Call<'_>, replica_id: i32) -> Option<ErrorCode> {
-    (replica_id >= 0 && !call.is_brokers()).then_some(ErrorCode::CLUSTER_AUTHORIZATION_FAILED)
-}
-
 /// For each topic the error with which all of it is refused: the client may not describe it. Decided on the
 /// connection's thread, where its decisions are remembered.
-pub(super) fn refusals<Q>(
-    call: &Call<'_>,
-    replica_id: i32,
-    topics: &[OfTopic<'_, Q>],
-) -> Vec<Option<ErrorCode>> {
-    if let Some(error) = refuse_replica(call, replica_id) {
-        return vec![Some(error); topics.len()];
-    }
+pub(super) fn refusals<Q>(call: &Call<'_>, topics: &[OfTopic<'_, Q>]) -> Vec<Option<ErrorCode>> {
     let map = call.shared.replicas.snapshot();
     let view = call.shared.metadata.load();
     let access = call.access();

@@ -47,12 +47,17 @@ pub(crate) fn run(
     let wire = call.wire_version();
     let request =
         ListOffsetsRequest::decode(body, wire).map_err(|error| call.bad_request(error))?;
-    let refused = refusals(call, request.replica_id, &request.topics);
+    let isolation = isolation(call, &request);
+    let refused = refusals(call, &request.topics);
     let mut partitions = request.topics.iter().flat_map(|topic| &topic.partitions);
     let reads_files = partitions.any(|partition| reads_files(partition.timestamp));
-    let flushes = flushes_under_way(call.shared, &request, &refused);
+    let flushes = if isolation == Isolation::LogEnd {
+        Vec::new()
+    } else {
+        flushes_under_way(call.shared, &request, &refused)
+    };
     if flushes.is_empty() && !reads_files {
-        let answered = answer(call.shared, wire, &request, &refused);
+        let answered = answer(call.shared, wire, &request, isolation, &refused);
         answered.write_now(call, &thread.metrics, out);
         return Ok(Answer::Written);
     }
@@ -61,7 +66,7 @@ pub(crate) fn run(
     let look_up = move |shared: &Shared| {
         // Decoded a second time rather than copied field by field; it was decoded without error above.
         let request = ListOffsetsRequest::decode(&body, wire).ok()?;
-        Some(answer(shared, wire, &request, &refused))
+        Some(answer(shared, wire, &request, isolation, &refused))
     };
     let on_pool = move || {
         let pool = Arc::clone(&shared);
@@ -79,6 +84,16 @@ pub(crate) fn run(
     Ok(Answer::Later(Box::new(pending)))
 }
 
+/// Up to where offsets are told. Clients see what consumers see, whatever replica id they send (kafka-python 3.0.0 to
+/// 3.0.11 send 0): beyond the high watermark Kafka tells them offsets that a new leader may not have.
+fn isolation(call: &Call<'_>, request: &ListOffsetsRequest<'_>) -> Isolation {
+    match (request.replica_id, request.isolation_level) {
+        (0.., _) if call.is_brokers() => Isolation::LogEnd,
+        (_, 1) => Isolation::ReadCommitted,
+        _ => Isolation::ReadUncommitted,
+    }
+}
+
 fn reads_files(timestamp: i64) -> bool {
     timestamp >= 0 || timestamp == -3
 }
@@ -88,17 +103,13 @@ fn asks_for_the_end(timestamp: i64) -> bool {
     timestamp == -1 || reads_files(timestamp)
 }
 
-/// The flushes that bring into sight what was acknowledged with acks=1 and is not committed yet. A follower sees the log
-/// end anyway.
+/// The flushes that bring into sight what was acknowledged with acks=1 and is not committed yet.
 fn flushes_under_way(
     shared: &Shared,
     request: &ListOffsetsRequest<'_>,
     refused: &[Option<ErrorCode>],
 ) -> Vec<Commit> {
     let mut flushes = Vec::new();
-    if request.replica_id >= 0 {
-        return flushes;
-    }
     let map = shared.replicas.snapshot();
     let view = shared.metadata.load();
     for (topic, refused) in request.topics.iter().zip(refused) {
@@ -133,13 +144,9 @@ fn answer(
     shared: &Shared,
     wire: WireVersion,
     request: &ListOffsetsRequest<'_>,
+    isolation: Isolation,
     refused: &[Option<ErrorCode>],
 ) -> Answered {
-    let isolation = match (request.replica_id, request.isolation_level) {
-        (0.., _) => Isolation::LogEnd,
-        (_, 1) => Isolation::ReadCommitted,
-        _ => Isolation::ReadUncommitted,
-    };
     let mut named: HashMap<(TopicRef<'_>, i32), u32> = HashMap::new();
     for topic in &request.topics {
         for partition in &topic.partitions {

@@ -9,7 +9,7 @@ use pybroker_protocol::hot::offset_for_leader_epoch::{
 };
 
 use super::Call;
-use super::each_partition::{answer_each, naming, refusals, refuse_replica};
+use super::each_partition::{answer_each, naming, refusals};
 use crate::authorizer::Operation;
 use crate::close::CloseReason;
 use crate::error_codes::of_partition;
@@ -27,9 +27,9 @@ pub(crate) fn run(
         .map_err(|error| call.bad_request(error))?;
     // Who may act for the cluster may ask about any topic, consumers about those that they may describe (KIP-320).
     let refused = if call.access().permits_on_cluster(Operation::CLUSTER_ACTION) {
-        vec![refuse_replica(call, request.replica_id); request.topics.len()]
+        vec![None; request.topics.len()]
     } else {
-        refusals(call, request.replica_id, &request.topics)
+        refusals(call, &request.topics)
     };
     for topic in &request.topics {
         if let Some(name) = topic.topic.name() {

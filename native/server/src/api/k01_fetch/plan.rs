@@ -11,7 +11,6 @@ use pybroker_replica::{Follower, Isolation};
 
 use super::wanted::{Source, Wanted};
 use crate::api::Call;
-use crate::api::each_partition::refuse_replica;
 use crate::fetch_sessions::{EPOCH_FINAL, EPOCH_INITIAL, FetchTarget, TopicKey};
 use crate::shared::ThreadState;
 
@@ -27,8 +26,9 @@ pub(super) fn plan(
         broker_epoch: request.replica_epoch,
         received: call.received,
     });
-    if let Some(error) = refuse_replica(call, request.replica_id) {
-        return Err(error);
+    if follower.is_some() && !call.is_brokers() {
+        // A follower reads above the high watermark, and its offset commits records.
+        return Err(ErrorCode::CLUSTER_AUTHORIZATION_FAILED);
     }
     let (source, session_id, incremental) = source(call, thread, request, body)?;
     let isolation = match (follower, request.isolation_level) {
