@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use pybroker_model::Uuid;
 use pybroker_protocol::codec::{Direction, Registry};
-use pybroker_protocol::header::{RequestHeader, RequestPrefix, write_response_header};
+use pybroker_protocol::header::{RequestPrefix, read_client_id, write_response_header};
 use pybroker_protocol::hot::NodeEndpoint;
 use pybroker_protocol::hot::api_versions::{ApiVersion, ApiVersionsResponse};
 use pybroker_protocol::hot::fetch_request::FetchRequest;
@@ -188,7 +188,7 @@ fn serve(mut stream: TcpStream, answer: &dyn Fn(&Request) -> Reply) -> Option<()
         let key = prefix.api_key;
         let message = Registry::Client.message(key, Direction::Request);
         let flexible = message.is_some_and(|message| message.is_flexible(prefix.api_version));
-        RequestHeader::read_rest(prefix, &mut reader, flexible).expect("a header");
+        read_client_id(&mut reader, flexible).expect("a header");
         let body = reader.rest().to_vec();
         let reply = if key == ApiKey::ApiVersions as i16 {
             Some(versions(prefix.api_version))

@@ -40,20 +40,20 @@ impl RequestPrefix {
     }
 }
 
-impl<'a> RequestHeader<'a> {
-    /// Reads what follows the prefix. `flexible` = the message version is flexible (header v2).
-    #[inline]
-    pub fn read_rest(
-        prefix: RequestPrefix,
-        reader: &mut Reader<'a>,
-        flexible: bool,
-    ) -> Result<Self, DecodeError> {
-        let client_id = reader.nullable_string(false)?;
-        reader.skip_tags(flexible)?;
-        Ok(RequestHeader { prefix, client_id })
-    }
+/// Reads what follows the prefix of a request: the client id, whose bytes may not be UTF-8. `flexible` = the message
+/// version is flexible (header v2).
+#[inline]
+pub fn read_client_id<'a>(
+    reader: &mut Reader<'a>,
+    flexible: bool,
+) -> Result<Option<&'a [u8]>, DecodeError> {
+    let client_id = reader.nullable_string_bytes(false)?;
+    reader.skip_tags(flexible)?;
+    Ok(client_id)
+}
 
-    /// Appends the header; the counterpart for tests, clients and the inter-broker channel.
+impl RequestHeader<'_> {
+    /// Appends the header; for tests, clients and the inter-broker channel.
     pub fn write(&self, out: &mut Vec<u8>, flexible: bool) {
         let mut writer = Writer::new(out, false);
         writer.i16(self.prefix.api_key);

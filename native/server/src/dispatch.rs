@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::task::Context;
 use std::time::Instant;
 
-use pybroker_protocol::header::{RequestHeader, RequestPrefix};
-use pybroker_protocol::primitives::Reader;
+use pybroker_protocol::codec::{Direction, decode_value, encode_value};
+use pybroker_protocol::header::{RequestPrefix, read_client_id};
+use pybroker_protocol::primitives::{DecodeError, ELEMENTS_MAX, Reader};
 use pybroker_protocol::{Api, ApiKey, Plane};
 
 use crate::api::not_logged_in::{self, Told};
@@ -173,13 +174,48 @@ fn run(
         return Ok(finished(turn, &call, answer, Slot::Pool));
     }
     let (head, body) = frame.bytes().split_at_mut(body_at);
-    call.client_id = client_span.and_then(|span| core::str::from_utf8(head.get(span)?).ok());
+    let client_id = client_span.and_then(|span| head.get(span));
+    let client_id = client_id.map(String::from_utf8_lossy);
+    call.client_id = client_id.as_deref();
     call.connection.calls_itself(call.client_id);
+    let answered = answer(turn, &call, admitted, body, &mut output);
+    let is_not_utf8 = matches!(
+        answered,
+        Err(CloseReason::BadRequest {
+            error: DecodeError::NotUtf8,
+            ..
+        })
+    );
+    match is_not_utf8.then(|| with_replaced_text(&call, body)) {
+        Some(Some(mut mended)) => answer(turn, &call, admitted, &mut mended, &mut output),
+        _ => answered,
+    }
+}
+
+/// The body with U+FFFD in the place of what is not UTF-8, as Kafka reads it. `None`: it has other faults.
+#[cold]
+fn with_replaced_text(call: &Call<'_>, body: &[u8]) -> Option<Vec<u8>> {
+    let wire = call.wire_version();
+    let message = wire.registry.message(call.api_key, Direction::Request)?;
+    let value = decode_value(message, wire.number, body, ELEMENTS_MAX)?.ok()?;
+    encode_value(message, wire.number, &value).ok()
+}
+
+/// Answers a request. If its body cannot be decoded, nothing is written.
+fn answer(
+    turn: &mut Turn<'_, '_>,
+    call: &Call<'_>,
+    admitted: &Admitted,
+    body: &mut [u8],
+    output: &mut Output<'_>,
+) -> Result<Dispatched, CloseReason> {
     match output {
-        Output::Head(outgoing) => run_at_head(turn, &call, api, supported, body, outgoing),
+        Output::Head(outgoing) => {
+            run_at_head(turn, call, admitted.api, admitted.supported, body, outgoing)
+        }
         Output::Behind { .. } => {
             let mut reply = Vec::new();
-            let answer = k00_produce::run(&call, turn.thread, body, &mut reply)?;
+            let answer = k00_produce::run(call, turn.thread, body, &mut reply)?;
             if let Answer::Written = answer {
                 let now = Instant::now();
                 turn.thread.clock = now;
@@ -192,7 +228,7 @@ fn run(
                     },
                 }))));
             }
-            Ok(finished(turn, &call, answer, Slot::Produce))
+            Ok(finished(turn, call, answer, Slot::Produce))
         }
     }
 }
@@ -233,9 +269,10 @@ fn throttle_time_ms(
         return 0;
     }
     let frame = frame.bytes();
-    let client_id = client_id.and_then(|span| core::str::from_utf8(frame.get(span)?).ok());
+    let client_id = client_id.and_then(|span| frame.get(span));
+    let client_id = String::from_utf8_lossy(client_id.unwrap_or_default());
     let quotas = turn.shared.metadata.quotas();
-    let who = (&*connection.principal, client_id.unwrap_or_default());
+    let who = (&*connection.principal, &*client_id);
     // When the request before it ended, not when the turn began.
     let now = turn.thread.clock;
     connection
@@ -286,8 +323,7 @@ fn rest_of_header(
     };
     const CLIENT_ID_AT: usize = RequestPrefix::BYTES + 2;
     let mut reader = Reader::new(&frame[RequestPrefix::BYTES..]);
-    let header = RequestHeader::read_rest(prefix, &mut reader, flexible).map_err(bad)?;
-    let client_id = header.client_id;
+    let client_id = read_client_id(&mut reader, flexible).map_err(bad)?;
     Ok((
         client_id.map(|id| CLIENT_ID_AT..CLIENT_ID_AT + id.len()),
         RequestPrefix::BYTES + reader.position(),

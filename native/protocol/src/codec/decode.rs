@@ -133,9 +133,10 @@ impl<S: Sink> Decoder<'_, S> {
             Kind::Int64 => self.sink.integer(reader.i64()?),
             Kind::Float64 => self.sink.float(reader.f64()?),
             Kind::Uuid => self.sink.uuid(reader.uuid()?),
-            Kind::String { nullable, compact } => match reader.nullable_string(*compact)? {
+            // As in Kafka: what is not UTF-8 is replaced (client software names, group ids, metadata of commits).
+            Kind::String { nullable, compact } => match reader.nullable_string_bytes(*compact)? {
                 None => self.null(*nullable),
-                Some(text) => self.sink.string(text),
+                Some(bytes) => self.sink.string(&String::from_utf8_lossy(bytes)),
             },
             Kind::Bytes { nullable, compact } => match reader.nullable_bytes(*compact)? {
                 None => self.null(*nullable),

@@ -289,14 +289,23 @@ impl<'a> Reader<'a> {
     /// (COMPACT_)NULLABLE_STRING.
     #[inline]
     pub fn nullable_string(&mut self, flexible: bool) -> Result<Option<&'a str>, DecodeError> {
+        match self.nullable_string_bytes(flexible)? {
+            None => Ok(None),
+            Some(bytes) => core::str::from_utf8(bytes)
+                .map(Some)
+                .map_err(|_| DecodeError::NotUtf8),
+        }
+    }
+
+    /// (COMPACT_)NULLABLE_STRING, for a caller that replaces what is not UTF-8.
+    #[inline]
+    pub fn nullable_string_bytes(
+        &mut self,
+        flexible: bool,
+    ) -> Result<Option<&'a [u8]>, DecodeError> {
         match self.string_len(flexible)? {
             None => Ok(None),
-            Some(length) => {
-                let bytes = self.take(length)?;
-                core::str::from_utf8(bytes)
-                    .map(Some)
-                    .map_err(|_| DecodeError::NotUtf8)
-            }
+            Some(length) => self.take(length).map(Some),
         }
     }
 

@@ -152,11 +152,16 @@ fn a_length_below_minus_one_is_refused() {
 }
 
 #[test]
-fn strings_are_utf_8() {
-    assert_eq!(
-        refused("HeartbeatRequest", 0, &[0, 2, 0xc3, 0x28, 0, 0, 0, 0, 0, 0]),
-        DecodeError::NotUtf8
-    );
+fn text_that_is_not_utf_8_is_replaced() {
+    let message = Registry::Client.named("HeartbeatRequest").expect("known");
+    let body = [0, 3, 0xc3, 0x28, b'x', 0, 0, 0, 0, 0, 0];
+    let value = decode_value(message, 0, &body, 10).expect("a version");
+    let value = value.expect("decodes");
+    let group = value.get(message, 0, "group_id");
+    assert_eq!(group, Some(&Value::String("\u{fffd}(x".into())));
+    let mended = encode_value(message, 0, &value).expect("encodes");
+    assert_eq!(mended[..7], [0, 5, 0xef, 0xbf, 0xbd, 0x28, b'x']);
+    accepted("HeartbeatRequest", 0, &mended);
 }
 
 #[test]

@@ -46,6 +46,15 @@ fn agrees_in(
             let layout = message.layout(version.number).unwrap();
             let checked = check(layout, &mutant, ELEMENTS_MAX);
             let read = typed(&mutant, version, &mut Vec::new());
+            if read == Err(DecodeError::NotUtf8) {
+                // Only the interpreter replaces text. What it writes then is read.
+                let value = decode_value(message, version.number, &mutant, ELEMENTS_MAX);
+                if let Some(Ok(value)) = value {
+                    let mended = encode_value(message, version.number, &value).unwrap();
+                    assert_eq!(typed(&mended, version, &mut Vec::new()), Ok(()), "{name}");
+                }
+                continue;
+            }
             assert_eq!(
                 read.is_ok(),
                 checked.is_ok(),
