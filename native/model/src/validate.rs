@@ -284,7 +284,7 @@ fn check_records(
             let accepted = header
                 .base_timestamp
                 .checked_add(record.timestamp_delta)
-                .filter(|&t| t == NO_TIMESTAMP || (t >= 0 && t >= oldest && t <= newest));
+                .filter(|&t| t == NO_TIMESTAMP || (t >= oldest && t <= newest));
             let Some(timestamp) = accepted else {
                 let timestamp = header.base_timestamp.wrapping_add(record.timestamp_delta);
                 return reject(&mut rejected, index, RecordFault::Timestamp(timestamp));

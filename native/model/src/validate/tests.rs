@@ -272,6 +272,18 @@ fn timestamps_have_a_window() {
         let result = validate_produce(&mut bytes, &window);
         assert_eq!(result.is_ok(), accepted, "{timestamp}: {result:?}");
     }
+    let unlimited = ProduceRules {
+        before_max_ms: i64::MAX,
+        ..rules()
+    };
+    // The zero time of Go and .NET, and what none can mean.
+    for (timestamp, accepted) in [(-62_135_596_800_000, true), (-2, true), (i64::MIN, false)] {
+        let mut builder = BatchBuilder::new(Codec::None);
+        builder.push(timestamp, None, None);
+        let mut bytes = builder.build().expect("builds");
+        let result = validate_produce(&mut bytes, &unlimited);
+        assert_eq!(result.is_ok(), accepted, "{timestamp}: {result:?}");
+    }
 }
 
 #[test]

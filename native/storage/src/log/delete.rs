@@ -131,7 +131,7 @@ impl Log {
                 break;
             }
             let below_start = end <= log_start && !is_last;
-            let too_big = excess > 0 && excess >= segment.size() && !is_last;
+            let too_big = excess > 0 && excess >= segment.size();
             let too_old = delete && config.retention_ms >= 0 && {
                 let newest = self.newest(segment)?;
                 now_ms.saturating_sub(newest) > config.retention_ms

@@ -126,6 +126,16 @@ fn retention_by_size_time_and_start() {
     f.open();
     assert_eq!(f.log().log_end_offset(), 100, "the end is remembered");
     assert_eq!(f.append(batch(&["x"])).expect("appends").base_offset, 100);
+
+    f.log().set_config(Arc::new(LogConfig {
+        retention_bytes: 0,
+        retention_ms: -1,
+        ..small_segments()
+    }));
+    let removed = f.log().apply_retention(101, NOW).expect("removes");
+    assert_eq!(removed.segments, 1, "the active one too");
+    assert_eq!((f.log().log_start_offset(), f.log().size_bytes()), (101, 0));
+    assert_eq!(f.append(batch(&["y"])).expect("appends").base_offset, 101);
 }
 
 #[test]
