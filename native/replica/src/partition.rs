@@ -212,9 +212,10 @@ impl Partition {
         self.progress.high_watermark.get()
     }
 
-    /// min(high watermark, first open transaction).
+    /// min(high watermark, first open transaction), at least the log start.
     pub fn last_stable_offset(&self) -> i64 {
-        self.progress.last_stable.get()
+        let stable = self.progress.last_stable.get();
+        stable.max(self.log_start_offset())
     }
 
     /// First offset there is.

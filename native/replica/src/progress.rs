@@ -125,6 +125,13 @@ impl Progress {
         (committed > now).then_some(committed)
     }
 
+    /// The log start has moved up, perhaps into an open transaction: the last stable offset moves with it.
+    pub(crate) fn log_start_raised(&self, log: &Log) {
+        let _one = self.led.lock();
+        let stable = log.last_stable_offset(self.high_watermark.get());
+        self.last_stable.raise(stable);
+    }
+
     /// The high watermark is at least `high_watermark` from now on; those who waited for it are to be woken.
     fn raise_to(&self, high_watermark: i64, log: &Log, woken: &mut Woken) {
         // In this order, so that a producer that was answered finds both moved.

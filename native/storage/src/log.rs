@@ -181,7 +181,8 @@ impl Log {
     }
 
     /// The last stable offset when the high watermark is at `high_watermark`: the first offset
-    /// whose transaction is open, or ended by a marker not yet below the high watermark.
+    /// whose transaction is open, or ended by a marker not yet below the high watermark. Never below
+    /// the log start: a transaction stays open after its first records were deleted.
     #[must_use]
     pub fn last_stable_offset(&self, high_watermark: i64) -> i64 {
         if !self.has_transactions.load(Ordering::Acquire) {
@@ -192,7 +193,9 @@ impl Log {
         if transactions.is_empty() {
             self.has_transactions.store(false, Ordering::Release);
         }
-        first.map_or(high_watermark, |first| first.min(high_watermark))
+        first.map_or(high_watermark, |first| {
+            first.max(self.log_start_offset()).min(high_watermark)
+        })
     }
 
     /// Open transactions: (first offset, producer id).

@@ -11,14 +11,11 @@ pub(crate) fn apply_retention(shared: &Shared) {
         if shared.is_stopping() {
             return;
         }
-        if let Some(log) = partition.log()
-            && partition.role().leader().is_ok()
-            && let Err(error) = log.apply_retention(partition.high_watermark(), now_ms)
-        {
-            shared.replicas.report_storage(
-                &format_args!("retention of {}", log.directory().display()),
-                &error,
-            );
+        if let Err(error) = partition.apply_retention(now_ms) {
+            let (topic, index) = (partition.topic(), partition.tip().partition);
+            shared
+                .replicas
+                .report_storage(&format_args!("retention of {topic}-{index}"), &error);
         }
     }
 }

@@ -134,6 +134,7 @@ impl Partition {
         let end = hosted.log.log_end_offset();
         if log_start > hosted.log.log_start_offset() && log_start <= end {
             hosted.log.delete_records(log_start, log_start)?;
+            self.progress.log_start_raised(&hosted.log);
         }
         Ok(())
     }

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use parking_lot::RwLockReadGuard;
 use pybroker_model::{BatchHeader, ProduceRules, TimestampType, ValidBatches};
-use pybroker_storage::{ActiveProducer, AppendOrigin, Attached, FlushMode, HeldFlushes};
+use pybroker_storage::{
+    ActiveProducer, AppendOrigin, Attached, FlushMode, HeldFlushes, StorageError,
+};
 
 use super::Partition;
 use super::refused::Sequenced;
@@ -308,7 +310,25 @@ impl Partition {
         }
         let high_watermark = self.progress.high_watermark.get();
         let offset = if offset == -1 { high_watermark } else { offset };
-        Ok(hosted.log.delete_records(offset, high_watermark)?)
+        let log_start = hosted.log.delete_records(offset, high_watermark)?;
+        self.progress.log_start_raised(&hosted.log);
+        Ok(log_start)
+    }
+
+    /// Removes segments by time and size, as leader; see [`pybroker_storage::Log::apply_retention`].
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn apply_retention(&self, now_ms: i64) -> Result<(), StorageError> {
+        let role = self.progress.role();
+        let Ok((_, hosted)) = self.led(&role) else {
+            return Ok(());
+        };
+        let retained = hosted.log.apply_retention(self.high_watermark(), now_ms)?;
+        if retained.segments > 0 {
+            self.progress.log_start_raised(&hosted.log);
+        }
+        Ok(())
     }
 
     /// Proposes to go on without followers that have been behind for longer than `lag_max`.

@@ -59,7 +59,8 @@ impl Partition {
             attach: None,
         };
         // It moves first; what is stable is committed, so the watermark is at least there.
-        read.last_stable_offset = self.progress.last_stable.get();
+        // The log start may have moved a moment before.
+        read.last_stable_offset = self.progress.last_stable.get().max(read.log_start_offset);
         read.high_watermark = read.high_watermark.max(read.last_stable_offset);
         let log_end = log.log_end_offset();
         read.bound = match fetch.isolation {
@@ -230,7 +231,7 @@ impl Partition {
         let log = &hosted.log;
         let bound = match isolation {
             Isolation::ReadUncommitted => self.progress.high_watermark.get(),
-            Isolation::ReadCommitted => self.progress.last_stable.get(),
+            Isolation::ReadCommitted => self.last_stable_offset(),
             Isolation::LogEnd => log.log_end_offset(),
         };
         let found = match spec {
