@@ -147,6 +147,26 @@ def test_a_producer_goes_on_where_it_was_and_nowhere_else(client: WireClient, br
     assert fetch(client, new, start).high_watermark == start + 3
 
 
+def test_a_broker_that_knows_nothing_of_a_producer_takes_any_first_sequence(start_broker: StartBroker) -> None:
+    """The memory of the deleted topic's producers does not outlive a restart."""
+    name, broker = unique(), start_broker()
+    with WireClient(broker.port) as client:
+        old = create(client, name).topic_id
+        for sequence in range(3):
+            assert produce(client, old, idempotent(71, sequence, b"old")).error_code == ErrorCode.NONE
+        assert [row.error_code for row in delete(client, name)] == [ErrorCode.NONE]
+    broker.restart()
+    with WireClient(broker.port) as client:
+        new = create(client, name).topic_id
+        rows = [produce(client, new, idempotent(71, sequence, b"new")) for sequence in (3, 4, 4, 6)]
+        assert [(row.error_code, row.base_offset) for row in rows] == [
+            (ErrorCode.NONE, 0),
+            (ErrorCode.NONE, 1),
+            (ErrorCode.NONE, 1),
+            (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1),
+        ]
+
+
 @pytest.mark.checklist("U3", "U2", 202, "X10")
 @pytest.mark.parametrize("crash", [False, True])
 def test_topics_come_back_in_the_layout_by_id(start_broker: StartBroker, crash: bool) -> None:

@@ -8,8 +8,7 @@ use parking_lot::Mutex;
 use pybroker_storage::{Log, ProducerLegacy};
 
 /// Producers that are remembered over all partitions, about 100 bytes each; the partitions deleted first are forgotten
-/// first. A producer of a forgotten one is refused with OUT_OF_ORDER_SEQUENCE_NUMBER when it goes on, as after a
-/// restart of the broker.
+/// first. A producer of a forgotten one goes on with any sequence, as after a restart of the broker.
 const PRODUCERS_KEPT: usize = 100_000;
 
 type Place = (Arc<str>, i32);

@@ -215,6 +215,13 @@ impl Log {
                 .is_in_transaction(producer_id, epoch)
     }
 
+    /// Whether the log knows which sequence the next batch of this producer and epoch has.
+    #[must_use]
+    pub fn expects_next(&self, producer_id: i64, epoch: i16) -> bool {
+        let writer = self.writer.lock();
+        writer.producers.expects_next(producer_id, epoch)
+    }
+
     /// The producers that the log knows.
     #[must_use]
     pub fn producers(&self) -> Vec<ActiveProducer> {

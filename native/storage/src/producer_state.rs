@@ -194,13 +194,12 @@ impl ProducerState {
         self.entries.insert(producer_id, entry);
     }
 
-    /// Checks a batch against what is known, before it is written. A log that `never_held_a_record` begins with
-    /// sequence 0, or where its predecessor's producer stopped: batches before another may have been lost on their way.
+    /// Checks a batch against what is known, before it is written. The first batch of an unknown producer may have any
+    /// sequence, as in Kafka: producer state expires, and topics are created again on other brokers.
     pub(crate) fn check(
         &self,
         header: &BatchHeader,
         origin: AppendOrigin,
-        never_held_a_record: bool,
     ) -> Result<Check, AppendError> {
         if !header.has_producer_id() || header.is_control() {
             return Ok(Check::Fresh);
@@ -212,18 +211,18 @@ impl ProducerState {
             last,
         };
         let Some(entry) = self.entries.get(&producer_id) else {
-            // Of a producer that the log before it knew, the next batch is known, too, even where the log begins above
-            // 0 (truncation that keeps offsets) or has taken records of others.
+            if origin == AppendOrigin::Client && header.is_transactional() {
+                return Err(unverified(producer_id));
+            }
             let from_client = matches!(
                 origin,
                 AppendOrigin::Client | AppendOrigin::Verified(_) | AppendOrigin::Added(_)
             );
-            let begins_at_0 = never_held_a_record || matches!(origin, AppendOrigin::Added(_));
-            if origin == AppendOrigin::Client && header.is_transactional() {
-                return Err(unverified(producer_id));
-            }
+            // What the previous log of the topic's name knew of the producer holds here too.
+            let is_checked =
+                matches!(origin, AppendOrigin::Added(_)) || self.inherited.knows(producer_id);
             return if from_client
-                && (begins_at_0 || self.inherited.knows(header))
+                && is_checked
                 && header.base_sequence != 0
                 && !self.inherited.continues(header)
             {
@@ -268,6 +267,12 @@ impl ProducerState {
     pub(crate) fn is_in_transaction(&self, producer_id: i64, epoch: i16) -> bool {
         let entry = self.entries.get(&producer_id);
         entry.is_some_and(|entry| entry.transaction_start.is_some() && entry.epoch == epoch)
+    }
+
+    /// Whether it knows which sequence the next batch of this producer and epoch has.
+    pub(crate) fn expects_next(&self, producer_id: i64, epoch: i16) -> bool {
+        let entry = self.entries.get(&producer_id);
+        entry.is_some_and(|entry| entry.epoch == epoch && !entry.batches.is_empty())
     }
 
     /// Checks a transaction marker before it is written.

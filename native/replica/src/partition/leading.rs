@@ -106,9 +106,12 @@ impl Partition {
         held: &mut HeldFlushes,
     ) -> Result<AppendInfo, PartitionError> {
         let sequenced = Sequenced::of(batches.first());
-        if matches!(origin, AppendOrigin::Verified(_) | AppendOrigin::Added(_))
-            && let Some(refusal) =
-                sequenced.and_then(|batch| self.refused.unconfirmed_before(batch, now_ms))
+        let expects_next = |producer_id, epoch| {
+            self.log()
+                .is_some_and(|log| log.expects_next(producer_id, epoch))
+        };
+        if let Some(batch) = sequenced
+            && let Some(refusal) = self.refused.of_earlier(batch, now_ms, expects_next)
         {
             return Err(refusal);
         }

@@ -79,21 +79,27 @@ impl Refused {
         }
     }
 
-    /// What a batch is told that would be taken although one before it waits for the coordinator of their transaction:
-    /// nothing in the log says that there is one before.
-    pub(super) fn unconfirmed_before(
+    /// The refusal of a batch that the log would take although an earlier one was refused for now and is sent again:
+    /// nothing in the log says that a batch is missing. `expects_next`: the log knows which sequence of the producer
+    /// comes next, and refuses any other.
+    pub(super) fn of_earlier(
         &self,
         batch: Sequenced,
         now_ms: i64,
+        expects_next: impl FnOnce(i64, i16) -> bool,
     ) -> Option<PartitionError> {
         if !self.any.load(Ordering::Acquire) {
             return None;
         }
         let batches = self.batches.lock();
         let first = batches.get(&batch.producer)?;
-        let waits = matches!(first.reason, PartitionError::Unconfirmed { .. });
-        (waits && now_ms < first.until_ms && batch.follows(first.sequence))
-            .then(|| first.reason.clone())
+        if now_ms >= first.until_ms || !batch.follows(first.sequence) {
+            return None;
+        }
+        let (reason, (id, epoch)) = (first.reason.clone(), batch.producer);
+        drop(batches);
+        let is_unconfirmed = matches!(reason, PartitionError::Unconfirmed { .. });
+        (is_unconfirmed || !expects_next(id, epoch)).then_some(reason)
     }
 
     /// What the producer is told of a batch that is not appended because of `error`.

@@ -1,3 +1,5 @@
+use pybroker_storage::AppendOrigin;
+
 use super::*;
 use crate::{EpochEnd, Follower, ListedOffset};
 
@@ -242,6 +244,81 @@ fn a_batch_behind_a_refused_one_is_refused_likewise() {
     assert_eq!(append_from(&partition, 3), Err(refused));
     append_from(&partition, 1).expect("it comes again");
     append_from(&partition, 2).expect("so does the next");
+}
+
+/// Nothing in the log says that a batch is missing: what was refused is remembered.
+#[test]
+fn an_unknown_producer_begins_anywhere_but_behind_a_refused_batch() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let host = host(&[dir.path().to_path_buf()]);
+    let mut order = order(TopicId::random(), 0, 3);
+    let required = |min_insync_replicas, sequence| {
+        Arc::new(TopicConfig {
+            min_insync_replicas,
+            sequence,
+            ..TopicConfig::default()
+        })
+    };
+    order.config = required(2, 1);
+    let partition = lead(&host, &order);
+    let refused = PartitionError::NotEnoughReplicas {
+        isr: 1,
+        required: 2,
+    };
+    assert_eq!(append_from(&partition, 6), Err(refused.clone()));
+    host.replicas
+        .set_topic_config(order.tip.topic_id, &required(1, 2));
+    assert_eq!(append_from(&partition, 7), Err(refused.clone()));
+    assert_eq!(append_from(&partition, 8), Err(refused));
+    for sequence in 6..9 {
+        append_from(&partition, sequence).expect("in order");
+    }
+}
+
+#[test]
+fn the_last_stable_offset_is_at_least_the_log_start() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let host = host(&[dir.path().to_path_buf()]);
+    let order = order(TopicId::random(), 0, 3);
+    let partition = lead(&host, &order);
+    let mut open = BatchBuilder::new(Codec::None)
+        .producer(77, 0, 0)
+        .transactional();
+    open.push(1_000, None, Some(b"open"));
+    let open = ValidBatches::checked_owned(open.build().expect("builds")).expect("valid");
+    let info = partition
+        .append_from(AppendOrigin::Verified(0), -1, open, -1, 0)
+        .expect("appends");
+    wait(partition.committed(&info)).expect("commits");
+    let info = append(&partition, &["a", "b", "c"]).expect("appends");
+    wait(partition.committed(&info)).expect("commits");
+    let ends = || {
+        let start = partition.log_start_offset();
+        let committed = FetchRead {
+            isolation: Isolation::ReadCommitted,
+            ..fetch(start)
+        };
+        let read = partition.read(&committed).expect("reads");
+        let latest = partition.list_offset(OffsetSpec::Latest, Isolation::ReadCommitted, -1);
+        let latest = latest.expect("lists").offset;
+        assert_eq!(read.last_stable_offset, latest);
+        assert_eq!(partition.last_stable_offset(), latest);
+        (start, latest)
+    };
+    assert_eq!(ends(), (0, 0));
+    let counter = Arc::new(Counter(AtomicUsize::new(0)));
+    let waker = Waker::from(Arc::clone(&counter));
+    let waits = partition.watch(Isolation::ReadCommitted, 0, &waker);
+    partition.delete_records(2).expect("deletes");
+    assert_eq!(ends(), (2, 2));
+    assert_eq!(counter.0.load(SeqCst), 1, "readers look again");
+    drop(waits);
+    host.replicas.set_topic_config(
+        order.tip.topic_id,
+        &topic_config(FlushMode::Commit, |log| log.retention_bytes = 0),
+    );
+    partition.apply_retention(1_000).expect("removes");
+    assert_eq!(ends(), (4, 4));
 }
 
 /// Who was paused, and has been replaced without knowing, finds a gap where its successor has records.

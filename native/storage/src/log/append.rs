@@ -50,8 +50,7 @@ impl Log {
         self.check_leads(leader_epoch)?;
         let base_offset = self.log_end_offset();
         let log_start_offset = self.log_start_offset();
-        let check =
-            self.check_producers(&writer, &batches, single.as_ref(), origin, base_offset)?;
+        let check = check_producers(&writer, &batches, single.as_ref(), origin)?;
         if let Check::Duplicate(known) = check {
             return Ok(Appended {
                 base_offset: known.first_offset(),
@@ -98,34 +97,31 @@ impl Log {
             _ => Ok(()),
         }
     }
+}
 
-    fn check_producers(
-        &self,
-        writer: &Writer,
-        batches: &ValidBatches<'_>,
-        single: Option<&BatchHeader>,
-        origin: AppendOrigin,
-        end: i64,
-    ) -> Result<Check, AppendError> {
-        // Not "is empty": retention may have emptied it, and its producers go on.
-        let check_one = |header: &BatchHeader, batch: &[u8]| {
-            if header.is_control() {
-                let epoch = marker_of(header, batch).map_or(i32::MAX, |(_, epoch)| epoch);
-                writer.producers.check_marker(header, epoch, origin)?;
-            }
-            writer.producers.check(header, origin, end == 0)
-        };
-        if let Some(header) = single {
-            return check_one(header, batches.as_bytes());
+fn check_producers(
+    writer: &Writer,
+    batches: &ValidBatches<'_>,
+    single: Option<&BatchHeader>,
+    origin: AppendOrigin,
+) -> Result<Check, AppendError> {
+    let check_one = |header: &BatchHeader, batch: &[u8]| {
+        if header.is_control() {
+            let epoch = marker_of(header, batch).map_or(i32::MAX, |(_, epoch)| epoch);
+            writer.producers.check_marker(header, epoch, origin)?;
         }
-        for batch in Batches::new(batches.as_bytes()) {
-            let (header, bytes) = batch?;
-            if let duplicate @ Check::Duplicate(_) = check_one(&header, bytes)? {
-                return Ok(duplicate);
-            }
-        }
-        Ok(Check::Fresh)
+        writer.producers.check(header, origin)
+    };
+    if let Some(header) = single {
+        return check_one(header, batches.as_bytes());
     }
+    for batch in Batches::new(batches.as_bytes()) {
+        let (header, bytes) = batch?;
+        if let duplicate @ Check::Duplicate(_) = check_one(&header, bytes)? {
+            return Ok(duplicate);
+        }
+    }
+    Ok(Check::Fresh)
 }
 
 /// Gives the batches their offsets and epoch; answers the last offset.

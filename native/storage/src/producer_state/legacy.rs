@@ -1,9 +1,9 @@
 //! What a log leaves to the next one of its topic's name: where each producer may go on.
 //!
 //! An idempotent producer that keeps running while its topic is deleted and created again knows nothing of the change
-//! and counts on. The new log cannot accept just any first sequence: batches before it may have been lost on their
-//! way, and nobody would ever hear of it. The old log knows what it has taken; what follows that directly, and what
-//! the old log took last but may not have acknowledged, begins the new log without a gap.
+//! and counts on. A log that knows nothing of a producer accepts any first sequence, so a batch lost on its way would go
+//! unnoticed. The old log knows what it has taken: only the batch that follows it directly, and those that the old log
+//! took last but may not have acknowledged, begin the new log.
 
 use super::{ProducerEntry, ProducerState};
 use hashbrown::HashMap;
@@ -33,11 +33,9 @@ impl ProducerLegacy {
         self.by_id.len()
     }
 
-    /// Whether it says where the producer of `header` goes on.
-    pub(super) fn knows(&self, header: &BatchHeader) -> bool {
-        self.by_id
-            .get(&header.producer_id)
-            .is_some_and(|known| known.epoch == header.producer_epoch)
+    /// Whether it says where the producer goes on; under another epoch that is sequence 0.
+    pub(super) fn knows(&self, producer_id: i64) -> bool {
+        self.by_id.contains_key(&producer_id)
     }
 
     /// The producer has gone on since, and is forgotten after that.
