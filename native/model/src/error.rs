@@ -49,6 +49,12 @@ pub enum BatchError {
         /// The limit.
         max: usize,
     },
+    /// It decompresses to more than the caller has left for it (`MESSAGE_TOO_LARGE` if nothing more will be left).
+    #[error("the records of the request decompress to more than {granted} bytes")]
+    OverBudget {
+        /// What the caller had at first.
+        granted: usize,
+    },
     /// Inner records are malformed or not allowed (`INVALID_RECORD`).
     #[error("invalid record{}: {reason}", .index.map(|i| format!(" {i}")).unwrap_or_default())]
     InvalidRecord {

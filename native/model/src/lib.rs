@@ -35,7 +35,10 @@ pub use record_batch::{
 };
 pub use stamp::{recompute_crc, set_base_offset, set_leader_epoch, set_timestamp_type_and_max};
 pub use uuid::{ParseUuidError, Uuid};
-pub use validate::{CompressionType, ProduceRules, ValidBatches, validate_produce};
+pub use validate::{
+    CompressionType, ProduceRules, ValidBatches, validate_produce, validate_within,
+};
 pub use varint::{
     read_varint, read_varlong, varint_size, varlong_size, write_varint, write_varlong,
 };
+pub use walk::{ExpansionBudget, expansion_max};

@@ -5,14 +5,21 @@
 //! inner offsets of uncompressed batches must be consecutive too.
 
 use crate::compression::has_linked_lz4_blocks;
+use crate::record::RecordRef;
 use crate::record_batch::DELETE_HORIZON_BIT;
 use crate::stamp::set_timestamp_type_and_max;
-use crate::walk::walk;
+use crate::walk::{EXPANSION_MAX, ExpansionBudget, walk};
 use crate::{
     BATCH_LENGTH_END, BatchError, BatchHeader, Batches, Codec, DECOMPRESSED_BYTES_MAX,
     HEADER_BYTES, NO_TIMESTAMP, REJECTED_RECORDS_MAX, RecordFault, RejectedRecord, TimestampType,
     compress, decompress,
 };
+
+/// What one batch may be recompressed from: so many bytes, or [`EXPANSION_MAX`] times its size. All of them are in memory
+/// then, and compressing takes a second for each 30 MB (gzip).
+const RECOMPRESSED_BYTES_MAX: usize = 32 << 20;
+/// Compressing a byte takes as long as decompressing so many.
+const RECOMPRESSION_COST: usize = 8;
 
 /// Value of the topic config `compression.type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,6 +162,18 @@ pub fn validate_produce<'a>(
     records: &'a mut [u8],
     rules: &ProduceRules,
 ) -> Result<ValidBatches<'a>, BatchError> {
+    validate_within(records, rules, &mut ExpansionBudget::new(usize::MAX))
+}
+
+/// As [`validate_produce`], as far as the budget reaches.
+///
+/// # Errors
+/// As there, and [`BatchError::OverBudget`]: the records are as they came, and were not checked to their end.
+pub fn validate_within<'a>(
+    records: &'a mut [u8],
+    rules: &ProduceRules,
+    budget: &mut ExpansionBudget,
+) -> Result<ValidBatches<'a>, BatchError> {
     if records.len() < BATCH_LENGTH_END {
         return Err(BatchError::invalid("no record batch"));
     }
@@ -175,7 +194,8 @@ pub fn validate_produce<'a>(
     header.check_crc(records)?;
     check_header(&header, rules)?;
     let codec = header.codec()?;
-    let max_timestamp = check_records(&header, codec, &records[HEADER_BYTES..], rules)?;
+    let (max_timestamp, plain_bytes) =
+        check_records(&header, codec, &records[HEADER_BYTES..], rules, budget)?;
     let other = match rules.compression_type {
         CompressionType::Recompress(target, level) if target != codec => Some((target, level)),
         _ => None,
@@ -193,7 +213,14 @@ pub fn validate_produce<'a>(
     let restamp =
         header.timestamp_type() != timestamp_type || header.max_timestamp != max_timestamp;
     let mut bytes = match other {
-        Some((target, level)) => Bytes::Owned(recompress(&header, records, target, level, rules)?),
+        Some((target, level)) => {
+            let max = RECOMPRESSED_BYTES_MAX.max(size.saturating_mul(EXPANSION_MAX));
+            if plain_bytes > max {
+                return Err(BatchError::Expands { max });
+            }
+            budget.take(plain_bytes.saturating_mul(RECOMPRESSION_COST))?;
+            Bytes::Owned(recompress(&header, records, target, level, rules)?)
+        }
         None => Bytes::Borrowed(records),
     };
     let stored = match &mut bytes {
@@ -261,19 +288,20 @@ fn check_header(header: &BatchHeader, rules: &ProduceRules) -> Result<(), BatchE
     Ok(())
 }
 
-/// Checks each record; answers the largest timestamp.
+/// Checks each record; answers the largest timestamp, and the bytes of the plain records.
 fn check_records(
     header: &BatchHeader,
     codec: Codec,
     records: &[u8],
     rules: &ProduceRules,
-) -> Result<i64, BatchError> {
+    budget: &mut ExpansionBudget,
+) -> Result<(i64, usize), BatchError> {
     let create_time = rules.timestamp_type == TimestampType::CreateTime;
     let oldest = rules.now_ms.saturating_sub(rules.before_max_ms);
     let newest = rules.now_ms.saturating_add(rules.after_max_ms);
     let mut max_timestamp = NO_TIMESTAMP;
     let mut rejected = Vec::new();
-    let walked = walk(codec, records, header.record_count, |index, record| {
+    let visit = |index, record: &RecordRef<'_>| {
         if record.offset_delta != index {
             return Err(BatchError::invalid_at(index, "offsets are not consecutive"));
         }
@@ -292,13 +320,14 @@ fn check_records(
             max_timestamp = max_timestamp.max(timestamp);
         }
         Ok(())
-    });
+    };
+    let walked = walk(codec, records, header.record_count, budget, visit);
     if rejected.len() >= REJECTED_RECORDS_MAX {
         return Err(BatchError::RejectedRecords(rejected));
     }
-    walked?;
+    let plain_bytes = walked?;
     if rejected.is_empty() {
-        Ok(max_timestamp)
+        Ok((max_timestamp, plain_bytes))
     } else {
         Err(BatchError::RejectedRecords(rejected))
     }

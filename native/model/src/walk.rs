@@ -14,21 +14,73 @@ const RECORD_BYTES_MAX: usize = 128 << 20;
 /// What the records of a compressed batch may come to: so many times its size, and [`DECOMPRESSED_BYTES_MAX`] in any
 /// case. A megabyte of zstd can stand for thirty gigabytes; whoever checks it, and all whom that thread serves, would
 /// wait for a minute.
-const EXPANSION_MAX: usize = 64;
+pub(crate) const EXPANSION_MAX: usize = 64;
+
+/// What compressed records are taken to decompress to before it is known: those that clearly exceed a budget are not
+/// begun.
+const EXPANSION_EXPECTED: usize = 4;
+
+/// How many bytes the caller still decompresses. It bounds the time that checking takes: a few kilobytes of zstd can
+/// stand for hundreds of megabytes.
+#[derive(Clone, Copy, Debug)]
+pub struct ExpansionBudget {
+    granted: usize,
+    left: usize,
+}
+
+impl ExpansionBudget {
+    /// A budget of so many bytes.
+    #[must_use]
+    pub const fn new(bytes: usize) -> Self {
+        Self {
+            granted: bytes,
+            left: bytes,
+        }
+    }
+
+    /// Refuses what would take more than is left.
+    fn expects(&self, bytes: usize) -> Result<(), BatchError> {
+        if bytes > self.left {
+            Err(BatchError::OverBudget {
+                granted: self.granted,
+            })
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Takes so many bytes. If they are not there nothing is left.
+    pub(crate) fn take(&mut self, bytes: usize) -> Result<(), BatchError> {
+        let within = self.expects(bytes);
+        self.left = self.left.saturating_sub(bytes);
+        within
+    }
+}
 
 /// Calls `visit(index, record)` for exactly `count` records of `records`, then requires the end.
+///
+/// What is decompressed is charged to `budget`. Answers the bytes of the plain records.
 pub(crate) fn walk(
     codec: Codec,
     records: &[u8],
     count: i32,
+    budget: &mut ExpansionBudget,
     visit: impl FnMut(i32, &RecordRef<'_>) -> Result<(), BatchError>,
-) -> Result<(), BatchError> {
+) -> Result<usize, BatchError> {
     if codec == Codec::None {
-        walk_slice(records, count, visit)
-    } else {
-        let bytes_max = DECOMPRESSED_BYTES_MAX.max(records.len().saturating_mul(EXPANSION_MAX));
-        walk_stream(Decoder::new(codec, records)?, bytes_max, count, visit)
+        walk_slice(records, count, visit)?;
+        return Ok(records.len());
     }
+    budget.expects(records.len().saturating_mul(EXPANSION_EXPECTED))?;
+    let bytes_max = expansion_max(records.len());
+    let decoder = Decoder::new(codec, records)?;
+    walk_stream(decoder, bytes_max, count, budget, visit)
+}
+
+/// What records of so many compressed bytes may decompress to, together.
+#[must_use]
+pub fn expansion_max(compressed: usize) -> usize {
+    DECOMPRESSED_BYTES_MAX.max(compressed.saturating_mul(EXPANSION_MAX))
 }
 
 fn walk_slice(
@@ -52,8 +104,9 @@ fn walk_stream(
     mut decoder: Decoder<'_>,
     bytes_max: usize,
     count: i32,
+    budget: &mut ExpansionBudget,
     mut visit: impl FnMut(i32, &RecordRef<'_>) -> Result<(), BatchError>,
-) -> Result<(), BatchError> {
+) -> Result<usize, BatchError> {
     let mut buffer = vec![0u8; CHUNK_BYTES];
     let (mut start, mut end) = (0, 0);
     let mut index = 0;
@@ -82,6 +135,7 @@ fn walk_stream(
                 if bytes > bytes_max {
                     return Err(BatchError::Expands { max: bytes_max });
                 }
+                budget.take(read)?;
             }
             Err(error) => return Err(at(index, &error)),
         }
@@ -90,7 +144,7 @@ fn walk_stream(
     if start < end || decoder.read(&mut buffer[..1]).map_err(failed)? > 0 {
         return Err(more_bytes());
     }
-    Ok(())
+    Ok(bytes)
 }
 
 fn more_bytes() -> BatchError {

@@ -16,6 +16,7 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
+use pybroker_model::ExpansionBudget;
 use pybroker_protocol::frame::Guess;
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
@@ -27,8 +28,8 @@ use crate::dispatch::{Dispatched, Output, Turn, dispatch};
 use crate::frame::{Frame, takes_buffer};
 use crate::incoming::{Incoming, NextFrame};
 use crate::limits::{
-    LAST_REPLY_LINGER, PENDING_REPLY_BYTES_MAX, SLOTS_MAX, TURN_BYTES_MAX, TURN_REQUESTS_MAX,
-    TURN_SEND_BYTES_MAX,
+    LAST_REPLY_LINGER, PENDING_REPLY_BYTES_MAX, SLOTS_MAX, TURN_BYTES_MAX, TURN_EXPANDED_BYTES_MAX,
+    TURN_REQUESTS_MAX, TURN_SEND_BYTES_MAX,
 };
 use crate::metrics::Unsent;
 use crate::outgoing::Outgoing;
@@ -130,6 +131,7 @@ impl Connection {
     ) -> Result<(), CloseReason> {
         let now = Instant::now();
         thread.clock = now;
+        thread.expansion = ExpansionBudget::new(TURN_EXPANDED_BYTES_MAX);
         let waker = self.waker.take().unwrap_or_else(|| {
             let task = context.waker();
             let id = self.info.peer.connection_id;

@@ -33,7 +33,9 @@ pub fn of_batch(error: &BatchError) -> ErrorCode {
             ErrorCode::INVALID_RECORD
         }
         BatchError::UnsupportedCompression(_) => ErrorCode::UNSUPPORTED_COMPRESSION_TYPE,
-        BatchError::TooLarge { .. } | BatchError::Expands { .. } => ErrorCode::MESSAGE_TOO_LARGE,
+        BatchError::TooLarge { .. }
+        | BatchError::Expands { .. }
+        | BatchError::OverBudget { .. } => ErrorCode::MESSAGE_TOO_LARGE,
         BatchError::RejectedRecords(rejected) => {
             let late = |one: &RejectedRecord| matches!(one.fault, RecordFault::Timestamp(_));
             if rejected.iter().any(late) {

@@ -107,6 +107,9 @@ pub(crate) const PENDING_REPLY_BYTES_MAX: usize = 256 * 1024;
 pub(crate) const TURN_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Requests of one connection in one turn.
 pub(crate) const TURN_REQUESTS_MAX: usize = 32;
+/// Bytes to which one turn decompresses records: five to fifteen milliseconds of a data thread, on whom the other
+/// connections wait. A request beyond it goes to another thread.
+pub(crate) const TURN_EXPANDED_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Bytes that one turn hands to the kernel with sendfile.
 pub(crate) const TURN_SEND_BYTES_MAX: usize = 4 * 1024 * 1024;
 

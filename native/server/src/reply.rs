@@ -28,6 +28,11 @@ impl ReplyFrame {
         ReplyFrame { start }
     }
 
+    /// One that was begun before, at `start` of its buffer.
+    pub(crate) fn resume(start: usize) -> Self {
+        ReplyFrame { start }
+    }
+
     /// Writes the length, now that the body is there.
     #[inline]
     pub(crate) fn end(self, out: &mut [u8]) {

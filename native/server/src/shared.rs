@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use hashbrown::HashMap;
+use pybroker_model::ExpansionBudget;
 use pybroker_protocol::hot::fetch_request::FetchRequest;
 use pybroker_protocol::hot::produce_request::ProduceRequest;
 use pybroker_replica::Replicas;
@@ -74,6 +75,8 @@ pub(crate) struct ThreadState {
     pub(crate) metrics: Arc<ThreadMetrics>,
     /// Counters of topics.
     pub(crate) topics: TopicsOfThread,
+    /// What the connection whose turn it is may still decompress.
+    pub(crate) expansion: ExpansionBudget,
     /// Requests of the connection whose turn it is that are answered, and whose replies have not gone.
     pub(crate) unsent: Unsent,
     /// The time when it was last looked at: a turn's begin, the end of a request.

@@ -6,6 +6,9 @@
 //! the one thread of that log directory, which may wait as long as it takes. Later produces of the connection stay
 //! behind it. What is not seen beforehand is a write that the kernel holds up although no flush is under way: it
 //! holds its data thread until it is done, and those that come after it move.
+//!
+//! Nor must it work long: a few kilobytes can decompress to hundreds of megabytes. What one turn cannot decompress goes
+//! to a small pool, which all connections share, one request of each at a time.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -44,32 +47,57 @@ impl FlushWatch {
     }
 }
 
+/// The pool has a thread for each core, up to so many.
+const UNPACKERS_MAX: usize = 4;
+
 /// One thread a log directory, started when it is first needed. A connection has at most one job here.
-#[derive(Default)]
-pub(crate) struct SlowAppends(Mutex<Vec<Arc<Workers>>>);
+pub(crate) struct SlowAppends {
+    dirs: Mutex<Vec<Arc<Workers>>>,
+    unpackers: Workers,
+}
+
+impl Default for SlowAppends {
+    fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        SlowAppends {
+            dirs: Mutex::default(),
+            unpackers: Workers::new("unpack", cores.min(UNPACKERS_MAX)),
+        }
+    }
+}
 
 impl SlowAppends {
+    /// Runs a job that decompresses much.
+    pub(crate) fn unpack(&self, job: Job) {
+        submit(&self.unpackers, job);
+    }
+
     /// Runs `job` after the others of this log directory.
     pub(crate) fn run(&self, dir: usize, job: Job) {
         let workers = {
-            let mut all = self.0.lock();
+            let mut all = self.dirs.lock();
             while all.len() <= dir {
                 let name = format!("slow-append-{}", all.len());
                 all.push(Arc::new(Workers::new(name, 1)));
             }
             Arc::clone(&all[dir])
         };
-        // At most one of each connection waits.
-        if let Err(job) = workers.submit(job, usize::MAX) {
-            // No thread to be had: slower for this data thread's connections, not wrong.
-            job();
-        }
+        submit(&workers, job);
     }
 
     /// Drops what waits. A thread that waits for a disk is left to it: the logs refuse appends once they are closed.
     pub(crate) fn stop(&self) {
-        for workers in self.0.lock().iter() {
+        for workers in self.dirs.lock().iter() {
             workers.stop();
         }
+        self.unpackers.stop();
+    }
+}
+
+/// At most one job of each connection waits.
+fn submit(workers: &Workers, job: Job) {
+    if let Err(job) = workers.submit(job, usize::MAX) {
+        // No thread to be had: slower for this data thread's connections, not wrong.
+        job();
     }
 }

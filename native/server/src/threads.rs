@@ -5,6 +5,7 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use hashbrown::HashMap;
+use pybroker_model::ExpansionBudget;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
@@ -75,6 +76,7 @@ impl DataThread {
             sessions: FetchSessions::new(sessions_max, FETCH_SESSION_PARTITIONS_MAX),
             metrics: Arc::clone(&metrics),
             wakers: HashMap::new(),
+            expansion: ExpansionBudget::new(0),
             wakeups: Arc::clone(&wakeups),
         };
         let work = move || {

@@ -97,6 +97,16 @@ impl<'v> ProduceResponseWriter<'v> {
         }
     }
 
+    /// Goes on with a response that another writer has begun, behind what `out` holds.
+    pub fn resume(out: &'v mut Vec<u8>, version: impl Into<WireVersion>) -> Self {
+        let wire = version.into();
+        ProduceResponseWriter {
+            writer: Writer::new(out, wire.number >= FLEXIBLE),
+            version: wire.number,
+            by_id: is_by_id(wire),
+        }
+    }
+
     /// Starts a topic.
     #[inline]
     pub fn topic(&mut self, name: &str, topic_id: Uuid, partitions: usize) {

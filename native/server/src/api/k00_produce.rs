@@ -1,7 +1,8 @@
 //! Produce, versions 3–13: by name to v12, by topic id from v13. v0–2 are answered UNSUPPORTED_VERSION. Among brokers
 //! version 9, by topic id.
 //!
-//! Each partition: found in one snapshot of the map, its batch checked outside of any lock, appended. With acks=all
+//! Each partition: found in one snapshot of the map, its batch checked outside of any lock, appended. What a turn of the
+//! data thread cannot decompress another thread appends, in the connection's order. With acks=all
 //! the reply is written at once, except for the error codes: they are patched if a commit fails or comes too late
 //! (`timeout_ms` → REQUEST_TIMED_OUT, with the offsets that were assigned, as Kafka answers).
 //!
@@ -15,6 +16,7 @@ mod append;
 mod commit;
 mod hand_over;
 mod old_versions;
+mod own;
 mod pending;
 mod refusal;
 mod verified;
@@ -24,14 +26,16 @@ use pybroker_protocol::hot::produce_request::VERSIONS;
 
 pub(crate) use pending::PendingProduce;
 
-use self::append::{Done, append_all};
-use self::hand_over::{append_elsewhere, slow_dir};
+use self::append::{Done, Extent, Outcome, append_all};
+use self::hand_over::slow_dir;
 use self::old_versions::run_unsupported;
+use self::own::OwnProduce;
 use self::verified::Verified;
 use self::verify::ask;
 use super::{Answer, Call};
 use crate::close::CloseReason;
 use crate::shared::ThreadState;
+use crate::slow_appends::SlowAppends;
 
 /// Appends what the request carries. Batches are stamped in place, hence the mutable body.
 pub(crate) fn run(
@@ -52,28 +56,34 @@ pub(crate) fn run(
     {
         return Ok(Answer::Later(Box::new(PendingProduce::Verifying(pending))));
     }
+    let elsewhere = |pending| Answer::Later(Box::new(PendingProduce::Appending(pending)));
+    let verified = Verified::default();
     if let Some(dir) = slow_dir(call, &mut thread.flushes, request, body) {
         thread.metrics.slow_appends.add(1);
-        let pending = append_elsewhere(call, dir, body);
-        return Ok(Answer::Later(Box::new(PendingProduce::Appending(pending))));
+        let own = OwnProduce::new(call, body, verified, None);
+        return Ok(elsewhere(own.hand_over(|slow, job| slow.run(dir, job))));
     }
     let mut tally = core::mem::take(&mut thread.tally);
-    let verified = Verified::default();
-    let done = append_all(
+    let outcome = append_all(
         call,
         &thread.produce,
-        &verified,
         body,
-        out,
-        &mut tally,
-        thread.flush_group.held(),
+        (&verified, None),
+        (&mut thread.expansion, Extent::Begin),
+        (out, &mut tally, thread.flush_group.held()),
     );
     thread.note(&mut tally);
     // It goes back with its capacity.
     thread.tally = tally;
-    Ok(match done? {
-        Done::Written => Answer::Written,
-        Done::Silent => Answer::Silent,
-        Done::Waits(pending) => Answer::Later(Box::new(PendingProduce::Committing(pending))),
+    Ok(match outcome? {
+        Outcome::Done(Done::Written) => Answer::Written,
+        Outcome::Done(Done::Silent) => Answer::Silent,
+        Outcome::Done(Done::Waits(pending)) => {
+            Answer::Later(Box::new(PendingProduce::Committing(pending)))
+        }
+        Outcome::Rest(rest) => {
+            let own = OwnProduce::new(call, body, verified, Some(rest));
+            elsewhere(own.hand_over(SlowAppends::unpack))
+        }
     })
 }

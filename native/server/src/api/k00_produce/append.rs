@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use pybroker_model::validate_produce;
+use pybroker_model::{BatchError, ExpansionBudget, validate_within};
 use pybroker_protocol::ErrorCode;
 use pybroker_protocol::hot::produce_request::{
     ProducePartition, ProduceRequest, ProduceTopic, is_by_id,
@@ -37,24 +37,80 @@ pub(super) enum Done {
     Waits(PendingCommit),
 }
 
-/// Appends all that the request carries and answers it.
+/// How far the appends of a request have come.
+pub(super) enum Outcome {
+    /// To the end.
+    Done(Done),
+    /// To the end of the budget.
+    Rest(Rest),
+}
+
+/// What to do at the end of the budget.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// Leave the rest to another thread.
+    Begin,
+    /// Refuse what exceeds it.
+    Finish,
+}
+
+/// A request that is answered up to a partition.
+pub(super) struct Rest {
+    /// Place of the partition: topic, and partition within it.
+    place: (usize, usize),
+    /// The reply up to there.
+    reply: Vec<u8>,
+    gathered: Gathered,
+    tally: Tally,
+}
+
+/// What the end of a reply needs of its partitions.
+#[derive(Default)]
+struct Gathered {
+    /// What is not committed yet.
+    waits: Vec<Wait>,
+    /// Brokers to which the client is pointed.
+    leaders: Vec<i32>,
+    /// Kafka error code of the first refusal, 0 = none.
+    first_error: i16,
+}
+
+/// Appends what the request carries and answers it: from `rest` on, as far as the budget reaches.
 pub(super) fn append_all(
     call: &Call<'_>,
     request: &ProduceRequest,
-    verified: &Verified,
     body: &mut [u8],
-    out: &mut Vec<u8>,
-    tally: &mut Tally,
-    held: &mut HeldFlushes,
-) -> Result<Done, CloseReason> {
+    (verified, rest): (&Verified, Option<Rest>),
+    (budget, extent): (&mut ExpansionBudget, Extent),
+    (out, tally, held): (&mut Vec<u8>, &mut Tally, &mut HeldFlushes),
+) -> Result<Outcome, CloseReason> {
     let view = call.shared.metadata.load();
-    let naming = if is_by_id(call.wire_version()) {
+    let wire = call.wire_version();
+    let naming = if is_by_id(wire) {
         Naming::Id
     } else {
         Naming::Name
     };
     let start = out.len();
-    let frame = ReplyFrame::begin(out, call.reply);
+    let mut gathered = Gathered::default();
+    let mut from = None;
+    let (frame, writer) = match rest {
+        None => (
+            ReplyFrame::begin(out, call.reply),
+            ProduceResponseWriter::new(out, wire, request.topics.len()),
+        ),
+        Some(rest) => {
+            out.extend_from_slice(&rest.reply);
+            (gathered, from, *tally) = (rest.gathered, Some(rest.place), rest.tally);
+            for wait in &mut gathered.waits {
+                wait.error_position += start;
+            }
+            (
+                ReplyFrame::resume(start),
+                ProduceResponseWriter::resume(out, wire),
+            )
+        }
+    };
     let mut appending = Appending {
         call,
         view: &view,
@@ -62,21 +118,38 @@ pub(super) fn append_all(
         acks: request.acks,
         transactional: request.transactional_id.is_some(),
         verified,
-        writer: ProduceResponseWriter::new(out, call.wire_version(), request.topics.len()),
-        waits: Vec::new(),
-        leaders: Vec::new(),
-        first_error: 0,
+        writer,
+        gathered,
+        budget,
+        extent,
         tally,
         held,
     };
-    appending.topics(request, body);
+    let stopped = appending.topics(request, body, from);
     let Appending {
         writer,
+        mut gathered,
+        tally,
+        ..
+    } = appending;
+    if let Some(place) = stopped {
+        let tally = core::mem::take(tally);
+        let reply = out.split_off(start);
+        for wait in &mut gathered.waits {
+            wait.error_position -= start;
+        }
+        return Ok(Outcome::Rest(Rest {
+            place,
+            reply,
+            gathered,
+            tally,
+        }));
+    }
+    let Gathered {
         mut waits,
         leaders,
         first_error,
-        ..
-    } = appending;
+    } = gathered;
     let node_endpoints = if leaders.is_empty() {
         Vec::new()
     } else {
@@ -86,13 +159,13 @@ pub(super) fn append_all(
     if request.acks == 0 {
         out.truncate(start);
         return match first_error {
-            0 => Ok(Done::Silent),
+            0 => Ok(Outcome::Done(Done::Silent)),
             error_code => Err(CloseReason::AcksZeroFailed { error_code }),
         };
     }
     frame.end(out);
     if waits.is_empty() {
-        return Ok(Done::Written);
+        return Ok(Outcome::Done(Done::Written));
     }
     let reply = out.split_off(start);
     for wait in &mut waits {
@@ -104,14 +177,14 @@ pub(super) fn append_all(
         ..call.moments()
     };
     let timeout = Duration::from_millis(u64::try_from(request.timeout_ms).unwrap_or(0));
-    Ok(Done::Waits(PendingCommit {
+    Ok(Outcome::Done(Done::Waits(PendingCommit {
         reply,
         waits,
         naming,
         deadline: call.received + timeout,
         moments,
         version: call.version,
-    }))
+    })))
 }
 
 /// A request in the middle of being answered.
@@ -124,14 +197,24 @@ struct Appending<'a, 'c> {
     transactional: bool,
     verified: &'a Verified,
     writer: ProduceResponseWriter<'a>,
-    /// What is not committed yet.
-    waits: Vec<Wait>,
-    /// Brokers to which the client is pointed.
-    leaders: Vec<i32>,
-    /// Kafka error code of the first refusal, 0 = none.
-    first_error: i16,
+    gathered: Gathered,
+    budget: &'a mut ExpansionBudget,
+    extent: Extent,
     tally: &'a mut Tally,
     held: &'a mut HeldFlushes,
+}
+
+/// Why records are not appended.
+enum Unappended {
+    Refused(Refusal),
+    /// The budget is used up; another thread goes on.
+    OverBudget,
+}
+
+impl From<Refusal> for Unappended {
+    fn from(refusal: Refusal) -> Self {
+        Unappended::Refused(refusal)
+    }
 }
 
 /// Whether a batch was made for an earlier topic of the name, if it tells: it carries a leader epoch from before this
@@ -143,17 +226,28 @@ fn is_of_before(partition: &Partition, leader_epoch: i32) -> bool {
 }
 
 impl Appending<'_, '_> {
-    fn topics(&mut self, request: &ProduceRequest, body: &mut [u8]) {
+    /// Answers topics and partitions, `from` the place where another thread has stopped. Gives the place where this one
+    /// stops before the end.
+    fn topics(
+        &mut self,
+        request: &ProduceRequest,
+        body: &mut [u8],
+        from: Option<(usize, usize)>,
+    ) -> Option<(usize, usize)> {
         let map = self.call.shared.replicas.snapshot();
         let access = self.call.access();
         let transactional_id = request.transactional_id.map(|id| text(id, body));
         let refused_whole = access
             .refuse_transactional_id(transactional_id)
             .or_else(|| refuse_acks(request.acks));
-        for topic in &request.topics {
+        let (first_topic, _) = from.unwrap_or_default();
+        for (number, topic) in request.topics.iter().enumerate().skip(first_topic) {
             let partitions = &request.partitions[topic.partitions()];
             let name = name_of(topic, body);
-            self.writer.topic(name, topic.topic_id, partitions.len());
+            let begun = from.filter(|(topic, _)| *topic == number);
+            if begun.is_none() {
+                self.writer.topic(name, topic.topic_id, partitions.len());
+            }
             let (resolved, given) = match self.naming {
                 Naming::Id => (ResolvedTopic::by_id(&map, self.view, topic.topic_id), None),
                 Naming::Name => (ResolvedTopic::by_name(&map, self.view, name), Some(name)),
@@ -161,11 +255,15 @@ impl Appending<'_, '_> {
             let refused = refused_whole
                 .or_else(|| access.refuse(Operation::WRITE, given, &resolved, self.view))
                 .or_else(|| refuse_internal(&resolved, self.call.client_id));
-            self.tally.topic(resolved.id);
-            for wanted in partitions {
+            if begun.is_none() {
+                self.tally.topic(resolved.id);
+            }
+            let (_, first) = begun.unwrap_or_default();
+            for (place, wanted) in partitions.iter().enumerate().skip(first) {
                 match self.append(&resolved, refused, wanted, body) {
                     Ok((partition, info)) => self.succeeded(wanted.index, partition, &info),
-                    Err(refusal) => {
+                    Err(Unappended::OverBudget) => return Some((number, place)),
+                    Err(Unappended::Refused(refusal)) => {
                         let bytes = wanted.records.map_or(0, |records| records.range().len());
                         self.tally.refused(refusal.error, bytes as u64);
                         self.refused(&resolved, wanted.index, &refusal);
@@ -174,6 +272,7 @@ impl Appending<'_, '_> {
             }
             self.writer.end_topic();
         }
+        None
     }
 
     #[inline]
@@ -183,9 +282,9 @@ impl Appending<'_, '_> {
         refused: Option<ErrorCode>,
         wanted: &ProducePartition,
         body: &mut [u8],
-    ) -> Result<(&'p Partition, AppendInfo), Refusal> {
+    ) -> Result<(&'p Partition, AppendInfo), Unappended> {
         if let Some(error) = refused {
-            return Err(Refusal::code(error));
+            return Err(Refusal::code(error).into());
         }
         let partition = topic
             .partition(self.view, wanted.index)
@@ -197,17 +296,21 @@ impl Appending<'_, '_> {
         let bytes = records.len() as u64;
         let now_ms = self.call.now_ms;
         let rules = partition.produce_rules(self.call.version >= ZSTD, now_ms);
-        let batches = validate_produce(records, &rules).map_err(|error| Refusal::batch(&error))?;
+        let extent = self.extent;
+        let batches =
+            validate_within(records, &rules, self.budget).map_err(|error| match error {
+                BatchError::OverBudget { .. } if extent == Extent::Begin => Unappended::OverBudget,
+                error => Refusal::batch(&error).into(),
+            })?;
         if matches!(self.naming, Naming::Name)
             && is_of_before(partition, batches.first().partition_leader_epoch)
         {
-            return Err(Refusal::code(ErrorCode::NOT_LEADER_OR_FOLLOWER));
+            return Err(Refusal::code(ErrorCode::NOT_LEADER_OR_FOLLOWER).into());
         }
         let origin = if batches.first().is_transactional() {
             if !self.transactional {
-                return Err(Refusal::code(
-                    ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-                ));
+                let error = ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED;
+                return Err(Refusal::code(error).into());
             }
             self.verified
                 .origin(partition.tip())
@@ -239,7 +342,7 @@ impl Appending<'_, '_> {
             ..PartitionProduceResponse::refused(index, 0, None)
         });
         if self.acks == -1 && partition.high_watermark() <= info.last_offset {
-            self.waits.push(Wait {
+            self.gathered.waits.push(Wait {
                 commit: partition.committed(info),
                 error_position,
             });
@@ -247,8 +350,8 @@ impl Appending<'_, '_> {
     }
 
     fn refused(&mut self, topic: &ResolvedTopic<'_>, index: i32, refusal: &Refusal) {
-        if self.first_error == 0 {
-            self.first_error = refusal.error.0;
+        if self.gathered.first_error == 0 {
+            self.gathered.first_error = refusal.error.0;
         }
         if let Some(hosted) = topic.hosted.filter(|_| refusal.is_for_want_of_replicas()) {
             let log = &self.call.shared.log;
@@ -257,7 +360,8 @@ impl Appending<'_, '_> {
         let mut response = refusal.response(index);
         if points_elsewhere(refusal.error) {
             response.current_leader = topic.current_leader(self.view, index);
-            self.leaders
+            self.gathered
+                .leaders
                 .extend(response.current_leader.map(|leader| leader.leader_id));
         }
         self.writer.partition(&response);

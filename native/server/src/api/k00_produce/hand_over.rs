@@ -1,18 +1,15 @@
-//! The hand-over of a Produce to the thread of a log directory that is slow at this moment: appending there would hold
-//! up every other connection of the data thread (`slow_appends.rs`).
+//! The hand-over of a Produce to another thread: that of a log directory that is slow at this moment, or one that
+//! decompresses much. Appending here would hold up every other connection of the data thread (`slow_appends.rs`).
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use pybroker_model::TopicId;
 use pybroker_protocol::hot::produce_request::{ProduceRequest, is_by_id};
-use pybroker_replica::HeldFlushes;
 use tokio::sync::oneshot;
 
-use super::append::{Done, append_all, name_of};
-use super::verified::Verified;
+use super::append::{Done, name_of};
 use crate::api::Call;
 use crate::close::CloseReason;
 use crate::metrics::{Moments, Tally};
@@ -39,66 +36,12 @@ pub(super) fn slow_dir(
     })
 }
 
-/// Hands the request to the thread of a slow log directory.
-pub(super) fn append_elsewhere(call: &Call<'_>, dir: usize, body: &[u8]) -> PendingAppend {
-    let (sender, answer) = oneshot::channel();
-    let mut body = Box::<[u8]>::from(body);
-    let bytes = body.len();
-    let shared = Arc::clone(call.shared);
-    let connection = call.connection.identity();
-    let client_id = call.client_id.map(str::to_owned);
-    let (api_key, version, header) = (call.api_key, call.version, call.reply);
-    let (received, began, now_ms) = (call.received, call.began, call.now_ms);
-    let throttle_time_ms = call.throttle_time_ms;
-    call.shared.slow_appends.run(
-        dir,
-        Box::new(move || {
-            let call = Call {
-                shared: &shared,
-                connection: &connection,
-                api_key,
-                version,
-                reply: header,
-                client_id: client_id.as_deref(),
-                received,
-                began,
-                now_ms,
-                throttle_time_ms,
-            };
-            let mut request = ProduceRequest::default();
-            let mut tally = Tally::default();
-            let mut reply = Vec::new();
-            // It was decoded without error by the data thread.
-            let done = match request.decode(&body, call.wire_version()) {
-                Ok(()) => append_all(
-                    &call,
-                    &request,
-                    &Verified::default(),
-                    &mut body,
-                    &mut reply,
-                    &mut tally,
-                    &mut HeldFlushes::default(),
-                ),
-                Err(error) => Err(call.bad_request(error)),
-            };
-            // The connection may have gone meanwhile.
-            drop(sender.send((done, reply, tally)));
-        }),
-    );
-    PendingAppend {
-        answer,
-        bytes,
-        moments: call.moments(),
-        version: call.version,
-    }
-}
-
 /// What became of the appends, the reply if it is [`Done::Written`], and what to tell the metrics.
 pub(super) type Appended = (Result<Done, CloseReason>, Vec<u8>, Tally);
 
-/// A request that the thread of a slow log directory has.
+/// A request that another thread has.
 pub(crate) struct PendingAppend {
-    answer: oneshot::Receiver<Appended>,
+    pub(super) answer: oneshot::Receiver<Appended>,
     /// Memory held.
     pub(super) bytes: usize,
     pub(super) moments: Moments,

@@ -15,7 +15,7 @@ use crate::shared::ThreadState;
 pub(crate) enum PendingProduce {
     /// The coordinator of its transaction is asked.
     Verifying(PendingVerification),
-    /// Another thread appends it, because a log or its disk is slow.
+    /// Another thread appends it, because a log or its disk is slow, or there is much to decompress.
     Appending(PendingAppend),
     /// Appended; its commits are still to come.
     Committing(PendingCommit),
@@ -29,11 +29,18 @@ impl PendingProduce {
         now: Instant,
         thread: &mut ThreadState,
     ) -> Poll<Result<Vec<u8>, CloseReason>> {
-        let appended = match self {
-            PendingProduce::Verifying(pending) => Some(pending.poll(context)),
-            PendingProduce::Appending(pending) => Some(pending.poll(context)),
-            PendingProduce::Committing(_) => None,
-        };
+        let mut appended = None;
+        if let PendingProduce::Verifying(pending) = self {
+            match pending.poll(context, &mut thread.expansion) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Some(Err(elsewhere))) => *self = PendingProduce::Appending(elsewhere),
+                Poll::Ready(Some(Ok(done))) => appended = Some(Poll::Ready(Some(done))),
+                Poll::Ready(None) => appended = Some(Poll::Ready(None)),
+            }
+        }
+        if let PendingProduce::Appending(pending) = self {
+            appended = Some(pending.poll(context));
+        }
         if let Some(appended) = appended {
             let (done, reply, mut tally) = match appended {
                 Poll::Pending => return Poll::Pending,

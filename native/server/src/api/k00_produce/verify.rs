@@ -7,20 +7,19 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use pybroker_model::BatchHeader;
+use pybroker_model::{BatchHeader, ExpansionBudget};
 use pybroker_protocol::hot::produce_request::{ProduceRequest, is_by_id};
-use pybroker_replica::HeldFlushes;
 use tokio::sync::oneshot;
 
-use super::append::{append_all, name_of};
-use super::hand_over::Appended;
+use super::append::name_of;
+use super::hand_over::{Appended, PendingAppend};
+use super::own::OwnProduce;
 use super::verified::{Asked, Verified};
 use crate::api::Call;
 use crate::control_plane::{CodesSender, TransactionQuestion};
-use crate::metrics::{Moments, Tally};
+use crate::metrics::Moments;
 use crate::resolve::ResolvedTopic;
 
 /// First version whose sender is told TRANSACTION_ABORTABLE.
@@ -69,78 +68,34 @@ pub(super) fn ask(
     }
     let (producer_id, producer_epoch) = producer.filter(|_| !asked.is_empty())?;
     let (answer, codes) = CodesSender::new();
+    let adds = call.version >= ADDS;
     call.shared.control.ask(TransactionQuestion {
         transactional_id: transactional_id.to_owned(),
         producer_id,
         producer_epoch,
-        adds: call.version >= ADDS,
+        adds,
         abortable: call.version >= ABORTABLE,
         partitions: asked.iter().map(|asked| asked.tip).collect(),
         answer,
     });
+    let verified = Verified {
+        partitions: asked,
+        adds,
+        codes: Vec::new(),
+    };
     Some(PendingVerification {
         codes,
         bytes: body.len(),
         moments: call.moments(),
         version: call.version,
-        append: Some(appending(call, body, asked)),
-    })
-}
-
-type Append = Box<dyn FnOnce(Vec<i16>) -> Appended + Send>;
-
-/// What is to be done when the answer has come.
-fn appending(call: &Call<'_>, body: &[u8], partitions: Vec<Asked>) -> Append {
-    let mut body = Box::<[u8]>::from(body);
-    let shared = Arc::clone(call.shared);
-    let connection = call.connection.identity();
-    let client_id = call.client_id.map(str::to_owned);
-    let (api_key, version, reply) = (call.api_key, call.version, call.reply);
-    let (received, began, now_ms) = (call.received, call.began, call.now_ms);
-    let adds = version >= ADDS;
-    let throttle_time_ms = call.throttle_time_ms;
-    Box::new(move |codes| {
-        let call = Call {
-            shared: &shared,
-            connection: &connection,
-            api_key,
-            version,
-            reply,
-            client_id: client_id.as_deref(),
-            received,
-            began,
-            now_ms,
-            throttle_time_ms,
-        };
-        let verified = Verified {
-            partitions,
-            adds,
-            codes,
-        };
-        let mut request = ProduceRequest::default();
-        let mut tally = Tally::default();
-        let mut out = Vec::new();
-        // It was decoded without error before.
-        let done = match request.decode(&body, call.wire_version()) {
-            Ok(()) => append_all(
-                &call,
-                &request,
-                &verified,
-                &mut body,
-                &mut out,
-                &mut tally,
-                &mut HeldFlushes::default(),
-            ),
-            Err(error) => Err(call.bad_request(error)),
-        };
-        (done, out, tally)
+        own: Some(OwnProduce::new(call, body, verified, None)),
     })
 }
 
 /// A request that waits for the coordinator of its transaction.
 pub(crate) struct PendingVerification {
     codes: oneshot::Receiver<Vec<i16>>,
-    append: Option<Append>,
+    own: Option<OwnProduce>,
     /// Memory held.
     pub(super) bytes: usize,
     pub(super) moments: Moments,
@@ -149,15 +104,19 @@ pub(crate) struct PendingVerification {
 }
 
 impl PendingVerification {
-    /// Ready when the answer has come and everything is appended or refused.
-    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Appended>> {
+    /// Ready when the answer has come: what became of the appends, as far as the budget of the data thread reaches, or
+    /// the request that another thread has.
+    pub(super) fn poll(
+        &mut self,
+        context: &mut Context<'_>,
+        budget: &mut ExpansionBudget,
+    ) -> Poll<Option<Result<Appended, PendingAppend>>> {
         let Poll::Ready(codes) = Pin::new(&mut self.codes).poll(context) else {
             return Poll::Pending;
         };
-        Poll::Ready(
-            self.append
-                .take()
-                .map(|append| append(codes.unwrap_or_default())),
-        )
+        Poll::Ready(self.own.take().map(|mut own| {
+            own.verified.codes = codes.unwrap_or_default();
+            own.append(budget)
+        }))
     }
 }
