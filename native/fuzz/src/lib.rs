@@ -73,7 +73,10 @@ pub fn wire(data: &[u8]) {
     let again = decode_value(message, version, &encoded, ELEMENTS_MAX);
     // NaN is not equal to itself: compare the bytes of a second round.
     let Some(Ok(again)) = again else {
-        panic!("{} version {version}: what was encoded is refused", message.name());
+        panic!(
+            "{} version {version}: what was encoded is refused",
+            message.name()
+        );
     };
     assert_eq!(
         encode_value(message, version, &again).ok(),

@@ -63,7 +63,10 @@ pub fn log_files(data: &[u8]) {
     fs::write(&path, &content).expect("a file of the test");
     if flags & 2 != 0 {
         // As after a clean stop: files are believed.
-        drop(fs::write(temp.path().join(".kafka_cleanshutdown"), br#"{"version":0,"brokerEpoch":"-1"}"#));
+        drop(fs::write(
+            temp.path().join(".kafka_cleanshutdown"),
+            br#"{"version":0,"brokerEpoch":"-1"}"#,
+        ));
     }
     open(temp.path(), &new, &options);
 }
@@ -74,7 +77,12 @@ fn write(path: &std::path::Path, new: &NewPartition, options: &LogDirOptions) {
         created.expect("a new partition");
     }
     let (log, _) = dir
-        .open_log(&new.directory(), new.id, Arc::new(LogConfig::default()), NOW_MS)
+        .open_log(
+            &new.directory(),
+            new.id,
+            Arc::new(LogConfig::default()),
+            NOW_MS,
+        )
         .expect("a new log");
     let mut builder = BatchBuilder::new(Codec::None);
     builder.push(NOW_MS, Some(b"k"), Some(b"v"));

@@ -1,6 +1,7 @@
 //! Deleted partitions that come back, and what a successor of the same name must not inherit.
 
 use super::*;
+use crate::RoleNow;
 
 fn deleting(dir: &std::path::Path) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(dir.join("deleting")) else {
