@@ -30,7 +30,7 @@ def topic(broker: BrokerProcess) -> str:
         ("topics delete nothing", "UNKNOWN_TOPIC_OR_PARTITION"),
         ("topics alter {topic} --partitions 1", "INVALID_PARTITIONS"),
         ("topics history nothing", "nothing"),
-        ("topics truncate nothing", "UNKNOWN_TOPIC_OR_PARTITION"),
+        ("topics truncate nothing", "There is no topic nothing."),
         ("configs describe --topic nothing", "does not exist"),
         ("configs alter --topic {topic} --add-config nonsense=1", "unknown topic setting nonsense"),
         ("configs alter --topic {topic} --delete-config retention.msec", "did you mean 'retention.ms'?"),

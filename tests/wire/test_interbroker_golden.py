@@ -463,7 +463,7 @@ def test_bytes_are_the_texts(message: Any, version: int, text: str) -> None:
 
 OURS = ("AlterPartition", "Envelope", "ControlledShutdown", "UpdateCluster", "RestoreReplicas", "CloseTopics",
         "ReopenTopics", "SubmitEvent", "IngestAppend", "IngestOrder", "VerifyTransaction",
-        "EndTransaction", "AppendDeadLetters", "ProbeBroker")  # fmt: skip
+        "EndTransaction", "AppendDeadLetters", "ProbeBroker", "StagedReplicas")  # fmt: skip
 """Not of the text: Kafka's own in later versions, by id here, and what Kafka has no message for."""
 
 
