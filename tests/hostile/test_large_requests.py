@@ -86,7 +86,7 @@ def test_no_request_holds_the_others(broker: Broker, row: native.ApiInfo) -> Non
     frame = frame_of(row, bounds.outer_max // 4)
     with strangers_once(broker, frame):
         measured = waits(broker, HONEST, 0.5)
-    assert measured[-1] < 2 * WAIT_S, measured[-5:]
+    assert measured[-1] < 5 * WAIT_S, measured[-5:]
 
 
 @contextlib.contextmanager

@@ -142,7 +142,7 @@ mod tests {
         );
         let gone = Api::advertised(Registry::Client, true).count()
             - Api::advertised(Registry::Client, false).count();
-        assert_eq!(gone, 23);
+        assert_eq!(gone, 24);
     }
 
     #[test]
