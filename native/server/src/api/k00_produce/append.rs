@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use pybroker_model::{BatchError, ExpansionBudget, validate_within};
 use pybroker_protocol::ErrorCode;
+use pybroker_protocol::hot::WireVersion;
 use pybroker_protocol::hot::produce_request::{
     ProducePartition, ProduceRequest, ProduceTopic, is_by_id,
 };
@@ -86,11 +87,7 @@ pub(super) fn append_all(
 ) -> Result<Outcome, CloseReason> {
     let view = call.shared.metadata.load();
     let wire = call.wire_version();
-    let naming = if is_by_id(wire) {
-        Naming::Id
-    } else {
-        Naming::Name
-    };
+    let naming = naming_of(wire);
     let start = out.len();
     let mut gathered = Gathered::default();
     let mut from = None;
@@ -185,6 +182,14 @@ pub(super) fn append_all(
         moments,
         version: call.version,
     })))
+}
+
+fn naming_of(wire: WireVersion) -> Naming {
+    if is_by_id(wire) {
+        Naming::Id
+    } else {
+        Naming::Name
+    }
 }
 
 /// A request in the middle of being answered.

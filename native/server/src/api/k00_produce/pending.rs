@@ -12,6 +12,10 @@ use crate::metrics::Moments;
 use crate::shared::ThreadState;
 
 /// See the module.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it is boxed as a whole, once for each request that waits"
+)]
 pub(crate) enum PendingProduce {
     /// The coordinator of its transaction is asked.
     Verifying(PendingVerification),
