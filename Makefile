@@ -133,8 +133,8 @@ fuzz: need-build ## look for inputs that break a Rust target of native/fuzz: TAR
 	$(call need,cargo fuzz --version,cargo-fuzz,Run: cargo install cargo-fuzz --locked)
 	$(call need,cargo +nightly --version,nightly Rust,Run: rustup toolchain install nightly --profile minimal)
 	mkdir -p build/fuzz/$(TARGET)
-	cd native/fuzz && cargo +nightly fuzz run --fuzz-dir . --features libfuzzer --target-dir "$(CURDIR)/build/fuzz/target" $(TARGET) \
-		"$(CURDIR)/build/fuzz/$(TARGET)" seeds/$(TARGET) -- -max_total_time=$(or $(SECONDS),60) -timeout=20 -rss_limit_mb=2048
+	cd native/fuzz/driver && cargo +nightly fuzz run --fuzz-dir . --target-dir "$(CURDIR)/build/fuzz/target" $(TARGET) \
+		"$(CURDIR)/build/fuzz/$(TARGET)" ../seeds/$(TARGET) -- -max_total_time=$(or $(SECONDS),60) -timeout=20 -rss_limit_mb=2048
 
 clean: ## remove what was built or installed here (downloads stay in the user's cache)
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks pybroker/*.so

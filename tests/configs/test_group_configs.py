@@ -171,7 +171,7 @@ def test_where_assignors_run_can_be_set_as_in_kafka(broker: BrokerProcess, kind:
         ({"share.assignment.interval.ms": "-1"}, ErrorCode.INVALID_CONFIG, "share.assignment.interval.ms=-1"),
         ({SESSION: "9000", INTERVAL: "9000"}, ErrorCode.INVALID_CONFIG, "not below consumer.session.timeout.ms=9000"),
         ({SESSION: "5000"}, ErrorCode.INVALID_CONFIG, "not below consumer.session.timeout.ms=5000"),
-        ({"consumer.session.timeout": "9000"}, ErrorCode.INVALID_CONFIG, f"did you mean {SESSION}?"),
+        ({"consumer.session.timeout.m": "9000"}, ErrorCode.INVALID_CONFIG, f"did you mean {SESSION}?"),
         ({"streams.num.standby.replicas": "3"}, ErrorCode.INVALID_CONFIG, "group.streams.max.standby.replicas=2"),
         ({"streams.session.timeout.ms": "1"}, ErrorCode.INVALID_CONFIG, "group.streams.min.session.timeout.ms=45000"),
         ({"streams.assignor.name": "other"}, ErrorCode.INVALID_CONFIG, "streams.assignor.name=other"),

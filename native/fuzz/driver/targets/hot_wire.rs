@@ -1,0 +1,4 @@
+//! `make fuzz TARGET=hot_wire`; see the library.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| pybroker_fuzz::hot_wire(data));

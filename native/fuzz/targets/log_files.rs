@@ -1,4 +1,0 @@
-//! `cargo +nightly fuzz run --fuzz-dir native/fuzz --features libfuzzer log_files`; see the library.
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| pybroker_fuzz::log_files(data));

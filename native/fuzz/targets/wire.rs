@@ -1,4 +1,0 @@
-//! `cargo +nightly fuzz run --fuzz-dir native/fuzz --features libfuzzer wire`; see the library.
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| pybroker_fuzz::wire(data));
