@@ -75,7 +75,7 @@ def test_without_a_stop(start_broker: StartBroker) -> None:
         assert served(broker.port) == without, "only looked at"
         assert alter(broker.port, "3.9-IV0").error_code == 0
         until(lambda: served(broker.port)[1] == (4, 18), "every thread serves requests by id")
-        assert len(served(broker.port)) == len(without) + 23
+        assert len(served(broker.port)) == len(without) + 24
         # The connection of before goes on, by name and by id.
         ids = {topic.name: topic.topic_id for topic in metadata(client, 12, "one", "two").topics}
         assert Uuid.ZERO not in ids.values()
