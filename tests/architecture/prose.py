@@ -76,5 +76,6 @@ def files() -> list[str]:
     return [
         name
         for name in names.split("\0")
-        if name and Path(name).suffix not in NOT_PROSE and not name.startswith(DEFINES) and (ROOT / name).is_file()
+        if name and Path(name).suffix not in NOT_PROSE and not name.startswith(DEFINES) and "/seeds/" not in name
+        if (ROOT / name).is_file()
     ]

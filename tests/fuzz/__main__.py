@@ -1,4 +1,4 @@
-"""`python -m tests.fuzz TARGET [SECONDS]`: libFuzzer by atheris, from the seeds of the target.
+"""`python -m tests.fuzz TARGET [SECONDS]`: libFuzzer by atheris, from the committed inputs of the target.
 
 `pip install atheris` first; the tests do not need it. An input that breaks a target is left in the current folder.
 """
