@@ -392,7 +392,7 @@ class Staging:
         return max(0, min(node.remove_after_ms - self._clock.wall_ms(), node.remove_after_ms - node.staged_ms))
 
     def _wait_ms(self, topic_id: Uuid, node: znodes.StagedNode) -> int:
-        """Time until the removal: what is left of the promised delay, or of a shorter one that the record says."""
+        """Return the time until removal: the rest of the promised delay, or of a shorter delay in its record."""
         left_ms, delay_max_ms = self._left_ms(node), self._known.delay_max_ms(topic_id)
         if delay_max_ms is None:
             return left_ms

@@ -103,7 +103,7 @@ def test_an_incremental_request_alone_replaces_the_earlier_incarnation(lossy: Lo
 
 @pytest.mark.checklist(5, 6, 7, 65, 66, 69, 70, 78, 79, 124, "X38", "R30", "A4")
 def test_the_first_full_request_alone_settles_what_a_broker_missed(lossy: Lossy) -> None:
-    """Of a topic that was deleted, of one that was made again elsewhere, and of a replica that was moved away."""
+    """Cover a deleted topic, a topic re-created on another broker, and a replica that was reassigned."""
     controller = lossy.controller()
     away, third = sorted({1, 2, 3} - {controller})
     gone = lossy.replicated("gone", [controller, away], [away, controller])

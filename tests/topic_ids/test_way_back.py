@@ -1,4 +1,4 @@
-"""What is said of the way back: by the commands, by errors, and to clients that ask for a deleted name."""
+"""Commands, errors and answers to clients say how a deleted topic comes back."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def test_a_log_that_is_gone_with_its_disk_is_no_interrupted_creation() -> None:
 
 
 def test_who_is_waited_for_may_have_the_only_log() -> None:
-    """A broker that has said that it has no log begins another life; nobody leads before the first replica is back."""
+    """A broker that reported a missing log restarts; the partition has no leader until the first replica is back."""
     said = interrupted()
     partition = said.image.topics["a"].partitions[0]
     before = msgspec.structs.replace(partition, suspect=())
