@@ -32,6 +32,7 @@ from pybroker.metadata.control_messages import (
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
+    partition_state,
 )
 from pybroker.metadata.deletion_records import DELETING, UNDELETING, DeletionRecord
 from pybroker.metadata.image import BrokerImage, ClusterImage, ImageDelta, PartitionImage, TopicImage, as_told
@@ -214,7 +215,7 @@ def _orders(
                 if replica in found:
                     new = is_new(index, replica) or begins_empty(partition, replica)
                     if new not in known:
-                        known[new] = _state(index, partition, new, topic.lineage.start_offset(index))
+                        known[new] = partition_state(index, partition, new, topic.lineage.start_offset(index))
                     mine.setdefault(replica, []).append(known[new])
         for replica, states in mine.items():
             found[replica].append(LeaderAndIsrTopicState(topic.name, topic.topic_id, states))
@@ -291,22 +292,6 @@ def _changed(before: TopicImage | None, after: TopicImage) -> Sequence[int]:
         for index, partition in enumerate(after.partitions)
         if index >= known or before.partitions[index] is not partition
     ]
-
-
-def _state(index: int, partition: PartitionImage, new: bool, start_offset: int) -> LeaderAndIsrPartitionState:
-    return LeaderAndIsrPartitionState(
-        index,
-        partition.controller_epoch,
-        partition.leader,
-        partition.leader_epoch,
-        partition.isr,
-        partition.state_version,
-        partition.replicas,
-        partition.adding_replicas,
-        partition.removing_replicas,
-        new,
-        start_offset,
-    )
 
 
 def _shown(topic: TopicImage, indexes: Sequence[int]) -> UpdateMetadataTopicState:

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from pybroker.metadata.image import ClusterImage, ImageDelta
+from pybroker.metadata.image import ClusterImage, ImageDelta, PartitionImage
 from pybroker.native import Uuid
 
 NO_ERROR = 0
@@ -336,3 +336,20 @@ _RESPONSES: dict[type, type[ControlResponse]] = {
 def refusal(request: ControlRequest, error_code: int) -> ControlResponse:
     """The response that says of a request, as a whole, that it was not obeyed."""
     return _RESPONSES[type(request)](error_code)
+
+
+def partition_state(index: int, partition: PartitionImage, new: bool, start_offset: int) -> LeaderAndIsrPartitionState:
+    """Return the state of a partition as its replicas learn it; `new`: their logs do not exist yet."""
+    return LeaderAndIsrPartitionState(
+        index,
+        partition.controller_epoch,
+        partition.leader,
+        partition.leader_epoch,
+        partition.isr,
+        partition.state_version,
+        partition.replicas,
+        partition.adding_replicas,
+        partition.removing_replicas,
+        new,
+        start_offset,
+    )

@@ -22,10 +22,10 @@ from pybroker.cluster.view import ClusterView
 from pybroker.errors import KafkaError
 from pybroker.metadata.cache import MetadataCache
 from pybroker.metadata.control_messages import (
-    LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrTopicState,
     LeaderAndIsrType,
+    partition_state,
 )
 from pybroker.metadata.image import PartitionImage, TopicImage
 from pybroker.metadata.znodes import MISSING_LOG
@@ -230,19 +230,7 @@ class RoleReconciler:
 
     def _order_for(self, topic: TopicImage, index: int) -> LeaderAndIsrRequest:
         partition = topic.partitions[index]
-        state = LeaderAndIsrPartitionState(
-            index,
-            partition.controller_epoch,
-            partition.leader,
-            partition.leader_epoch,
-            partition.isr,
-            partition.state_version,
-            partition.replicas,
-            partition.adding_replicas,
-            partition.removing_replicas,
-            False,
-            topic.lineage.start_offset(index),
-        )
+        state = partition_state(index, partition, False, topic.lineage.start_offset(index))
         return LeaderAndIsrRequest(
             self._cache.controller_id,
             self._view.image.controller_epoch,
