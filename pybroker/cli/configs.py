@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING
 
 import click
@@ -15,6 +16,7 @@ from pybroker.cli.options import broker_options, run
 from pybroker.cli.output import say, table, write_json
 from pybroker.cli.target import Target
 from pybroker.cli.topics.arguments import parsed_id, topic_id_option
+from pybroker.cli.topics.gone import no_topic
 
 if TYPE_CHECKING:
     from pybroker.client import AdminClient, AlterConfigOp, ConfigEntry, ConfigResource
@@ -153,7 +155,7 @@ def _deleted(text: str) -> list[AlterConfigOp]:
 async def _describe(target: Target, resource: ConfigResource, everything: bool) -> None:
     from pybroker.client import AdminClient
 
-    async with AdminClient(target.client_config()) as admin:
+    async with AdminClient(target.client_config()) as admin, _topic_named(admin, resource):
         await _check_broker(admin, resource)
         entries = await admin.describe_configs([resource]).values()[resource]
         if LOG_DIRS in entries and entries[LOG_DIRS].value is None:
@@ -213,6 +215,20 @@ def _source(code: int) -> str:
         return str(code)
 
 
+@contextlib.asynccontextmanager
+async def _topic_named(admin: AdminClient, resource: ConfigResource) -> AsyncIterator[None]:
+    """Report a topic that does not exist by what became of it."""
+    from pybroker.client import ConfigResourceType, ErrorCode, KafkaError
+
+    try:
+        yield
+    except KafkaError as error:
+        absent = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+        if resource.type is not ConfigResourceType.TOPIC or error.code not in absent:
+            raise
+        raise click.ClickException(await no_topic(admin, resource.topic_id or resource.name)) from None
+
+
 async def _check_broker(admin: AdminClient, resource: ConfigResource) -> None:
     """A broker is asked itself, and the client waits a minute for one that is not there."""
     from pybroker.client import ConfigResourceType
@@ -246,7 +262,7 @@ async def _check_deleted(admin: AdminClient, resource: ConfigResource, changes: 
 async def _alter(target: Target, resource: ConfigResource, changes: list[AlterConfigOp]) -> None:
     from pybroker.client import AdminClient
 
-    async with AdminClient(target.client_config()) as admin:
+    async with AdminClient(target.client_config()) as admin, _topic_named(admin, resource):
         await _check_broker(admin, resource)
         await _check_deleted(admin, resource, changes)
         await admin.incremental_alter_configs({resource: changes})

@@ -10,7 +10,7 @@ import difflib
 import functools
 import importlib
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 from click.shell_completion import CompletionItem
@@ -77,6 +77,8 @@ class VerbGroup(LazyGroup):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         address, rest = split_address(args)
+        if address and not rest and not ctx.resilient_parsing:
+            self._fail_without_verb(ctx)
         return super().parse_args(ctx, [*address, *self._verb_first(ctx, rest)])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
@@ -104,9 +106,12 @@ class VerbGroup(LazyGroup):
         if args[0].startswith("-") and not ctx.resilient_parsing:
             option = args[0].partition("=")[0]
             if option in self._options(ctx, there):
-                ctx.fail(f"Say what to do: {ctx.command_path} {'|'.join(there)} …")
+                self._fail_without_verb(ctx)
             ctx.fail(f"There is no option {option!r}{nearest(option, [f'--{name}' for name in there])}")
         return args
+
+    def _fail_without_verb(self, ctx: click.Context) -> NoReturn:
+        ctx.fail(f"Say what to do: {ctx.command_path} {'|'.join(self.list_commands(ctx))} …")
 
     def _options(self, ctx: click.Context, verbs: Iterable[str]) -> set[str]:
         """The names of all options of the verbs."""

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2] / "pybroker"
 FLOORS: list[set[str]] = [
     {"__init__"},
     {"blocking"},
-    {"impact"},
+    {"impact", "topic_events"},
     {"admin", "producer"},
     {"consumer", "share"},
     {"connection"},

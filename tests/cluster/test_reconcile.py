@@ -167,14 +167,14 @@ def test_what_nobody_knows_of_is_removed_by_order(brokers: Everywhere) -> None:
     away.start()
     address = ["--bootstrap-server", brokers.cluster.brokers[controller].bootstrap]
 
-    def purge(topic_id: Uuid) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "pybroker", "topics", "deletions", "--purge", str(topic_id), *address]
+    def discard(topic_id: Uuid) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "pybroker", "topics", "deletions", "--discard", str(topic_id), *address]
         return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
     until(lambda: [one.state for one in brokers.at(controller).deletions(unknown)] == ["found"])
-    assert "No broker has found anything" in purge(Uuid.random()).stderr
+    assert "No broker found anything" in discard(Uuid.random()).stderr
     assert brokers.staged(number, unknown) != []
-    done = purge(unknown)
+    done = discard(unknown)
     assert done.returncode == 0, done.stderr
     until(lambda: [one.state for one in brokers.at(controller).deletions(unknown)] == ["removed"])
     until(lambda: brokers.staged(number, unknown) == [])

@@ -128,7 +128,7 @@ def test_what_a_user_can_mend_is_named(loads: dict[str, Done]) -> None:
     assert "'--option': header: NAME=VALUE is needed" in loads["no ="].line(2)
     assert "mode=strict: one of FAILFAST, PERMISSIVE" in loads["no mode"].line(2)
     assert loads["no id"].line(2) == "Invalid value for '--ingest-id': is empty"
-    assert loads["no topic"].line() == "there is no topic load-nothing; --create-topic makes it"
+    assert loads["no topic"].line() == "There is no topic load-nothing. --create-topic creates it."
     assert loads["no flag"].line().endswith("zip.csv (--format csv): header flag can be true or false.")
     assert loads["no file"].line().endswith("nothing.csv (--format csv): there is no such file")
     assert "bad.orc (--format orc): " in loads["orc"].line()

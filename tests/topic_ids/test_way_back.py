@@ -6,7 +6,9 @@ import json
 from functools import partial
 
 import pytest
+from click.testing import CliRunner
 
+from pybroker.cli import cli
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
 from tests.conftest import StartBroker
@@ -41,6 +43,16 @@ def test_deleting_says_how_it_comes_back(start_broker: StartBroker) -> None:
         assert "deleted " in refused, arguments
         assert "by User:ANONYMOUS" in refused, arguments
         assert f"`pybroker topics undelete {first}`" in refused, arguments
+    for command in (
+        ("consume", "orders"),
+        ("configs", "describe", "--topic", "orders"),
+        ("configs", "alter", "--topic", "orders", "--add-config", "retention.ms=1"),
+        ("ingest", "list", "--topic", "orders"),
+        ("bench", "produce", "--topic", "orders"),
+    ):
+        done = CliRunner().invoke(cli, [*command, "--bootstrap-server", broker.bootstrap])
+        assert done.exit_code == 1, command
+        assert f"`pybroker topics undelete {first}`" in done.stderr, (command, done.stderr)
     assert "deleted at" in run("delete", "orders", "--if-exists")
     answer = lives.delete("orders")
     assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -22,7 +22,7 @@ BOTH: dict[str, tuple[Versions, Versions]] = {
     # Our own, about one topic each.
     "TruncateTopics": ((0, 0), (0, 0)),
     "DescribeTopicHistory": ((0, 0), (0, 0)),
-    "DescribeDeletions": ((0, 0), (0, 0)),
+    "DescribeDeletions": ((0, 1), (0, 1)),
     "DeleteOffsets": ((0, 0), (0, 0)),
     # By an id in a tagged field of ours, in flexible versions.
     "ListOffsets": ((0, 11), (6, 11)),
@@ -42,8 +42,8 @@ BOTH: dict[str, tuple[Versions, Versions]] = {
     "IncrementalAlterConfigs": ((0, 1), (1, 1)),
 }
 BY_ID_ONLY = {
-    "ConsumerGroupHeartbeat", "UndeleteTopics", "IngestBegin", "IngestAppend", "IngestCommit", "IngestAbort",
-    "ShareFetch", "ShareAcknowledge",
+    "ConsumerGroupHeartbeat", "UndeleteTopics", "PurgeTopics", "IngestBegin", "IngestAppend", "IngestCommit",
+    "IngestAbort", "ShareFetch", "ShareAcknowledge",
 }  # fmt: skip
 BY_NAME_ONLY = {
     "CreateTopics",

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pybroker.cli.topics.gone import no_topic
+
 if TYPE_CHECKING:
     from pybroker.cli.bench.options import Plan
 
@@ -25,7 +27,7 @@ async def topic_of(plan: Plan) -> AsyncIterator[str]:
     async with AdminClient(plan.target.client_config()) as admin:
         if plan.topic is not None:
             if plan.topic not in await admin.list_topics(list_internal=True):
-                raise click.ClickException(f"There is no topic {plan.topic} that you may use.")
+                raise click.ClickException(await no_topic(admin, plan.topic))
             yield plan.topic
             return
         name = f"{PREFIX}{os.getpid()}-{os.urandom(3).hex()}"

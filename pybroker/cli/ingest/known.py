@@ -14,6 +14,7 @@ from pybroker.cli.output import say, table, write_json
 from pybroker.cli.spark.refusals import refusals_as_lines
 from pybroker.cli.spark.session import cluster_of
 from pybroker.cli.target import Target
+from pybroker.cli.topics.gone import absent_topic
 
 if TYPE_CHECKING:
     from pybroker.spark.cluster import Cluster
@@ -29,7 +30,7 @@ def list_ingests(topic: str | None, only_open: bool, target: Target) -> None:
 
     with refusals_as_lines():
         cluster = cluster_of(target)
-        ids = None if topic is None else [topic_id_of(cluster, topic)]
+        ids = None if topic is None else [topic_id_of(target, cluster, topic)]
         listed = steps.listed(cluster, ids, committed=not only_open)
     found = [row(each) for each in sorted(listed, key=lambda each: each.state)]
     if target.json:
@@ -66,7 +67,7 @@ def abort(ingest_id: str, topic: str | None, target: Target) -> None:
 
     with refusals_as_lines():
         cluster = cluster_of(target)
-        wanted = None if topic is None else topic_id_of(cluster, topic)
+        wanted = None if topic is None else topic_id_of(target, cluster, topic)
         found = [each for each in _find(cluster, ingest_id) if wanted in (None, str(each.topic_id))]
         if not found:
             raise click.ClickException(f"there is no ingest {ingest_id}")
@@ -83,11 +84,11 @@ def abort(ingest_id: str, topic: str | None, target: Target) -> None:
         say(f"aborted {ingest_id}")
 
 
-def topic_id_of(cluster: Cluster, name: str) -> str:
+def topic_id_of(target: Target, cluster: Cluster, name: str) -> str:
     """The id of a topic. Raises click.ClickException if there is none of that name."""
     found = cluster.topics_named([name]).get(name)
     if found is None:
-        raise click.ClickException(f"there is no topic {name}")
+        raise click.ClickException(absent_topic(target, name))
     return found.id
 
 

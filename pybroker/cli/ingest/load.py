@@ -20,6 +20,7 @@ from pybroker.cli.spark.refusals import refusals_as_lines
 from pybroker.cli.spark.session import client_options, cluster_of, require_spark, session, verbose_option, writer
 from pybroker.cli.spark.stopping import StoppedError, stoppable
 from pybroker.cli.target import Target
+from pybroker.cli.topics.gone import absent_topic
 
 if TYPE_CHECKING:
     from pybroker.spark.cluster import Cluster
@@ -106,7 +107,7 @@ def load(
     with refusals_as_lines():
         cluster = cluster_of(target)
         wanted = _topic_options(target, topic, create_topic, partitions)
-        staged = Staged(cluster, _existing(cluster, topic, wanted), name)
+        staged = Staged(cluster, _existing(target, cluster, topic, wanted), name)
         before = staged.found()
     if before is not None and before.state == State.COMMITTED:
         say(f"ingest {name} was committed before: nothing was written", err=True)
@@ -149,7 +150,7 @@ def _topic_options(target: Target, topic: str, create: bool, partitions: int | N
     return write_options({**client_options(target), "topic": topic, **wanted})
 
 
-def _existing(cluster: Cluster, topic: str, wanted: WriteOptions) -> str | None:
+def _existing(target: Target, cluster: Cluster, topic: str, wanted: WriteOptions) -> str | None:
     """The topic's id; None if the load may create it. Raises click.ClickException if there is none and it may not."""
     from pybroker.spark.target import check_new_topic
 
@@ -157,6 +158,6 @@ def _existing(cluster: Cluster, topic: str, wanted: WriteOptions) -> str | None:
     if found is not None:
         return found.id
     if wanted.new_topic is None:
-        raise click.ClickException(f"there is no topic {topic}; --create-topic makes it")
+        raise click.ClickException(f"{absent_topic(target, topic)} --create-topic creates it.")
     check_new_topic(cluster, topic, wanted.new_topic)
     return None

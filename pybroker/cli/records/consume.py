@@ -17,6 +17,7 @@ from pybroker.cli.records.options import client_settings, delimiter_option, key_
 from pybroker.cli.records.places import Place
 from pybroker.cli.records.template import compiled
 from pybroker.cli.target import Target
+from pybroker.cli.topics.gone import absent_topic
 
 if TYPE_CHECKING:
     from pybroker.client import ConsumerRecord
@@ -82,7 +83,8 @@ def consume(
         try:
             if group is None:
                 between = begin or Place("start"), None if follow else stop or Place("end")
-                _read(config, topic, partitions, between, output)
+                if not _read(config, topic, partitions, between, output):
+                    raise click.ClickException(absent_topic(target, topic))
             else:
                 _read_as_member({**config, "group.id": group}, topic, output, follow=follow)
         except KeyboardInterrupt:
@@ -142,15 +144,15 @@ def _shown(
 
 def _read(
     config: dict[str, Any], topic: str, only: tuple[int, ...], between: tuple[Place, Place | None], output: Output
-) -> None:
-    """`between`: where to begin, and where to stop if anywhere."""
+) -> bool:
+    """Return whether the topic exists. `between`: where to begin, and where to stop if anywhere."""
     from pybroker.client import TopicPartition
     from pybroker.client.blocking import Consumer
 
     with Consumer(config) as consumer:
         there = [each.partition for each in consumer.partitions_for(topic)]
         if not there:
-            raise click.ClickException(f"There is no topic {topic} that you may read.")
+            return False
         if missing := sorted(set(only) - set(there)):
             raise click.ClickException(f"Topic {topic} has {len(there)} partitions; there is no {missing[0]}.")
         reading = [TopicPartition(topic, index) for index in sorted(only or there)]
@@ -171,6 +173,7 @@ def _read(
             ended = {each for each in reading if consumer.position(each) >= stops[each]}
             consumer.pause(*ended)
             reading = [each for each in reading if each not in ended]
+    return True
 
 
 def _read_as_member(config: dict[str, Any], topic: str, output: Output, *, follow: bool) -> None:

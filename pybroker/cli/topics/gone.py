@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 import click
 
 from pybroker.cli import times
+from pybroker.cli.options import run
 from pybroker.cli.topics.arguments import name_or_id
 
 if TYPE_CHECKING:
+    from pybroker.cli.target import Target
     from pybroker.client import AdminClient, TopicDeletion
     from pybroker.native import Uuid
 
@@ -79,3 +81,14 @@ async def no_topic(admin: AdminClient, which: str | Uuid) -> str:
         return f"There is no {shown}."
     back = way_back(known[0])
     return f"There is no {shown}: it was {story(known[0])}.{' ' if back else ''}{back}"
+
+
+def absent_topic(target: Target, name: str) -> str:
+    """`no_topic`, for commands that have no admin client."""
+    from pybroker.client import AdminClient
+
+    async def ask() -> str:
+        async with AdminClient(target.client_config()) as admin:
+            return await no_topic(admin, name)
+
+    return run(ask())

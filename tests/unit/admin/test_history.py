@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from pybroker.admin.history import HistoryAdmin
+from pybroker.admin.staged_replicas import StagedReplicas
 from pybroker.errors import KafkaError
 from pybroker.metadata.deletion_records import DeletionRecord
 from pybroker.native import Uuid
@@ -23,16 +24,15 @@ class World:
             for name, topic_id in self.ids.items()
         ]
         self.image = SimpleNamespace(
-            deletions={record.topic_id: record for record in records}, names={}, topics={}, damaged={}
+            deletions={record.topic_id: record for record in records}, names={}, topics={}, damaged={}, brokers={}
         )
         self.measured: list[str] = []
-        monkeypatch.setattr("pybroker.admin.history._size", self._size)
-        self.history = HistoryAdmin(
-            cast(Any, SimpleNamespace(image=self.image)),
-            cast(Any, SimpleNamespace(log_dirs=SimpleNamespace(staged=self._staged))),
-            1,
-            cast(Any, SimpleNamespace(remaining_ms=lambda _: 5, is_removing=lambda _: False)),
-        )
+        monkeypatch.setattr("pybroker.admin.staged_replicas._size", self._size)
+        view = cast(Any, SimpleNamespace(image=self.image))
+        native = cast(Any, SimpleNamespace(log_dirs=SimpleNamespace(staged=self._staged)))
+        waiting = cast(Any, SimpleNamespace(remaining_ms=lambda _: 5, is_removing=lambda _: False))
+        self.staged = StagedReplicas(1, view, native, waiting, None)
+        self.history = HistoryAdmin(view, native, self.staged)
 
     def _staged(self) -> list[SimpleNamespace]:
         return [
@@ -47,7 +47,7 @@ class World:
 
 async def test_without_rights_no_disk_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(monkeypatch)
-    monkeypatch.setattr(world.history, "_on_disk", lambda _: pytest.fail("a disk was looked at"))
+    monkeypatch.setattr(world.staged, "_on_disk", lambda _: pytest.fail("a disk was looked at"))
     for wanted in (None, ["mine", world.ids["theirs"]]):
         assert await world.history.deletions(wanted, lambda _: False) == []
 
@@ -61,7 +61,7 @@ async def test_only_what_is_shown_is_measured(monkeypatch: pytest.MonkeyPatch) -
 
 async def test_the_history_of_a_name_follows_the_image(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(monkeypatch)
-    assert [one.topic_id for one in world.history.history("mine", Uuid.ZERO)] == [world.ids["mine"]]
+    assert [one.topic_id for one in world.history.history("mine", Uuid.ZERO, {})] == [world.ids["mine"]]
     world.image.deletions = {}
     with pytest.raises(KafkaError):
-        world.history.history("mine", Uuid.ZERO)
+        world.history.history("mine", Uuid.ZERO, {})

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from pybroker.admin.log_dirs import LogDirAdmin
 from pybroker.api import k35_describe_log_dirs
+from pybroker.config import BrokerConfig
 from pybroker.native import Uuid
 from pybroker.protocol.messages import DescribeLogDirsRequest, DescribeLogDirsRequest_DescribableLogDirTopic
 from pybroker.requests.context import RequestContext
 from tests.support.authorizers import PERMITS_ALL
 
 CONTEXT = RequestContext(35, 4, None, "User:ANONYMOUS", "PLAINTEXT", "127.0.0.1", 1)
+CONFIG = cast(BrokerConfig, SimpleNamespace(cordoned_log_dirs=frozenset()))
 
 
 IDS = {"a": Uuid.random(), "b": Uuid.random()}
@@ -57,7 +59,7 @@ async def ask(topics: dict[str, list[int]] | None) -> list[tuple[str, int, int, 
     if topics is not None:
         wanted = [DescribeLogDirsRequest_DescribableLogDirTopic(topic=t, partitions=p) for t, p in topics.items()]
     answer = await k35_describe_log_dirs.handle(
-        LogDirAdmin(Native()), Names(), PERMITS_ALL, CONTEXT, DescribeLogDirsRequest(topics=wanted)
+        LogDirAdmin(Native(), CONFIG), Names(), PERMITS_ALL, CONTEXT, DescribeLogDirsRequest(topics=wanted)
     )
     assert answer.error_code == 0
     return [
