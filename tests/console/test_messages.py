@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import html
 import io
 import json
+import re
 from collections.abc import Iterator
+from urllib.parse import quote
 
 import fastavro
 import pyarrow.parquet as pq
@@ -21,7 +24,8 @@ SCHEMA = {"type": "record", "name": "Order", "fields": [{"name": "amount", "type
 SCRIPT = "<script>document.title = 'owned'</script><img src=x onerror=\"document.title = 'owned'\">"
 RIGHT_TO_LEFT = "\u202eevil \u05e9\u05dc\u05d5\u05dd"
 
-NAMES = ("words", "hostile", "avro", "live", "empty")
+NAMES = ("words", "hostile", "avro", "live", "empty", "shuffled", "long")
+LONG = {"first": 1, "words": ["filler"] * 400, "wanted": "needle in it", "none": None}
 ENDLESS_AVRO = (
     b'Obj\x01\x02\x16avro.schema\x0c"null"\x00' + b"s" * 16 + b"\xfe\xff\xff\xff\xff\xff\xff\xff\x7f\x00" + b"s" * 16
 )
@@ -49,6 +53,11 @@ async def _fill(bootstrap: str) -> None:
             )
         for value in HOSTILE:
             await producer.send("hostile", value, key=SCRIPT, partition=0, headers={SCRIPT: SCRIPT, "n": None})
+        for number in range(60):
+            at_ms = 1_000_000 + number * 7919 % 60
+            await producer.send("shuffled", str(number), partition=number % 7 % 2, timestamp_ms=at_ms)
+        await producer.send("live", '{"n":77}', partition=0)
+        await producer.send("long", json.dumps(LONG), key="a key " * 60, partition=0, headers={"trace": "t" * 150})
         await producer.send("avro", datum(42), partition=0)
         await producer.send("avro", b"\x00\x00\x00\x00\x07" + datum(43), partition=0)
 
@@ -89,12 +98,104 @@ def test_by_partition_offset_time_and_text(browser: Chromium, address: str) -> N
     assert "No record with “nowhere”" in browser.text
     browser.open(base + "seek=oldest&partition=0")
     browser.click("a[rel=next]")
-    browser.until(lambda: "offset=20" in browser.path and keys(browser)[:1] == ["k40"])
+    browser.until(lambda: "after=0.20" in browser.path and keys(browser)[:1] == ["k40"])
     browser.open(address + "/topics/empty/messages")
     assert "No record from there on" in browser.text
     for wrong in ("seek=never", "seek=time&time=soon", "partition=7", "offset=x&seek=offset", "limit=100000"):
         browser.open(address + "/topics/words/messages?" + wrong)
         assert browser.all("[role=alert]"), wrong
+
+
+def walk(person: Browserless, path: str, rel: str) -> list[list[tuple[int, int]]]:
+    """(Partition, offset) of the records of each page, from one on along its links."""
+    pages = []
+    while True:
+        page = person.get(path).text
+        pages.append([(int(p), int(o)) for p, o in re.findall(r"record\?partition=(\d+)&amp;offset=(\d+)", page)])
+        link = re.search(rf'rel="{rel}" href="([^"]+)"', page)
+        if link is None:
+            return pages
+        path = html.unescape(link[1])
+        assert len(pages) < 20, "the pages have no end"
+
+
+@pytest.mark.parametrize("topic", ["words", "shuffled"])
+@pytest.mark.parametrize("seek", ["newest", "oldest"])
+def test_older_and_newer_pages_have_each_record_once(person: Browserless, topic: str, seek: str) -> None:
+    """Across partitions, also where the times of records are not in the order of offsets."""
+    count = 100 if topic == "words" else 60
+    begin = f"/topics/{topic}/messages?seek={seek}&limit=20"
+    pages = walk(person, begin, "next")
+    seen = [each for page in pages for each in page]
+    assert len(seen) == len(set(seen)) == count
+    assert [len(page) for page in pages] == [20] * (count // 20)
+    ends = {partition: max(o for p, o in seen if p == partition) + 1 for partition in (0, 1)}
+    last = f"{begin}&before=0.3-1.3" if seek == "newest" else f"{begin}&after=0.{ends[0] - 3}-1.{ends[1] - 3}"
+    back = walk(person, last, "prev")
+    again = [each for page in back for each in page]
+    assert len(again) == len(set(again)) == count
+    if topic == "words":
+        by_time = sorted(seen, key=lambda each: (each[1], each[0]), reverse=seek == "newest")
+        assert seen == by_time
+
+
+def test_older_and_newer_in_the_browser(browser: Chromium, address: str) -> None:
+    browser.open(address + "/topics/words/messages?limit=20")
+    assert [each.text for each in browser.all(".pager a")] == ["Older"] * 2
+    browser.click("a[rel=next]")
+    browser.until(lambda: keys(browser) == [f"k{number}" for number in range(79, 59, -1)])
+    browser.click("a[rel=prev]")
+    browser.until(lambda: keys(browser) == [f"k{number}" for number in range(99, 79, -1)])
+    browser.open(address + "/topics/words/messages?before=nonsense")
+    assert "begin anew" in browser.one("[role=alert]").text
+
+
+def test_a_search_goes_on_where_it_stopped(browser: Chromium, address: str) -> None:
+    browser.open(address + "/topics/words/messages?limit=20&contains=n")
+    assert len(keys(browser)) == 20
+    browser.click("a[rel=next]")
+    browser.until(lambda: keys(browser) == [f"k{number}" for number in range(79, 59, -1)])
+
+
+def test_a_long_value_is_folded_and_unfolds_where_it_is(browser: Chromium, address: str) -> None:
+    browser.open(address + "/topics/long/messages")
+    cell = "td.value details.fold"
+    assert not browser.one(f"{cell} pre").is_displayed()
+    assert len(browser.one(f"{cell} summary code").text) < 300
+    where = (browser.path, browser.script("return scrollY"))
+    browser.click(f"{cell} summary")
+    browser.until(lambda: '"first": 1,\n' in browser.one(f"{cell} pre").text)
+    assert not browser.one(f"{cell} summary code").is_displayed()
+    assert (browser.path, browser.script("return scrollY")) == where
+    assert browser.all("td.key details.fold")
+    widths = browser.script("return ['key', 'headers'].map(e => document.querySelector('td.' + e).offsetWidth)")
+    assert min(widths) >= 170
+    assert browser.violations() == []
+
+
+def test_json_is_coloured(browser: Chromium, address: str) -> None:
+    browser.open(address + "/topics/words/record?partition=1&offset=3")
+    kinds = ("json-name", "json-number")
+    assert [browser.one(f".record pre .{kind}").text for kind in kinds] == ['"n"', "7"]
+    browser.open(address + "/topics/long/messages")
+    browser.click("td.value summary")
+    colours = browser.script(
+        "return [...document.querySelectorAll('td.value pre, td.value pre span')].map(e => getComputedStyle(e).color)"
+    )
+    assert len(set(colours)) >= 4
+    assert browser.complaints() == []
+
+
+@pytest.mark.parametrize(("topic", "wanted"), [("words", '"n": 77'), ("live", '"n":77'), ("long", "needle in it")])
+def test_what_was_looked_for_is_marked(browser: Chromium, address: str, topic: str, wanted: str) -> None:
+    """Also far behind the beginning of a value, and in JSON with other blanks than those that are shown."""
+    browser.open(f"{address}/topics/{topic}/messages?contains={quote(wanted)}")
+    assert len(browser.all("td.value")) == 1
+    shown = browser.script("return [...document.querySelectorAll('td.value pre mark')].map(e => e.textContent)")
+    assert "".join(shown).replace(" ", "") == wanted.replace(" ", "")
+    first = browser.one("td.value summary, td.value pre")
+    assert "".join(each.text for each in first.find_elements("css selector", "mark")).strip()
+    assert browser.violations() == []
 
 
 def test_one_record(browser: Chromium, address: str) -> None:

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
+
+import pytest
 
 from pybroker import Broker
 from pybroker.client import AdminClient
+from pybroker.client.connection.broker_connection import BrokerConnection
+from pybroker.console.facts.topic_names import TopicNames
+from pybroker.console.facts.topics import PAGE, topic_list
 from tests.console.chromium import Chromium
 from tests.console.conftest import TOPICS
 
@@ -57,14 +63,56 @@ def test_the_first_page_is_painted_within_a_second(browser: Chromium, address: s
     assert best <= FIRST_PAINT_MS_MAX
 
 
-def test_a_filter_is_in_the_address(browser: Chromium, address: str) -> None:
+def test_topics_are_found_by_a_part_of_their_names(browser: Chromium, address: str) -> None:
+    """With totals; the filter is in the address."""
     browser.open(address + "/topics")
-    browser.type(".filters input[type=search]", "orders-012")
+    assert browser.one(".facts").text == f"{TOPICS:,} topics"
+    browser.type(".filters input[type=search]", "RS-012")
     browser.click(".filters button")
-    browser.until(lambda: "q=orders-012" in browser.path)
+    browser.until(lambda: "q=RS-012" in browser.path)
     assert [each.text for each in browser.all("tbody td:first-child a")] == [f"orders-012{each}" for each in range(10)]
+    assert browser.one(".facts").text == f"{TOPICS:,} topics, 10 match"
+    assert {each.text for each in browser.all("tbody td:first-child mark")} == {"rs-012"}
+    browser.open(address + "/topics?q=0042")
+    assert browser.one(".facts").text == f"{TOPICS:,} topics, 1 matches"
     browser.open(address + "/topics?q=nobody")
-    assert "No topic begins with" in browser.text
+    assert "No topic has “nobody” in its name." in browser.text
+
+
+def test_a_page_of_topics_has_a_number_and_an_address(browser: Chromium, address: str) -> None:
+    browser.open(address + "/topics?page=3")
+    assert browser.one("tbody a").text == "orders-0100"
+    assert browser.one(".pager [aria-current]").text == "3"
+    assert [each.text for each in browser.all(".pager a")] == ["Previous", *"12345", "20", "Next"]
+    browser.click(".pager a[aria-label='Page 20']")
+    browser.until(lambda: browser.path == "/topics?page=20" and browser.one("tbody a").text == "orders-0950")
+    browser.click("a[rel=prev]")
+    browser.until(lambda: browser.path == "/topics?page=19")
+    browser.open(address + "/topics?page=21")
+    assert "Page 21 does not exist: the list has 20." in browser.text
+    browser.open(address + "/topics?page=x")
+    assert "is not a number" in browser.one("[role=alert]").text
+
+
+async def test_a_page_asks_for_no_metadata_of_other_topics(filled: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    request = BrokerConnection.request
+
+    async def noted(connection: BrokerConnection, message: Any, *given: Any, **named: Any) -> Any:
+        asked.append(message)
+        return await request(connection, message, *given, **named)
+
+    monkeypatch.setattr(BrokerConnection, "request", noted)
+    names = TopicNames()
+    async with AdminClient({"bootstrap.servers": filled.bootstrap}) as admin:
+        for page in (1, 2):
+            found = await topic_list(admin, names, "rders", page, internal=False)
+            assert (len(found.rows), found.matching, found.total) == (PAGE, TOPICS, TOPICS)
+    kinds = [type(each).__name__ for each in asked]
+    assert kinds.count("ListTopicsRequest") == 1, "pages of one list are cut from the same names"
+    topics = [each.topics for each in asked if type(each).__name__ == "MetadataRequest"]
+    assert topics
+    assert all(each is not None and len(each) <= PAGE for each in topics)
 
 
 def test_a_topic_is_found_by_its_id(browser: Chromium, address: str, filled: Broker) -> None:

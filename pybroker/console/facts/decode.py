@@ -7,6 +7,7 @@ import contextlib
 import datetime
 import decimal
 import json
+import re
 import uuid
 from dataclasses import dataclass
 from typing import Any
@@ -15,8 +16,14 @@ from pybroker.console.facts import avro
 
 LIST_CHARACTERS = 2_000
 """Of a value in a list; its own page shows more."""
+FOLD_CHARACTERS = 240
+FOLD_LINES = 4
+"""Longer values are folded in a list."""
+BEFORE_CHARACTERS = 60
+"""Shown before the text that was looked for, where a value is cut."""
 PAGE_CHARACTERS = 500_000
 HEX_BYTES = 1_024
+LOOSE_CHARACTERS = 200
 FORMATS = ("auto", "json", "avro", "text", "hex")
 HEADER_BYTES = 5
 """Of serializers that ask a schema registry: zero, and the schema's number."""
@@ -28,31 +35,67 @@ class DecodeError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What is shown of a key, a value or a header. kind: null, empty, json, avro, text or hex. cut: not all of it."""
+    """What is shown of a key, a value or a header. kind: null, empty, json, avro, text or hex. cut: not all of it.
+    preview: what a list shows of a long text before it is unfolded.
+    """
 
     kind: str
     text: str
     size: int
     cut: bool = False
     problem: str | None = None
+    preview: str | None = None
 
 
-def shown(data: bytes | None, how: str = "auto", schema: Any = None, *, characters: int = LIST_CHARACTERS) -> Shown:
+def shown(
+    data: bytes | None, how: str = "auto", schema: Any = None, *, characters: int = LIST_CHARACTERS, around: str = ""
+) -> Shown:
     """`how`: one of FORMATS; what cannot be read so is shown as hexadecimal digits, and why. In a list JSON is as short
-    as it can be, on a page of its own it is laid out.
+    as it can be, on a page of its own and unfolded it is laid out. around: a cut text begins shortly before this one.
     """
-    indent = None if characters <= LIST_CHARACTERS else 2
+    is_listed = characters <= LIST_CHARACTERS
+    indent = None if is_listed else 2
     if data is None:
         return Shown("null", "", 0)
     if not data:
         return Shown("empty", "", 0)
+    problem = None
     try:
         kind, text = _read(data, how, schema, indent)
     except DecodeError as error:
-        return Shown("hex", hexadecimal(data), len(data), len(data) > HEX_BYTES, str(error))
+        kind, text, problem = "hex", hexadecimal(data), str(error)
+    preview = None
+    if is_listed and (len(text) > FOLD_CHARACTERS or text.count("\n") >= FOLD_LINES):
+        preview = "\n".join(_window(text, FOLD_CHARACTERS, around).split("\n")[:FOLD_LINES])
+        if kind in ("json", "avro"):
+            text = json.dumps(json.loads(text), indent=2, ensure_ascii=False)
     if kind == "hex":
-        return Shown("hex", text, len(data), len(data) > HEX_BYTES)
-    return Shown(kind, text[:characters], len(data), len(text) > characters)
+        return Shown("hex", text, len(data), len(data) > HEX_BYTES, problem, preview)
+    return Shown(kind, _window(text, characters, around), len(data), len(text) > characters, None, preview)
+
+
+def _window(text: str, characters: int, around: str) -> str:
+    """As much of a text as may be shown: its beginning, or from shortly before what was looked for."""
+    if len(text) <= characters:
+        return text
+    found = places(text, around)
+    if not found or found[0][1] <= characters:
+        return text[:characters]
+    begin = max(found[0][0] - BEFORE_CHARACTERS, 0)
+    return "…" + text[begin : begin + characters - 1]
+
+
+def places(text: str, wanted: str) -> list[tuple[int, int]]:
+    """Where a text has `wanted`. A record is searched as it is stored and JSON is shown as Python writes it: blanks
+    between its characters do not count where it is not there as it is.
+    """
+    if not wanted.strip():
+        return []
+    exact = [match.span() for match in re.finditer(re.escape(wanted), text)]
+    if exact or text[:1] not in ("{", "[") or len(wanted) > LOOSE_CHARACTERS:
+        return exact
+    loose = r"\s*".join(re.escape(each) for each in wanted if not each.isspace())
+    return [match.span() for match in re.finditer(loose, text)]
 
 
 def _read(data: bytes, how: str, schema: Any, indent: int | None) -> tuple[str, str]:

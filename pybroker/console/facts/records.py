@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import heapq
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
 
 from pybroker.client import AdminClient, Consumer, ConsumerRecord, ErrorCode, KafkaError, OffsetSpec, TopicPartition
 from pybroker.console.facts.offsets import both_ends, ends
@@ -12,14 +14,19 @@ from pybroker.console.facts.offsets import both_ends, ends
 SECONDS_MAX = 8.0
 BYTES_MAX = 32 << 20
 SCANNED_MAX = 20_000
-"""Records that are looked at for a text."""
+"""Offsets that are looked at for one page."""
+CHUNK = 4_000
+"""Of these at a time, from the end on, so that the newest matches come first."""
 POLL_S = 0.3
+
+Offsets = Mapping[TopicPartition, int]
+"""One of each partition: where a page begins or ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """seek: newest, oldest, offset or time; number: that offset, or milliseconds since 1970. contains: in the key or
-    the value, as UTF-8.
+    the value, as UTF-8. before, after: a page that goes on from these offsets instead, towards older or newer records.
     """
 
     partitions: tuple[TopicPartition, ...]
@@ -27,91 +34,192 @@ class Wanted:
     number: int = 0
     limit: int = 50
     contains: str = ""
+    before: Offsets | None = None
+    after: Offsets | None = None
+
+    @property
+    def is_backwards(self) -> bool:
+        """Whether the page is filled from its end."""
+        return self.before is not None or (self.seek == "newest" and self.after is None)
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """records: in the order of time, of newest the last ones first. scanned: how many were
-    looked at. stopped: why not all of them, if so.
+    """records: in the order of time, of newest the last ones first. scanned: how many were looked at. stopped: why not
+    all of them, if so. older, newer: where the pages beside this one begin; None where there is nothing further.
     """
 
     records: tuple[ConsumerRecord, ...]
     scanned: int
     stopped: str | None = None
+    older: Offsets | None = None
+    newer: Offsets | None = None
 
 
 async def find(admin: AdminClient, consumer: Consumer, wanted: Wanted) -> Found:
     """Reads up to where the partitions end now."""
     known = await both_ends(admin, wanted.partitions)
     between = {where: (first, last) for where, (first, last) in known.items() if first is not None and last is not None}
-    begins = await _begins(admin, wanted, between)
-    todo = {where: (begin, between[where][1]) for where, begin in begins.items() if begin < between[where][1]}
-    if not todo:
-        return Found((), 0)
-    return await _read(consumer, todo, wanted)
+    search = _Search(consumer, wanted, time.monotonic() + SECONDS_MAX)
+    if wanted.is_backwards:
+        tops = {
+            where: last if wanted.before is None else min(max(wanted.before.get(where, first), first), last)
+            for where, (first, last) in between.items()
+        }
+        bottoms = await search.backwards({where: (between[where][0], top) for where, top in tops.items()})
+        chosen = search.chosen(newest_first=True)
+        older: Offsets = search.without_rest(bottoms, chosen, newest_first=True)
+        newer: Offsets = tops
+    else:
+        older = await _begins(admin, wanted, between)
+        tops = await search.forwards({where: (begin, between[where][1]) for where, begin in older.items()})
+        chosen = search.chosen(newest_first=False)
+        newer = search.without_rest(tops, chosen, newest_first=False)
+    if wanted.is_backwards is not (wanted.seek == "newest"):
+        chosen.reverse()
+    return Found(
+        tuple(chosen),
+        search.scanned,
+        search.stopped,
+        older if any(offset > between[where][0] for where, offset in older.items()) else None,
+        newer if any(offset < between[where][1] for where, offset in newer.items()) else None,
+    )
 
 
 async def _begins(
     admin: AdminClient, wanted: Wanted, between: Mapping[TopicPartition, tuple[int, int]]
 ) -> dict[TopicPartition, int]:
-    if wanted.seek == "oldest":
-        return {where: first for where, (first, _) in between.items()}
+    after = wanted.after
+    if after is not None:
+        return {where: min(max(after.get(where, first), first), last) for where, (first, last) in between.items()}
     if wanted.seek == "offset":
         return {where: min(max(wanted.number, first), last) for where, (first, last) in between.items()}
     if wanted.seek == "time":
         found = await ends(admin, list(between), OffsetSpec.for_timestamp(wanted.number))
         return {where: found[where] if found.get(where, -1) >= 0 else last for where, (_, last) in between.items()}
-    back = max(SCANNED_MAX // max(len(between), 1), 1) if wanted.contains else wanted.limit
-    return {where: max(first, last - back) for where, (first, last) in between.items()}
+    return {where: first for where, (first, _) in between.items()}
 
 
-async def _read(
-    consumer: Consumer, todo: dict[TopicPartition, tuple[int, int]], wanted: Wanted
-) -> Found:
-    consumer.assign(todo)
-    for where, (begin, _) in todo.items():
-        consumer.seek(where, begin)
-    give_up = time.monotonic() + SECONDS_MAX
-    newest = wanted.seek == "newest"
-    needle = wanted.contains.encode()
-    kept: list[ConsumerRecord] = []
-    # Of each partition, so that all of them are there when they are put into the order of time.
-    counts = dict.fromkeys(todo, 0)
-    scanned = used = 0
-    stopped = None
-    left = set(todo)
-    while left:
-        for record in await consumer.poll(POLL_S):
-            where = TopicPartition(record.topic, record.partition)
-            if record.offset >= todo[where][1]:
-                continue
-            scanned += 1
-            if matches(record, needle):
-                kept.append(record)
-                counts[where] += 1
-                used += size(record)
-            if newest and used > BYTES_MAX:
-                # The first ones of a partition are not the newest.
-                used -= size(kept.pop(0))
-                stopped = f"More than {BYTES_MAX >> 20} MiB: the oldest of these are left out."
-        done = {
-            where
-            for where in left
-            if (not newest and counts[where] >= wanted.limit) or await consumer.position(where) >= todo[where][1]
-        }
-        consumer.pause(*done)
-        left -= done
-        if not newest and used > BYTES_MAX and left:
-            stopped = f"Stopped after {BYTES_MAX >> 20} MiB; further records were not looked at."
-            break
-        if scanned >= SCANNED_MAX and left:
-            stopped = f"Looked at {scanned:,} records; further ones were not looked at."
-            break
-        if time.monotonic() > give_up and left:
-            stopped = f"Stopped after {SECONDS_MAX:.0f} seconds; looked at {scanned:,} records."
-            break
-    kept.sort(key=lambda each: (each.timestamp, each.partition, each.offset), reverse=newest)
-    return Found(tuple(kept[: wanted.limit]), scanned, stopped)
+@dataclass
+class _Search:
+    """One page: what was read and kept for it."""
+
+    consumer: Consumer
+    wanted: Wanted
+    give_up: float
+    kept: dict[TopicPartition, list[ConsumerRecord]] = field(default_factory=dict)
+    left_out: dict[TopicPartition, int] = field(default_factory=dict)
+    """The newest record that was dropped for room, of each partition."""
+    scanned: int = 0
+    used: int = 0
+    stopped: str | None = None
+
+    async def backwards(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, int]:
+        """Reads from the ends on until the page is full; how far down it has come."""
+        at = {where: top for where, (_, top) in ranges.items()}
+        chunk = max(CHUNK // max(len(at), 1), 1) if self.wanted.contains else self.wanted.limit
+        covered = 0
+        while self.stopped is None and sum(map(len, self.kept.values())) < self.wanted.limit:
+            todo = {where: (max(first, at[where] - chunk), at[where]) for where, (first, _) in ranges.items()}
+            todo = {where: (begin, end) for where, (begin, end) in todo.items() if begin < end}
+            if not todo:
+                break
+            newer, self.kept = self.kept, {}
+            reached = await self._read(todo, limit=None)
+            for where, (begin, end) in todo.items():
+                if reached[where] >= end:
+                    at[where] = begin
+                else:
+                    self.kept.pop(where, None)
+            for where, records in newer.items():
+                self.kept.setdefault(where, []).extend(records)
+            covered += sum(end - begin for begin, end in todo.values())
+            if self.stopped is None and covered >= SCANNED_MAX and any(at[where] > ranges[where][0] for where in at):
+                self.stopped = f"Looked at {self.scanned:,} records; older ones were not looked at."
+            if not self.kept:
+                chunk = min(chunk * 4, SCANNED_MAX)
+        return at
+
+    async def forwards(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, int]:
+        """Reads until each partition has enough for the page; how far up it has come."""
+        todo = {where: (begin, end) for where, (begin, end) in ranges.items() if begin < end}
+        reached = await self._read(todo, limit=self.wanted.limit) if todo else {}
+        return {where: min(reached.get(where, begin), end) for where, (begin, end) in ranges.items()}
+
+    async def _read(
+        self, todo: Mapping[TopicPartition, tuple[int, int]], limit: int | None
+    ) -> dict[TopicPartition, int]:
+        consumer, needle, left = self.consumer, self.wanted.contains.encode(), set(todo)
+        reached = {where: begin for where, (begin, _) in todo.items()}
+        await _start(consumer, reached)
+        while left:
+            for record in await consumer.poll(POLL_S):
+                where = TopicPartition(record.topic, record.partition)
+                if record.offset < todo[where][1] and where in left:
+                    self.scanned += 1
+                    if matches(record, needle):
+                        self._keep(where, record, drop=limit is None)
+            for where in tuple(left):
+                reached[where] = await consumer.position(where)
+                if reached[where] >= todo[where][1] or (limit and len(self.kept.get(where, ())) >= limit):
+                    left.discard(where)
+                    consumer.pause(where)
+            if left:
+                self._stop(is_whole=limit is None)
+                if self.stopped is not None and (limit is not None or time.monotonic() > self.give_up):
+                    break
+        return reached
+
+    def _keep(self, where: TopicPartition, record: ConsumerRecord, *, drop: bool) -> None:
+        records = self.kept.setdefault(where, [])
+        records.append(record)
+        self.used += size(record)
+        while drop and self.used > BYTES_MAX and len(records) > 1:
+            # The first ones of a partition are not the newest.
+            dropped = records.pop(0)
+            self.used -= size(dropped)
+            self.left_out[where] = dropped.offset
+            self.stopped = f"More than {BYTES_MAX >> 20} MiB: the oldest of these are on the next page."
+
+    def _stop(self, *, is_whole: bool) -> None:
+        if time.monotonic() > self.give_up:
+            self.stopped = f"Stopped after {SECONDS_MAX:.0f} seconds; looked at {self.scanned:,} records."
+        elif not is_whole and self.used > BYTES_MAX:
+            self.stopped = f"Stopped after {BYTES_MAX >> 20} MiB; further records were not looked at."
+        elif not is_whole and self.scanned >= SCANNED_MAX:
+            self.stopped = f"Looked at {self.scanned:,} records; further ones were not looked at."
+
+    def chosen(self, *, newest_first: bool) -> list[ConsumerRecord]:
+        """By time, and within a partition by offset, whatever its times are: so that no page leaves one out."""
+        sign = -1 if newest_first else 1
+        lists: Iterable[Iterable[ConsumerRecord]] = (
+            reversed(records) if newest_first else records for _, records in sorted(self.kept.items())
+        )
+        merged = heapq.merge(*lists, key=lambda each: sign * each.timestamp)
+        return list(islice(merged, self.wanted.limit))
+
+    def without_rest(self, edges: Offsets, chosen: Sequence[ConsumerRecord], *, newest_first: bool) -> Offsets:
+        """The edges of the page, moved to what was read and has no room on it."""
+        taken = {(each.partition, each.offset) for each in chosen}
+        found = dict(edges)
+        for where, records in self.kept.items():
+            rest = [each.offset for each in records if (each.partition, each.offset) not in taken]
+            if rest:
+                found[where] = max(rest) + 1 if newest_first else min(rest)
+        for where, offset in self.left_out.items():
+            found[where] = max(found[where], offset + 1)
+        return found
+
+
+async def _start(consumer: Consumer, positions: Offsets) -> None:
+    """Read from these positions on, whatever was assigned or paused before."""
+    for topic in {where.topic for where in positions}:
+        # Partitions of topics that the consumer does not know yet would wait, one after the other.
+        await consumer.partitions_for(topic)
+    consumer.assign(positions)
+    consumer.resume(*positions)
+    for where, offset in positions.items():
+        consumer.seek(where, offset)
 
 
 def matches(record: ConsumerRecord, needle: bytes) -> bool:
@@ -127,8 +235,7 @@ def size(record: ConsumerRecord) -> int:
 
 async def one(consumer: Consumer, where: TopicPartition, offset: int) -> ConsumerRecord | None:
     """The record at exactly that offset; None if there is none. consumer: with auto.offset.reset=none."""
-    consumer.assign([where])
-    consumer.seek(where, offset)
+    await _start(consumer, {where: offset})
     give_up = time.monotonic() + SECONDS_MAX
     try:
         while time.monotonic() < give_up:
@@ -147,9 +254,7 @@ async def written_at(
 ) -> dict[TopicPartition, int]:
     """When the first record at each position, or behind it, was written: milliseconds since 1970; without those that
     nobody could read in time."""
-    consumer.assign(positions)
-    for where, offset in positions.items():
-        consumer.seek(where, offset)
+    await _start(consumer, positions)
     found: dict[TopicPartition, int] = {}
     give_up = time.monotonic() + seconds
     while len(found) < len(positions) and time.monotonic() < give_up:

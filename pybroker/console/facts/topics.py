@@ -18,6 +18,7 @@ from pybroker.client import (
 )
 from pybroker.console.facts.offsets import both_ends, replicas_on_disk, with_leader
 from pybroker.console.facts.parts import part
+from pybroker.console.facts.topic_names import TopicNames
 
 PAGE = 50
 
@@ -42,15 +43,25 @@ class TopicList:
     """A page of the list."""
 
     rows: tuple[TopicRow, ...]
-    next: str | None
+    matching: int
+    total: int | None = None
+    page: int = 1
     notes: tuple[str, ...] = ()
 
+    @property
+    def pages(self) -> int:
+        """At least one."""
+        return max(-(-self.matching // PAGE), 1)
 
-async def topic_list(admin: AdminClient, prefix: str, after: str | None, *, internal: bool) -> TopicList:
-    """The cluster is asked for these topics alone."""
-    page = await admin.list_topics_page(prefix=prefix, after=after, limit=PAGE, list_internal=internal)
-    rows, notes = await rows_of(admin, page.listings)
-    return TopicList(rows, page.next, notes)
+
+async def topic_list(admin: AdminClient, names: TopicNames, text: str, page: int, *, internal: bool) -> TopicList:
+    """Topics with `text` in their names, in any case. Only those of the page are described."""
+    listed = await names.listings(admin, internal=internal)
+    wanted = text.casefold()
+    matching = [each for each in listed if wanted in each.name.casefold()] if wanted else listed
+    begin = (page - 1) * PAGE
+    rows, notes = await rows_of(admin, matching[begin : begin + PAGE])
+    return TopicList(rows, len(matching), len(listed), page, notes)
 
 
 async def rows_of(

@@ -29,20 +29,21 @@ PLAN_MAX = 4_000
 
 async def show(visit: Visit) -> Response:
     """A page of groups: those with `q` in their name, with how far they are behind."""
-    query, begin = visit.query.text("q"), visit.query.number("from", 0, most=10_000_000) or 0
-    listed = sorted(
-        (each for each in await visit.admin.list_groups() if query in each.group_id), key=lambda each: each.group_id
-    )
-    rows = listed[begin : begin + PAGE]
+    query, page = visit.query.text("q"), visit.query.number("page", 1, least=1, most=10_000_000) or 1
+    listed = sorted(await visit.admin.list_groups(), key=lambda each: each.group_id)
+    matching = [each for each in listed if query.casefold() in each.group_id.casefold()]
+    rows = matching[(page - 1) * PAGE : page * PAGE]
     lags = await part(_lags(visit.admin, rows))
     return visit.render(
         "groups.html",
         rows=[(each, (lags.value or {}).get(each.group_id)) for each in rows],
-        count=len(listed),
+        total=len(listed),
+        matching=len(matching),
+        page=page,
+        pages=max(-(-len(matching) // PAGE), 1),
+        address=lambda page: at("/groups", q=query, page=page if page > 1 else None),
         problem=lags.problem,
         q=query,
-        first=at("/groups", q=query) if begin else None,
-        following=at("/groups", {"q": query, "from": begin + PAGE}) if begin + PAGE < len(listed) else None,
     )
 
 

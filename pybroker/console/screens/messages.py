@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import importlib.util
 from typing import Any
 
 from starlette.responses import Response
@@ -11,23 +12,26 @@ from starlette.responses import Response
 from pybroker.client import ConsumerRecord, TopicDescription, TopicPartition
 from pybroker.console.facts import decode, export
 from pybroker.console.facts.parts import Part, part
-from pybroker.console.facts.records import Found, Wanted, all_partitions, find, one
+from pybroker.console.facts.records import Found, Offsets, Wanted, all_partitions, find, one
 from pybroker.console.screens.topic import described
 from pybroker.console.web.visits import InputError, NotFoundError, Visit, at
 
 SEEKS = (("newest", "newest"), ("oldest", "oldest"), ("offset", "from an offset"), ("time", "from a time (UTC)"))
 LIMITS = (20, 50, 100, 200, 500)
 EXPORTED_MAX = 10_000
+CURSOR_MAX = 2_000
+"""Partitions whose offsets an address can hold."""
 
 
 def shown_record(visit: Visit, record: ConsumerRecord, *, characters: int = decode.LIST_CHARACTERS) -> dict[str, Any]:
     """What a row or a page shows of it."""
+    wanted = visit.query.text("contains")
     how = visit.query.text("format", "auto")
     schema = visit.session.schemas.get(record.topic, (None, None))[1] if visit.session is not None else None
     return {
         "record": record,
-        "key": decode.shown(record.key, "auto", characters=characters),
-        "value": decode.shown(record.value, how, schema, characters=characters),
+        "key": decode.shown(record.key, "auto", characters=characters, around=wanted),
+        "value": decode.shown(record.value, how, schema, characters=characters, around=wanted),
         "headers": [(name, decode.shown(value, characters=characters)) for name, value in record.headers],
     }
 
@@ -51,7 +55,28 @@ def wanted_of(visit: Visit, topic: TopicDescription, limit_max: int) -> Wanted:
     if not partitions:
         raise InputError("No such partition, or it has no leader.")
     limit = query.number("limit", 50, least=1, most=limit_max) or 50
-    return Wanted(partitions, seek, number, limit, query.text("contains"))
+    before, after = (offsets_of(topic.name, query.text(name)) for name in ("before", "after"))
+    return Wanted(partitions, seek, number, limit, query.text("contains"), before, after)
+
+
+def offsets_of(topic: str, text: str) -> Offsets | None:
+    """Where a page goes on, as `written` has put it into an address. Raises InputError."""
+    if not text:
+        return None
+    found = {}
+    for each in text.split("-"):
+        partition, _, offset = each.partition(".")
+        if not (partition.isdecimal() and offset.isdecimal() and len(each) <= 40):
+            raise InputError("The address of this page of records is not complete: begin anew.")
+        found[TopicPartition(topic, int(partition))] = int(offset)
+    return found
+
+
+def written(offsets: Offsets | None) -> str | None:
+    """For an address: 0.120-1.98; None where there is no such page, or it has too many partitions for an address."""
+    if offsets is None or len(offsets) > CURSOR_MAX:
+        return None
+    return "-".join(f"{where.partition}.{offset}" for where, offset in sorted(offsets.items()))
 
 
 def moment_of(text: str) -> int:
@@ -101,17 +126,25 @@ async def messages_page(
         formats=decode.FORMATS,
         given=given,
         address=lambda path, **more: at(f"/topics/{topic.name}/{path}", given, **more),
-        onward=_onward(topic, given, records),
+        beside=_beside(topic, given, found.value),
+        has_parquet=importlib.util.find_spec("pyarrow") is not None,
         schema=visit.session.schemas.get(topic.name, (None, None))[0] if visit.session is not None else None,
     )
 
 
-def _onward(topic: TopicDescription, given: dict[str, str], records: tuple[ConsumerRecord, ...]) -> str | None:
-    """The records behind these: of one partition, where “behind” has a meaning."""
-    if not records or not given["partition"] or given["seek"] not in ("oldest", "offset", "time"):
-        return None
-    behind = max(each.offset for each in records) + 1
-    return at(f"/topics/{topic.name}/messages", {**given, "seek": "offset", "offset": behind, "time": ""})
+def _beside(topic: TopicDescription, given: dict[str, str], found: Found | None) -> list[tuple[str, str, str]]:
+    """The pages of older and newer records: words, rel and address, in the order in which this page reads."""
+    if found is None:
+        return []
+    is_newest_first = given["seek"] in ("", "newest")
+    beside = []
+    for words, name, offsets in (("Older", "before", found.older), ("Newer", "after", found.newer)):
+        cursor = written(offsets)
+        if cursor is not None:
+            rel = "next" if (name == "before") is is_newest_first else "prev"
+            address = at(f"/topics/{topic.name}/messages", {**given, "offset": "", "time": "", name: cursor})
+            beside.append((words, rel, address))
+    return beside[::-1] if is_newest_first else beside
 
 
 async def record(visit: Visit) -> Response:

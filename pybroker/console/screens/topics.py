@@ -12,19 +12,22 @@ from pybroker.console.web.visits import Form, InputError, NotFoundError, Visit, 
 
 
 async def show(visit: Visit) -> Response:
-    """A page of topics: those whose names begin with `q`, or the one whose id it is."""
+    """A page of topics: those with `q` in their names, or the one whose id it is."""
     query, internal = visit.query.text("q"), bool(visit.query.text("internal"))
-    after = visit.query.raw("after") or None
+    page = visit.query.number("page", 1, least=1, most=10_000_000) or 1
     topic_id = parsed_id(query)
     found, dead = None, None
     if topic_id is not None:
         found, dead = await _by_id(visit, topic_id)
     if found is None:
-        found = await topic_list(visit.admin, query, after, internal=internal)
-    following = at("/topics", q=query, internal=internal, after=found.next) if found.next is not None else None
-    first = at("/topics", q=query, internal=internal) if after is not None else None
+        found = await topic_list(visit.admin, visit.clients.topic_names, query, page, internal=internal)
     return visit.render(
-        "topics.html", topics=found, q=query, internal=internal, following=following, first=first, dead=dead
+        "topics.html",
+        topics=found,
+        q=query,
+        internal=internal,
+        dead=dead,
+        address=lambda page: at("/topics", q=query, internal=internal, page=page if page > 1 else None),
     )
 
 
@@ -33,9 +36,9 @@ async def _by_id(visit: Visit, topic_id: Uuid) -> tuple[TopicList | None, Uuid |
     topic = await topic_by_id(visit.admin, topic_id)
     if topic is not None:
         rows, notes = await rows_of(visit.admin, [TopicListing(topic.name, topic.topic_id, topic.internal)])
-        return TopicList(rows, None, notes), None
+        return TopicList(rows, 1, notes=notes), None
     history = await part(_history(visit, topic_id))
-    return (TopicList((), None), topic_id) if history.value else (None, None)
+    return (TopicList((), 0), topic_id) if history.value else (None, None)
 
 
 async def _history(visit: Visit, topic_id: Uuid) -> tuple[TopicIncarnation, ...]:

@@ -9,11 +9,14 @@ from typing import Any
 
 from pybroker.client import AdminClient, Consumer, Producer
 from pybroker.console.facts.rates import RatesByFilter
+from pybroker.console.facts.topic_names import TopicNames
 
 READERS_MAX = 8
 """Consumers of one person at the same time; further ones wait."""
 TAILS_MAX = 8
 """Live tails of one person, or of everybody where nobody logs in."""
+
+PAGE_FETCH_WAIT_MS = 10
 
 _READING = {
     "on.topic.missing": "fail",
@@ -34,6 +37,7 @@ class Clients:
         self._config = dict(config)
         self._admin: AdminClient | None = None
         self.rates = RatesByFilter()
+        self.topic_names = TopicNames()
         self._tails = 0
         self._readers = asyncio.Semaphore(READERS_MAX)
 
@@ -47,8 +51,10 @@ class Clients:
     @contextlib.asynccontextmanager
     async def consumer(self, **settings: Any) -> AsyncIterator[Consumer]:
         """For a page; it commits nothing."""
+        # Pages end where partitions end: waiting there for records to come would only hold up other partitions.
+        page = {**_READING, "fetch.max.wait.ms": PAGE_FETCH_WAIT_MS}
         over = {name.replace("_", "."): value for name, value in settings.items()}
-        async with self._readers, Consumer({**self._config, **_READING, **over}) as consumer:
+        async with self._readers, Consumer({**self._config, **page, **over}) as consumer:
             yield consumer
 
     @property

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import datetime
+import re
 import time
+
+from markupsafe import Markup, escape
+
+from pybroker.console.web.values import value
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
@@ -56,4 +61,12 @@ def ago(ms: int | None) -> str:
     return "–" if ms is None or ms < 0 else f"{span(max(int(time.time() * 1000) - ms, 0))} ago"
 
 
-FILTERS = {"number": number, "size": size, "moment": moment, "span": span, "ago": ago}
+def marked(text: str, found: str) -> Markup:
+    """Put <mark> around each place where the text has `found`, in any case."""
+    pieces = re.split(f"({re.escape(found)})", text, flags=re.IGNORECASE) if found else [text]
+    return Markup("").join(
+        Markup("<mark>{}</mark>").format(piece) if number % 2 else escape(piece) for number, piece in enumerate(pieces)
+    )
+
+
+FILTERS = {"number": number, "size": size, "moment": moment, "span": span, "ago": ago, "marked": marked, "value": value}

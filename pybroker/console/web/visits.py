@@ -41,7 +41,6 @@ class Console:
         if self.shared is not None:
             await self.shared.close()
 
-
     def still_there(self, visit: Visit) -> bool:
         """Whether who asked may still be answered: they have not logged out meanwhile, and the process goes on."""
         if self._is_ending():
@@ -101,10 +100,14 @@ class Visit:
         self.form = self.query
 
     @property
+    def _clients(self) -> Clients | None:
+        own = self.session.clients if self.session is not None else None
+        return own or self.console.shared
+
+    @property
     def clients(self) -> Clients:
         """Of the person who asks."""
-        own = self.session.clients if self.session is not None else None
-        found = own or self.console.shared
+        found = self._clients
         assert found is not None, "pages without clients do not ask for any"
         return found
 
@@ -152,12 +155,14 @@ class Visit:
 
     def part(self, template: str, **facts: Any) -> str:
         """A piece of a page."""
-        return self.console.pages.render(template, facts)
+        return self.console.pages.render(template, {**facts, "query": self.query})
 
     def redirect(self, address: str, done: str | None = None) -> Response:
         """After a change: a page that may be loaded again. done: a key of DONE."""
         assert done is None or done in DONE, done
         if done is not None:
+            if self._clients is not None:
+                self._clients.topic_names.forget()
             address += ("&" if "?" in address else "?") + urlencode({"done": done})
         return RedirectResponse(address, 303)
 

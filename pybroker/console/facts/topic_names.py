@@ -1,0 +1,33 @@
+"""Names of all topics that a person may see, by ListTopics: no Metadata of the whole cluster."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from pybroker.client import AdminClient, TopicListing
+
+KEPT_S = 5.0
+"""Pages of one list are cut from the same names. A change through the console drops them at once."""
+
+
+class TopicNames:
+    """A list in the order of the names, kept for KEPT_S."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._lists: dict[bool, tuple[float, tuple[TopicListing, ...]]] = {}
+
+    async def listings(self, admin: AdminClient, *, internal: bool) -> tuple[TopicListing, ...]:
+        """Return all listings; `internal`: those of internal topics too."""
+        asked = self._now()
+        taken, found = self._lists.get(internal, (-KEPT_S, ()))
+        if asked - taken >= KEPT_S:
+            listed = await admin.list_topics(list_internal=internal)
+            found = tuple(sorted(listed.values(), key=lambda each: each.name))
+            self._lists[internal] = asked, found
+        return found
+
+    def forget(self) -> None:
+        """Ask the cluster again at the next page."""
+        self._lists.clear()
