@@ -9,6 +9,7 @@ from pybroker.client import AdminClient, NewTopic, Producer, Uuid
 from pybroker.testing import Cluster
 from tests.console.chromium import Chromium
 from tests.console.console_process import console
+from tests.console.kit import remove_after_its_id_was_typed
 
 
 async def _write(bootstrap: str) -> None:
@@ -30,27 +31,10 @@ def test_data_of_an_unknown_topic_is_discarded_after_its_id_was_typed(browser: C
         (spectre / "partition.metadata").write_text(f"version: 0\ntopic_id: {unknown}")
         broker.start()
 
-        def aside() -> bool:
-            """Whether its data is still on disk."""
-            return any((broker.data_dir / "deleting").glob(f"{unknown.hex}_*"))
-
         with console(broker.bootstrap) as address:
-            browser.open(address)
-            browser.until(lambda: browser.open(f"{address}/deletions?q={unknown}") or browser.all("table details"))
-            assert browser.one("tbody .badge").text == "found"
-            assert aside()
+            said = "What was found is being removed."
+            remove_after_its_id_was_typed(browser, address, broker.data_dir, unknown, done=said)
             assert not spectre.exists()
-            browser.click("table details summary")
-            # The button is not pressed by mistake.
-            browser.type("table input[name=typed]", str(Uuid.random()))
-            browser.click("table button.danger")
-            browser.until(lambda: "What you typed is not the id: nothing was done." in browser.text)
-            assert aside()
-            browser.click("table details summary")
-            browser.type("table input[name=typed]", str(unknown))
-            browser.click("table button.danger")
-            browser.until(lambda: "What was found is being removed." in browser.text)
-            browser.until(lambda: not aside())
             browser.open(f"{address}/deletions?q={unknown}")
             assert "found" not in [badge.text for badge in browser.all("tbody .badge")]
             assert (broker.data_dir / "kept-0").exists()
