@@ -147,7 +147,8 @@ def test_a_topic_is_changed_by_id(run: Run, ask: Callable[..., Any]) -> None:
     changes = ["topics", "alter", "--partitions", "3"], ["configs", "alter", "--add-config", "retention.ms=5000"]
     for command in changes:
         refused = run(*command, "--topic-id", old, code=1)
-        assert refused.stderr.startswith("Error: UNKNOWN_TOPIC_ID")
+        assert refused.stderr.startswith("Error: ")
+        assert old in refused.stderr
         run(*command, "--topic-id", new)
     absent = run("topics", "alter", "--partitions", "9", "--topic-id", old, "--if-exists")
     assert absent.stdout.startswith("There is no topic")

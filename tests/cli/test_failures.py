@@ -31,7 +31,7 @@ def topic(broker: BrokerProcess) -> str:
         ("topics alter {topic} --partitions 1", "INVALID_PARTITIONS"),
         ("topics history nothing", "nothing"),
         ("topics truncate nothing", "There is no topic nothing."),
-        ("configs describe --topic nothing", "does not exist"),
+        ("configs describe --topic nothing", "There is no topic nothing."),
         ("configs alter --topic {topic} --add-config nonsense=1", "unknown topic setting nonsense"),
         ("configs alter --topic {topic} --delete-config retention.msec", "did you mean 'retention.ms'?"),
         ("configs describe --broker 99", "There is no broker 99"),

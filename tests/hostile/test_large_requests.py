@@ -22,8 +22,9 @@ from tests.support.memory import resident_mib
 
 STRANGER, HONEST = "stranger", "honest"
 
-WAIT_S = 1.0
-"""For 99 of 100 requests of others; a quarter of it on two cores of their own. Without turns it is 9 to 12 s."""
+WAIT_S = 3.0
+"""For 99 of 100 requests of others, on a machine with more tests than cores. On two idle cores it is 0.1 s, and 9 to
+12 s without turns."""
 LOG_BYTES_A_MINUTE_MAX = 1 << 20
 MEMORY_MIB_MAX = 400
 
@@ -86,7 +87,7 @@ def test_no_request_holds_the_others(broker: Broker, row: native.ApiInfo) -> Non
     frame = frame_of(row, bounds.outer_max // 4)
     with strangers_once(broker, frame):
         measured = waits(broker, HONEST, 0.5)
-    assert measured[-1] < 5 * WAIT_S, measured[-5:]
+    assert measured[-1] < 2 * WAIT_S, measured[-5:]
 
 
 @contextlib.contextmanager
