@@ -42,10 +42,10 @@ help: ## print this list
 build: $(VENV)/.built ## install pybroker into .venv (native core built with cargo's release profile)
 
 run: need-java $(VENV)/.built ## the main job: start a broker, load real text by Spark, read it back, compare (INPUT=path for your own)
-	$(BIN)/python -m pybroker.roundtrip $(if $(INPUT),--input '$(INPUT)')
+	$(BIN)/python -m examples.roundtrip $(if $(INPUT),--input '$(INPUT)')
 
 cluster: need-java $(VENV)/.built ## ZooKeeper and three brokers: the same text at RF 3 while a leader dies and a topic is re-created, compared
-	$(BIN)/python -m pybroker.roundtrip.cluster $(if $(INPUT),--input '$(INPUT)')
+	$(BIN)/python -m examples.roundtrip.cluster $(if $(INPUT),--input '$(INPUT)')
 
 test: lint types fmt-check clippy test-rust test-python ## everything: lint, types, Rust tests, Python tests with all clients
 
@@ -68,15 +68,15 @@ kip-coverage: $(VENV)/.locked ## which test or sentence settles each point of th
 	$(BIN)/python -m tests.kip.coverage
 
 lint: $(VENV)/.locked ## style of the Python files, and words per 1,000 that a stranger reads twice
-	$(BIN)/ruff check pybroker tests benches
+	$(BIN)/ruff check pybroker tests benches examples
 	$(BIN)/python -m tests.architecture.dialect --check
 
 types: $(VENV)/.locked ## static types of the Python files
-	$(BIN)/mypy -p pybroker -p tests.support -p tests.clients -p tests.client -p tests.chaos -p benches
+	$(BIN)/mypy -p pybroker -p tests.support -p tests.clients -p tests.client -p tests.chaos -p benches -p examples
 
 fmt: $(VENV)/.locked ## format Rust and sort Python imports
 	cargo fmt --all
-	$(BIN)/ruff check --select I --fix pybroker tests benches
+	$(BIN)/ruff check --select I --fix pybroker tests benches examples
 
 fmt-check: need-build ## is the Rust code formatted?
 	cargo fmt --all --check

@@ -20,7 +20,7 @@ def main() -> None:
 
         cli(prog_name="pybroker")
     else:
-        from pybroker.process.foreground import start_command
+        from pybroker.broker.lifecycle.process.foreground import start_command
 
         raise SystemExit(start_command(**options))  # type: ignore[arg-type]  # names and types are those of the command
 

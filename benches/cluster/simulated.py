@@ -21,15 +21,16 @@ import uvloop
 from benches.cluster.rest import WatchedPort, until_at_rest
 from benches.compare.peers import cpu_seconds, resident_mib
 from benches.readme import shown
-from pybroker.clock import SystemClock
-from pybroker.cluster.channel import Channel
-from pybroker.cluster.events import CreateTopics, DeleteTopics, NewTopic
-from pybroker.controller.controller import Controller
-from pybroker.controller.local_channel import LocalChannel
-from pybroker.interbroker.connection import InterBrokerConnection
-from pybroker.interbroker.control import sendable
-from pybroker.metadata import znodes
-from pybroker.metadata.control_messages import (
+from pybroker.broker.clock import SystemClock
+from pybroker.broker.cluster.channel import Channel
+from pybroker.broker.cluster.events import CreateTopics, DeleteTopics, NewTopic
+from pybroker.broker.controller.controller import Controller
+from pybroker.broker.controller.local_channel import LocalChannel
+from pybroker.broker.interbroker.connection import InterBrokerConnection
+from pybroker.broker.interbroker.control import sendable
+from pybroker.broker.lifecycle.startup.store import prepare_store
+from pybroker.broker.metadata import znodes
+from pybroker.broker.metadata.control_messages import (
     CloseTopics,
     CloseTopicsResponse,
     ControlRequest,
@@ -40,13 +41,12 @@ from pybroker.metadata.control_messages import (
     TopicPartitionErrors,
     refusal,
 )
-from pybroker.metadata.image import BrokerImage
-from pybroker.metadata.store import Create, Delete
-from pybroker.metadata.znodes import BrokerNode, Endpoint
-from pybroker.metadata.zookeeper import ZooKeeperSettings, ZooKeeperStore
+from pybroker.broker.metadata.image import BrokerImage
+from pybroker.broker.metadata.store import Create, Delete
+from pybroker.broker.metadata.znodes import BrokerNode, Endpoint
+from pybroker.broker.metadata.zookeeper import ZooKeeperSettings, ZooKeeperStore
 from pybroker.native import Uuid, encode
 from pybroker.protocol.caller import Caller
-from pybroker.startup.store import prepare_store
 from tests.support.zookeeper import ZooKeeperServer
 
 BEAT_S = 0.002

@@ -167,7 +167,7 @@ class Jobs:
 
 def session() -> SparkSession:
     """Two tasks at a time, whatever the machine has; with Spark's own connector."""
-    from pybroker.roundtrip.connector import connector_jars
-    from pybroker.roundtrip.spark import session as roundtrip_session
+    from examples.roundtrip.connector import connector_jars
+    from examples.roundtrip.spark import session as roundtrip_session
 
     return roundtrip_session(connector_jars(), master="local[2]")

@@ -27,10 +27,10 @@ def migrate(to: str, file: str | None, assignments: tuple[str, ...], yes: bool) 
     """
     import asyncio
 
+    from pybroker.broker.offline.migrate import migrate as move
     from pybroker.config import ConfigError, load_config
     from pybroker.errors import StartError
     from pybroker.files import keep_private
-    from pybroker.offline.migrate import migrate as move
 
     try:
         config = load_config(file, assignments).config

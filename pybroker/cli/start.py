@@ -23,6 +23,6 @@ def start(file: str | None, assignments: tuple[str, ...], ready_fd: int | None, 
 
     Without settings: data in ./pybroker-data, clients at 127.0.0.1:9092.
     """
-    from pybroker.process.foreground import start_command
+    from pybroker.broker.lifecycle.process.foreground import start_command
 
     raise SystemExit(start_command(file, assignments, ready_fd, parent_fd))

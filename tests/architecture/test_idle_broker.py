@@ -32,26 +32,26 @@ RARE = (
     "tempfile",
     "unittest",
     # Ours.
-    "pybroker.admin.configs",
-    "pybroker.admin.quotas",
-    "pybroker.admin.users",
-    "pybroker.broker_routes",
+    "pybroker.broker.admin.configs",
+    "pybroker.broker.admin.quotas",
+    "pybroker.broker.admin.users",
+    "pybroker.broker.api.broker_routes",
     "pybroker.cli",
     "pybroker.client",
-    "pybroker.coordinators.consumer.groups",
-    "pybroker.coordinators.group.ground",
-    "pybroker.coordinators.group.shard",
-    "pybroker.coordinators.share.groups",
-    "pybroker.coordinators.share_partition.manager",
-    "pybroker.coordinators.share_partition.partition",
-    "pybroker.coordinators.share_state.shard",
-    "pybroker.coordinators.streams.groups",
-    "pybroker.diagnosis.report",
-    "pybroker.interbroker",
-    "pybroker.metadata.zookeeper",
-    "pybroker.observability.broker_metrics",
-    "pybroker.offline",
-    "pybroker.otlp",
+    "pybroker.broker.coordinators.consumer.groups",
+    "pybroker.broker.coordinators.group.ground",
+    "pybroker.broker.coordinators.group.shard",
+    "pybroker.broker.coordinators.share.groups",
+    "pybroker.broker.coordinators.share_partition.manager",
+    "pybroker.broker.coordinators.share_partition.partition",
+    "pybroker.broker.coordinators.share_state.shard",
+    "pybroker.broker.coordinators.streams.groups",
+    "pybroker.broker.observability.diagnosis.report",
+    "pybroker.broker.interbroker",
+    "pybroker.broker.metadata.zookeeper",
+    "pybroker.broker.observability.broker_metrics",
+    "pybroker.broker.offline",
+    "pybroker.broker.observability.otlp",
     "pybroker.testing",
 )
 
@@ -88,14 +88,14 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
 
 
 def test_what_is_rare_waits_for_its_first_use(imported: set[str]) -> None:
-    assert "pybroker.app" in imported
+    assert "pybroker.broker.lifecycle.app" in imported
     assert {name for name in imported if name in RARE or name.startswith(tuple(f"{rare}." for rare in RARE))} == set()
 
 
 def test_handlers_wait_for_the_first_request_of_their_kind(imported: set[str]) -> None:
-    handlers = {path.stem for path in (Path(__file__).parents[2] / "pybroker" / "api").glob("k*.py")}
+    handlers = {path.stem for path in (Path(__file__).parents[2] / "pybroker" / "broker" / "api").glob("k*.py")}
     assert len(handlers) > 50
-    assert {name for name in handlers if f"pybroker.api.{name}" in imported} == CONTROL
+    assert {name for name in handlers if f"pybroker.broker.api.{name}" in imported} == CONTROL
 
 
 IMPORTS_ALL = """

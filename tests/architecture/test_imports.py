@@ -1,4 +1,4 @@
-"""Imports point downward only; controller and replicas are strangers; decisions neither wait nor touch anything."""
+"""Imports point downward only; clients know nothing of the broker; decisions neither wait nor touch anything."""
 
 from __future__ import annotations
 
@@ -11,72 +11,87 @@ ROOT = Path(__file__).parents[2] / "pybroker"
 # From the top down; the parts of one line are strangers to each other.
 LAYERS: list[set[str]] = [
     {"__main__"},
-    {"cli", "testing"},
-    {"process", "offline", "console"},
-    {"app"},
-    {"broker_routes", "client_routes", "composition", "diagnosis", "dispatch", "observability", "otlp", "startup"},
-    {"services"},
-    {"api"},
-    {"admin", "coordinators", "ingest", "telemetry"},
-    {"security"},
-    {"controller", "replicas"},
-    {"interbroker"},
-    {"cluster"},
-    {"metadata"},
-    {"spark"},
+    {"cli"},
+    {"broker", "console", "spark", "testing"},
     {"client"},
-    {"requests"},
     {"config"},
-    {"protocol"},
+    {"protocol", "files"},
     {"native"},
-    {"clock", "collector", "files", "version", "cluster_resource", "logs", "web_request"},
-    {"json_lines", "printable"},
-    {"errors", "log_limits", "topic_names"},
+    {"version", "cluster_resource", "web_request"},
+    {"printable"},
+    {"errors", "topic_names"},
 ]
-RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
+BROKER_LAYERS: list[set[str]] = [
+    {"offline"},
+    {"lifecycle"},
+    {"api", "observability"},
+    {"services"},
+    {"admin", "dispatch"},
+    {"replicas"},
+    {"client_metrics", "controller", "coordinators", "ingest"},
+    {"interbroker", "logs"},
+    {"cluster", "json_lines", "security"},
+    {"clock", "gc_tuning", "log_limits", "metadata", "requests"},
+]
+OUTSIDE = {"__init__", "_native"}
+"""The packages themselves, and the extension."""
 
-OUTSIDE = {"roundtrip", "__init__", "_native"}
-"""Not part of the broker: the main job's own program, and the package itself."""
+
+def ranks(layers: list[set[str]]) -> dict[str, int]:
+    return {name: rank for rank, names in enumerate(layers) for name in names}
 
 
-def imports(path: Path) -> Iterator[str]:
+def imports(path: Path, package: str) -> Iterator[str]:
+    """The parts of `package` that a file imports."""
+    inside = f"{package}."
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("pybroker"):
-            if node.module == "pybroker":
-                yield from (alias.name for alias in node.names)
-            else:
-                yield node.module.split(".")[1]
+        if isinstance(node, ast.ImportFrom) and node.module == package:
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and node.module.startswith(inside):
+            yield node.module.removeprefix(inside).split(".")[0]
         elif isinstance(node, ast.Import):
-            yield from (alias.name.split(".")[1] for alias in node.names if alias.name.startswith("pybroker."))
+            names = (alias.name for alias in node.names if alias.name.startswith(inside))
+            yield from (name.removeprefix(inside).split(".")[0] for name in names)
 
 
-def modules() -> Iterator[tuple[str, Path]]:
-    for path in sorted(ROOT.rglob("*.py")):
-        top = path.relative_to(ROOT).parts[0].removesuffix(".py")
+def modules(folder: Path = ROOT) -> Iterator[tuple[str, Path]]:
+    for path in sorted(folder.rglob("*.py")):
+        top = path.relative_to(folder).parts[0].removesuffix(".py")
         if top not in OUTSIDE:
             yield top, path
 
 
+def upward(folder: Path, package: str, layers: list[set[str]]) -> list[str]:
+    rank = ranks(layers)
+    return [
+        f"{path.relative_to(folder)} imports {package}.{imported}"
+        for top, path in modules(folder)
+        for imported in imports(path, package)
+        if imported != top and imported not in OUTSIDE
+        if rank[imported] <= rank[top]
+    ]
+
+
 def test_every_module_has_its_place() -> None:
-    assert {top for top, _ in modules()} - set(RANK) == set()
+    assert {top for top, _ in modules()} - set(ranks(LAYERS)) == set()
+    assert {top for top, _ in modules(ROOT / "broker")} - set(ranks(BROKER_LAYERS)) == set()
 
 
 def test_imports_point_downward() -> None:
-    wrong = [
-        f"{path.relative_to(ROOT)} imports pybroker.{imported}"
-        for top, path in modules()
-        for imported in imports(path)
-        if imported != top and imported not in OUTSIDE
-        if RANK[imported] <= RANK[top]
-    ]
-    assert wrong == []
+    assert upward(ROOT, "pybroker", LAYERS) == []
+    assert upward(ROOT / "broker", "pybroker.broker", BROKER_LAYERS) == []
+
+
+def test_only_the_command_and_its_entry_import_the_broker() -> None:
+    importers = {top for top, path in modules() if "broker" in imports(path, "pybroker")}
+    assert importers - {"broker"} == {"__main__", "cli"}
 
 
 def test_only_one_module_imports_the_extension() -> None:
     importers = {
         path.relative_to(ROOT).as_posix()
         for _, path in modules()
-        for imported in imports(path)
+        for imported in imports(path, "pybroker")
         if imported == "_native"
     }
     assert importers <= {"native.py"}
@@ -87,7 +102,7 @@ def test_decisions_neither_wait_nor_do_anything() -> None:
     pure += ["truncate", "undelete", "purge", "decision", "ingests", "isr", "elect_leaders", "partition_states"]
     pure += ["reassignment"]
     for name in pure:
-        tree = ast.parse((ROOT / "controller" / f"{name}.py").read_text())
+        tree = ast.parse((ROOT / "broker" / "controller" / f"{name}.py").read_text())
         assert not [node for node in ast.walk(tree) if isinstance(node, ast.AsyncFunctionDef | ast.Await)], name
         outside = {
             alias.name.split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names
@@ -96,8 +111,8 @@ def test_decisions_neither_wait_nor_do_anything() -> None:
 
 
 def test_the_console_is_a_client() -> None:
-    """It asks as any other client, so that it shows Apache Kafka as well; the broker does not know it."""
-    used = {imported for top, path in modules() if top == "console" for imported in imports(path)}
+    """It shows Apache Kafka as well, and the broker does not import it."""
+    used = {imported for top, path in modules() if top == "console" for imported in imports(path, "pybroker")}
     assert used - {"console"} == {"client"}
-    users = {path.relative_to(ROOT).as_posix() for top, path in modules() if "console" in imports(path)}
+    users = {path.relative_to(ROOT).as_posix() for top, path in modules() if "console" in imports(path, "pybroker")}
     assert {user for user in users if not user.startswith("console/")} == {"cli/console.py"}

@@ -41,7 +41,7 @@ def setting(name: str) -> str:
 @fault
 def acknowledge_before_replication() -> None:
     """The leader takes itself for the only replica in sync, whatever the controller says."""
-    from pybroker.replicas import isr, manager
+    from pybroker.broker.replicas import isr, manager
 
     make = vars(manager)["PartitionOrder"]
 
@@ -60,7 +60,7 @@ def acknowledge_before_replication() -> None:
 @fault
 def shrink_without_the_controller() -> None:
     """A leader that wants somebody out of its ISR does not ask."""
-    from pybroker.replicas import isr
+    from pybroker.broker.replicas import isr
 
     ask = isr.IsrKeeper.proposed
     sizes: dict[tuple[Uuid, int], int] = {}
@@ -79,8 +79,8 @@ def shrink_without_the_controller() -> None:
 @fault
 def stop_replica_by_name() -> None:
     """StopReplica for an id stops whatever has its name now."""
-    from pybroker.replicas.hosted import Hosted
-    from pybroker.replicas.manager import ReplicaManager
+    from pybroker.broker.replicas.hosted import Hosted
+    from pybroker.broker.replicas.manager import ReplicaManager
 
     names: dict[Uuid, str] = {}
     add, stop = Hosted.add, ReplicaManager.stop_replica
@@ -105,8 +105,8 @@ def stop_replica_by_name() -> None:
 @fault
 def inverted_stray_rule() -> None:
     """What a FULL request names is taken for what it does not name (KAFKA-13127)."""
-    from pybroker.metadata import control_messages as control
-    from pybroker.replicas.manager import ReplicaManager
+    from pybroker.broker.metadata import control_messages as control
+    from pybroker.broker.replicas.manager import ReplicaManager
 
     obey = ReplicaManager.leader_and_isr
 
@@ -131,8 +131,8 @@ def inverted_stray_rule() -> None:
 @fault
 def full_before_the_controller_is_loaded() -> None:
     """A new controller speaks of what it has read so far: no topic."""
-    from pybroker.controller import controller
-    from pybroker.metadata.image import ClusterImage
+    from pybroker.broker.controller import controller
+    from pybroker.broker.metadata.image import ClusterImage
 
     load = vars(controller)["load_cluster"]
 
@@ -148,10 +148,10 @@ def full_before_the_controller_is_loaded() -> None:
 @fault
 def full_split_in_two() -> None:
     """The FULL request for many topics goes out in two, to brokers that take the absence from one for proof enough."""
-    from pybroker.controller.broadcast import Broadcast
-    from pybroker.metadata.control_messages import LeaderAndIsrRequest, LeaderAndIsrType
-    from pybroker.replicas.evidence import KnownTopics
-    from pybroker.replicas.reconcile import Evidence
+    from pybroker.broker.controller.broadcast import Broadcast
+    from pybroker.broker.metadata.control_messages import LeaderAndIsrRequest, LeaderAndIsrType
+    from pybroker.broker.replicas.evidence import KnownTopics
+    from pybroker.broker.replicas.reconcile import Evidence
 
     changes = Broadcast.changes
 
@@ -177,7 +177,7 @@ def full_split_in_two() -> None:
 @fault
 def restored_store_accepted() -> None:
     """Whatever ZooKeeper says is true, although this broker has seen what came later."""
-    from pybroker.replicas.store_guard import StoreGuard
+    from pybroker.broker.replicas.store_guard import StoreGuard
 
     async def nothing(_: StoreGuard) -> None:
         return None
@@ -189,7 +189,7 @@ def restored_store_accepted() -> None:
 @fault
 def stale_broker_epoch_taken() -> None:
     """What was said to an earlier life of the broker is obeyed (KIP-380)."""
-    from pybroker.replicas.fence import Fence
+    from pybroker.broker.replicas.fence import Fence
 
     admit = Fence.admit
     put(Fence, "admit", lambda self, epoch, _: admit(self, epoch, -1))
@@ -198,7 +198,7 @@ def stale_broker_epoch_taken() -> None:
 @fault
 def stale_life_taken_into_the_isr() -> None:
     """Who was in sync in an earlier life comes into the ISR in its present one (KIP-903)."""
-    from pybroker.controller import isr
+    from pybroker.broker.controller import isr
 
     refusal = vars(isr)["_refusal"]
 
@@ -214,7 +214,7 @@ def stale_life_taken_into_the_isr() -> None:
 @fault
 def truncation_left_out() -> None:
     """A follower keeps the end of its log, although the leader has something else there (KIP-279)."""
-    from pybroker.replicas import following
+    from pybroker.broker.replicas import following
     from tests.chaos.tampering import forget_epochs, tampered
 
     make, instead = vars(following)["BrokerAddress"], tampered(forget_epochs)
@@ -224,7 +224,7 @@ def truncation_left_out() -> None:
 @fault
 def unknown_outcome_taken_for_undone() -> None:
     """The controller writes again what it has no answer for, without a look at what the store has."""
-    from pybroker.controller.writer import Writer
+    from pybroker.broker.controller.writer import Writer
 
     async def no(*_: Any) -> bool:
         return False
@@ -235,8 +235,8 @@ def unknown_outcome_taken_for_undone() -> None:
 @fault
 def answers_before_it_is_durable() -> None:
     """The controller shows a topic, and dies before it is in the store."""
-    from pybroker.controller.writer import Writer
-    from pybroker.metadata import znodes
+    from pybroker.broker.controller.writer import Writer
+    from pybroker.broker.metadata import znodes
 
     write = Writer.write
 
@@ -275,7 +275,7 @@ def flush_left_out_on_the_follower() -> None:
 @fault
 def unclean_election() -> None:
     """Any replica that is alive may lead, by default."""
-    from pybroker.controller import brokers
+    from pybroker.broker.controller import brokers
 
     elect = vars(brokers)["elect"]
 
@@ -288,7 +288,7 @@ def unclean_election() -> None:
 @fault
 def delete_by_the_name_of_the_id() -> None:
     """DeleteTopics looks up the name of an id, and deletes what has that name."""
-    from pybroker.admin.topics import TopicAdmin
+    from pybroker.broker.admin.topics import TopicAdmin
 
     delete = TopicAdmin.delete
     names: dict[Uuid, str] = {}
@@ -308,7 +308,7 @@ def delete_by_the_name_of_the_id() -> None:
 @fault
 def offsets_lost_at_the_takeover() -> None:
     """A new coordinator does not read what the one before has written."""
-    from pybroker.coordinators.shards import shards
+    from pybroker.broker.coordinators.shards import shards
 
     put(shards, "read_partition", lambda *_: None)
 
@@ -316,7 +316,7 @@ def offsets_lost_at_the_takeover() -> None:
 @fault
 def one_producer_id_for_all() -> None:
     """Every producer gets the same id."""
-    from pybroker.coordinators.producer_ids import ProducerIds
+    from pybroker.broker.coordinators.producer_ids import ProducerIds
 
     async def the_same(_: ProducerIds) -> int:
         return PRODUCER_ID

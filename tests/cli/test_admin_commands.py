@@ -261,11 +261,11 @@ def test_a_broker_says_where_its_data_is_and_what_it_was_started_with(
 def test_levels_of_loggers_change_while_the_broker_runs(ask: Callable[..., Any]) -> None:
     """As Kafka's broker-loggers."""
     loggers = ["--entity-type", "broker-loggers", "--entity-name", "1"]
-    told = ask("configs", "--alter", *loggers, "--add-config", "pybroker.dispatch=DEBUG")
-    assert told == {"entity_type": "broker_logger", "entity_name": "1", "changed": ["pybroker.dispatch"]}
+    told = ask("configs", "--alter", *loggers, "--add-config", "pybroker.broker.dispatch=DEBUG")
+    assert told == {"entity_type": "broker_logger", "entity_name": "1", "changed": ["pybroker.broker.dispatch"]}
     levels = {each["name"]: each["value"] for each in ask("configs", "--describe", *loggers)}
-    assert levels["pybroker.dispatch"] == "DEBUG"
-    ask("configs", "--alter", *loggers, "--delete-config", "pybroker.dispatch")
+    assert levels["pybroker.broker.dispatch"] == "DEBUG"
+    ask("configs", "--alter", *loggers, "--delete-config", "pybroker.broker.dispatch")
 
 
 def test_a_groups_positions_are_shown_and_moved(run: Run, ask: Callable[..., Any], broker: BrokerProcess) -> None:

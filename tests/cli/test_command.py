@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from pybroker.process.foreground import ECHO_SECONDS
+from pybroker.broker.lifecycle.process.foreground import ECHO_SECONDS
 from tests.support.wire import answers_metadata, free_port
 
 LIMIT_S = 120.0
@@ -248,7 +248,7 @@ def get(port: int, path: str) -> bytes:
 def test_a_start_is_quick_to_import() -> None:
     """What a start imports besides the interpreter's own; the libraries that other commands need are not among it."""
     script = (
-        "import sys, pybroker.__main__, pybroker.process.foreground, pybroker.app\n"
+        "import sys, pybroker.__main__, pybroker.broker.lifecycle.process.foreground, pybroker.broker.lifecycle.app\n"
         "late = ('click', 'rich', 'kazoo', 'http.server', 'http.client', 'pyspark', 'difflib', 'ctypes', 'unittest')\n"
         "print([name for name in late if name in sys.modules])"
     )

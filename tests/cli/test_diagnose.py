@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from pybroker.broker.observability.diagnosis.socket import FILE_NAME, ask
 from pybroker.cli import cli
-from pybroker.diagnosis.socket import FILE_NAME, ask
 from pybroker.testing.ports import free_port
 from tests.support.brokers import PybrokerProcess
 from tests.support.certificates import Authority

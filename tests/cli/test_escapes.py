@@ -11,9 +11,9 @@ import pytest
 from click.testing import CliRunner
 
 import pybroker.cli
+from pybroker.broker.logs import KafkaFormatter
 from pybroker.cli import cli
 from pybroker.client import NewTopic, TopicPartition, blocking
-from pybroker.logs import KafkaFormatter
 from pybroker.printable import printable
 from tests.support.brokers import BrokerProcess
 from tests.topic_ids.kit import unique

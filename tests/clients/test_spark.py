@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pybroker.roundtrip import connector
-from pybroker.roundtrip import spark as roundtrip_spark
+from examples.roundtrip import connector
+from examples.roundtrip import spark as roundtrip_spark
 from tests.clients.api import COMPRESSIONS
 from tests.clients.confluent import Confluent
 from tests.conftest import StartBroker

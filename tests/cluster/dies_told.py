@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from pybroker.__main__ import main
-from pybroker.api.control import ControlReceiver
-from pybroker.metadata.control_messages import ControlRequest, LeaderAndIsrRequest
+from pybroker.broker.api.control import ControlReceiver
+from pybroker.broker.metadata.control_messages import ControlRequest, LeaderAndIsrRequest
 
 DIED = 9
 """The exit code."""

@@ -16,9 +16,9 @@ from typing import Any
 import msgspec
 
 from pybroker.__main__ import main
-from pybroker.api.control import ControlReceiver
-from pybroker.controller import deletions
-from pybroker.metadata.control_messages import (
+from pybroker.broker.api.control import ControlReceiver
+from pybroker.broker.controller import deletions
+from pybroker.broker.metadata.control_messages import (
     ControlRequest,
     LeaderAndIsrRequest,
     PartitionError,

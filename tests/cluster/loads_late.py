@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pybroker.__main__ import main
-from pybroker.controller import controller
+from pybroker.broker.controller import controller
 
 
 def _load_late(folder: Path) -> None:

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from pybroker.__main__ import main
-from pybroker.api.control import ControlReceiver
-from pybroker.controller.closing import ClosedTopics, Closing
-from pybroker.metadata.control_messages import (
+from pybroker.broker.api.control import ControlReceiver
+from pybroker.broker.controller.closing import ClosedTopics, Closing
+from pybroker.broker.metadata.control_messages import (
     ControlRequest,
     ControlResponse,
     LeaderAndIsrRequest,
@@ -26,8 +26,8 @@ from pybroker.metadata.control_messages import (
     PartitionError,
     TopicPartitionErrors,
 )
-from pybroker.metadata.image import ClusterImage, TopicImage
-from pybroker.replicas.roles import Mismatch, RoleReconciler
+from pybroker.broker.metadata.image import ClusterImage, TopicImage
+from pybroker.broker.replicas.roles import Mismatch, RoleReconciler
 
 LEADERS, MENDING, CLOSED = "lose-leaders", "mend-nothing", "die-when-closed"
 

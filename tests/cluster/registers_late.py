@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pybroker.__main__ import main
-from pybroker.replicas.membership import Membership
+from pybroker.broker.replicas.membership import Membership
 
 
 def _register_late(folder: Path) -> None:

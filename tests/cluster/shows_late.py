@@ -7,8 +7,8 @@ import asyncio
 from typing import Any
 
 from pybroker.__main__ import main
-from pybroker.api.control import ControlReceiver
-from pybroker.metadata.control_messages import ControlRequest, UpdateMetadataRequest
+from pybroker.broker.api.control import ControlReceiver
+from pybroker.broker.metadata.control_messages import ControlRequest, UpdateMetadataRequest
 
 LATE_S = 0.5
 

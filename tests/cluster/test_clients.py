@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
+from examples.roundtrip import connector
+from examples.roundtrip import spark as roundtrip_spark
 from pybroker.client import blocking
-from pybroker.roundtrip import connector
-from pybroker.roundtrip import spark as roundtrip_spark
 from tests.clients.api import ALL_ACKS, Client, Member, Producer
 from tests.clients.confluent import Confluent
 from tests.clients.conftest import CLIENTS

@@ -20,7 +20,7 @@ def test_the_main_job_on_a_cluster(tmp_path: Path) -> None:
     for number in range(3):
         lines = (f"file {number} line {line}" for line in range(LINES))
         (tmp_path / f"{number}.txt").write_text("\n".join(lines))
-    command = [sys.executable, "-m", "pybroker.roundtrip.cluster", "--input", str(tmp_path)]
+    command = [sys.executable, "-m", "examples.roundtrip.cluster", "--input", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "was killed in the middle of the load" in done.stdout

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from pybroker import native
+from pybroker.broker.cluster.events import UpgradeType
+from pybroker.broker.security.acls import AclOperation, ResourceType
 from pybroker.client import NewTopic, ScramUpsertion, blocking
 from pybroker.client.errors import BrokerConnectionError, KafkaError, KafkaTimeoutError
-from pybroker.cluster.events import UpgradeType
 from pybroker.protocol import interbroker as wire
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.scram import BY_NAME
-from pybroker.security.acls import AclOperation, ResourceType
 from tests.security import kit
 from tests.security import test_delegation_tokens as tokens
 from tests.support.brokers import PybrokerProcess

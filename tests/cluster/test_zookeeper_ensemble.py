@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from pybroker.broker.metadata import znodes
 from pybroker.client import TopicPartition, blocking
-from pybroker.metadata import znodes
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 from tests.cluster.test_deadlines import create_at

@@ -12,21 +12,21 @@ from pathlib import Path
 
 import pytest
 
+from pybroker.broker.lifecycle.startup.store import ALWAYS_THERE
+from pybroker.broker.metadata import znodes
+from pybroker.broker.metadata.cluster_id import get_or_generate_cluster_id
+from pybroker.broker.metadata.embedded import EmbeddedStore
+from pybroker.broker.metadata.store import Node as StoreNode
+from pybroker.broker.metadata.store import NoNodeError, Watch, ensure_path
+from pybroker.broker.offline.directories import read_properties_of, write_properties_of
 from pybroker.cluster_resource import ClusterResource, ClusterResourceListener
-from pybroker.metadata import znodes
-from pybroker.metadata.cluster_id import get_or_generate_cluster_id
-from pybroker.metadata.embedded import EmbeddedStore
-from pybroker.metadata.store import Node as StoreNode
-from pybroker.metadata.store import NoNodeError, Watch, ensure_path
 from pybroker.native import Uuid
-from pybroker.offline.directories import read_properties_of, write_properties_of
 from pybroker.protocol.messages import (
     ApiVersionsRequest,
     DescribeClusterRequest,
     MetadataRequest,
     MetadataRequest_MetadataRequestTopic,
 )
-from pybroker.startup.store import ALWAYS_THERE
 from tests.conftest import StartBroker
 from tests.support.brokers import BrokerProcess
 from tests.support.wire import free_port

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pybroker.metadata import znodes
-from pybroker.metadata.embedded import EmbeddedStore
-from pybroker.offline.directories import read_properties_of
+from pybroker.broker.metadata import znodes
+from pybroker.broker.metadata.embedded import EmbeddedStore
+from pybroker.broker.offline.directories import read_properties_of
 from tests.cluster_id.test_cluster_id import adopt, cluster_id_of
 from tests.conftest import StartBroker
 from tests.topic_ids.lives import Lives

@@ -13,12 +13,12 @@ from typing import Any
 import confluent_kafka
 import pytest
 
+from pybroker.broker.client_metrics.instances import NAMES_MAX, read
+from pybroker.broker.client_metrics.otlp import MalformedError
 from pybroker.client import NewTopic, blocking
 from pybroker.native import Uuid
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.telemetry.instances import NAMES_MAX, read
-from pybroker.telemetry.otlp import MalformedError
 from pybroker.testing.ports import free_port
 from tests.support.brokers import BrokerProcess, PybrokerProcess
 from tests.support.kafka_tools import ToolError, run_tool, tool_running

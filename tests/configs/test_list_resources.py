@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pybroker.admin.config_changes import ResourceType
+from pybroker.broker.admin.config_changes import ResourceType
 from pybroker.client import AlterConfigOp, ConfigResource, ConfigResourceType, NewTopic, OpType, blocking
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode

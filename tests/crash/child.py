@@ -14,10 +14,10 @@ import sys
 from collections.abc import Sequence
 from typing import Any, cast
 
-from pybroker.app import Broker
+from pybroker.broker.lifecycle.app import Broker
+from pybroker.broker.metadata import znodes
+from pybroker.broker.metadata.store import Create, Delete, Operation, Set
 from pybroker.config import load_config
-from pybroker.metadata import znodes
-from pybroker.metadata.store import Create, Delete, Operation, Set
 from pybroker.native import NativeBroker
 from tests.crash.dying import die, die_in_store, until_told
 

@@ -8,9 +8,9 @@ import signal
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pybroker.app import Broker
-from pybroker.metadata.embedded import EmbeddedStore
-from pybroker.metadata.store import Operation
+from pybroker.broker.lifecycle.app import Broker
+from pybroker.broker.metadata.embedded import EmbeddedStore
+from pybroker.broker.metadata.store import Operation
 
 
 def die() -> None:

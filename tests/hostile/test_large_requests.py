@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from pybroker import Broker, native
+from pybroker.broker.requests.large import BOUNDS, Bounds
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.requests.large import BOUNDS, Bounds
 from pybroker.testing.ports import free_port
 from tests.hostile.large import encoded, exchange, has_arrays, large, strangers, waits
 from tests.security.kit import VERSIONS, call, login, secure_broker

@@ -1,5 +1,5 @@
 """A small cluster as a value: the life of one name over brokers, controllers and a store, in steps that any order may
-take. What a broker does with a directory is the product's own decision (`pybroker.replicas.reconcile`); the rest is the
+take. What a broker does with a directory is the product's own decision (`replicas.reconcile`); the rest is the
 protocol in its shortest form.
 
 One partition, three brokers, two of which may be controller. A state is immutable; `steps` gives every state that can

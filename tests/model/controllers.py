@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from pybroker.metadata.store_history import Office, Seen
+from pybroker.broker.metadata.store_history import Office, Seen
 from tests.model.state import (
     BROKERS,
     CLOSED,

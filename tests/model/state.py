@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeVar
 
-from pybroker.metadata.store_history import Office, Seen, set_back
+from pybroker.broker.metadata.store_history import Office, Seen, set_back
 
 _T = TypeVar("_T")
 

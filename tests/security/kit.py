@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from pybroker import Broker, native
+from pybroker.broker.security.acls import AclOperation, PatternType, PermissionType, ResourceType
 from pybroker.protocol import messages as m
-from pybroker.security.acls import AclOperation, PatternType, PermissionType, ResourceType
 from tests.wire.client import WireClient
 
 VERSIONS = {row.key: row.max_version for row in native.api_table()}

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from pybroker import native
+from pybroker.broker.security.acls import CLUSTER_NAME, AclOperation, ResourceType
 from pybroker.native import Uuid
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.security.acls import CLUSTER_NAME, AclOperation, ResourceType
 
 T, G, C, X = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER, ResourceType.TRANSACTIONAL_ID
 Op = AclOperation

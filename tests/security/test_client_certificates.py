@@ -12,9 +12,9 @@ import confluent_kafka
 import pytest
 
 from pybroker import Broker
+from pybroker.broker.security.acls import AclOperation, ResourceType
 from pybroker.client import AdminClient
 from pybroker.protocol import messages as m
-from pybroker.security.acls import AclOperation, ResourceType
 from pybroker.testing.broker import BrokerProcessError
 from tests.security.kit import call, create_acls, create_topics, entry, port_of, through_tls, until
 from tests.support.certificates import Authority

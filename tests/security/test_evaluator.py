@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from pybroker.broker.requests.context import RequestContext
+from pybroker.broker.security.acls import WILDCARD, AclBinding, AclOperation, PatternType, PermissionType, ResourceType
+from pybroker.broker.security.authorizer import Authorizer
+from pybroker.broker.security.change import SecurityChange
 from pybroker.config import BrokerConfig
 from pybroker.native import NativeBroker
-from pybroker.requests.context import RequestContext
-from pybroker.security.acls import WILDCARD, AclBinding, AclOperation, PatternType, PermissionType, ResourceType
-from pybroker.security.authorizer import Authorizer
-from pybroker.security.change import SecurityChange
 
 NAMES = ("a", "ab", "abc", "b", "*", "\u00e4b")
 PRINCIPALS = ("User:a", "User:b", "User:*", "User:root")

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from pybroker import Broker
+from pybroker.broker.security.acls import AclOperation, ResourceType
 from pybroker.native import Uuid
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.security.acls import AclOperation, ResourceType
 from tests.security.kit import ROOT, call, create_acls, create_topics, entry, login, secure_broker
 from tests.security.rows import _fetch
 from tests.wire.client import WireClient

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from pybroker import Broker, native
+from pybroker.broker.security.acls import AclOperation
 from pybroker.native import Uuid
 from pybroker.protocol import messages as m
-from pybroker.security.acls import AclOperation
 from tests.security.kit import ROOT, call, codes, create_acls, create_topics, entry, login, secure_broker
 from tests.security.rows import DENIED, EXEMPT, ROWS, THIS_CLUSTER, C, G, Row, U, X
 

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from joserfc.jwk import ECKey, OKPKey, RSAKey
 
+from pybroker.broker.security.mechanisms import AuthenticationError
+from pybroker.broker.security.oauth import provider as provider_module
+from pybroker.broker.security.oauth.conversation import OAuthConversation
+from pybroker.broker.security.oauth.jwks import JwksError, KeySet
+from pybroker.broker.security.oauth.provider import ProviderKeys
+from pybroker.broker.security.oauth.token import Bearer, TokenError, UnknownKeyError, check
 from pybroker.config.broker_oauth import OAuthSettings
 from pybroker.config.values import InvalidValue
-from pybroker.security.mechanisms import AuthenticationError
-from pybroker.security.oauth import provider as provider_module
-from pybroker.security.oauth.conversation import OAuthConversation
-from pybroker.security.oauth.jwks import JwksError, KeySet
-from pybroker.security.oauth.provider import ProviderKeys
-from pybroker.security.oauth.token import Bearer, TokenError, UnknownKeyError, check
 from tests.support.identity_provider import AUDIENCE, ISSUER, IdentityProvider, signed
 
 NOW_S = 1_800_000_000

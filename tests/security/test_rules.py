@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from pybroker import Broker
+from pybroker.broker.security.acls import AclOperation, PatternType, PermissionType, ResourceType
 from pybroker.native import Uuid
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.security.acls import AclOperation, PatternType, PermissionType, ResourceType
 from tests.security.kit import ROOT, call, codes, create_acls, create_topics, entry, login, port_of, secure_broker
 from tests.security.rows import _fetch, _metadata, _produce
 from tests.wire.client import WireClient

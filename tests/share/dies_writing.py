@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from pybroker.__main__ import main
-from pybroker.coordinators.share_partition.dead_letter_appends import DeadLetterAppends
-from pybroker.coordinators.share_state.shard import ShareStateShard
-from pybroker.coordinators.share_state.state import Key
+from pybroker.broker.coordinators.share_partition.dead_letter_appends import DeadLetterAppends
+from pybroker.broker.coordinators.share_state.shard import ShareStateShard
+from pybroker.broker.coordinators.share_state.state import Key
 from pybroker.protocol.error_codes import ErrorCode
 from tests.transactions.dies_writing import Death
 

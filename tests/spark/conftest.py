@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pybroker.roundtrip import connector
-from pybroker.roundtrip import spark as roundtrip_spark
+from examples.roundtrip import connector
+from examples.roundtrip import spark as roundtrip_spark
 from tests.spark.jobs import Jobs
 from tests.support.brokers import BrokerProcess
 

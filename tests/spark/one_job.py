@@ -45,7 +45,7 @@ def main() -> None:
     settings = {"spark.sql.execution.arrow.maxRecordsPerBatch": str(ROWS), **job.conf}
     words = " ".join(f"--conf {name}={value}" for name, value in settings.items())
     os.environ["PYSPARK_SUBMIT_ARGS"] = f"{words} pyspark-shell"
-    from pybroker.roundtrip.spark import session
+    from examples.roundtrip.spark import session
 
     spark = session([], master=job.master)
     folder, held = Path(job.folder), job.held

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pybroker.roundtrip import connector
+from examples.roundtrip import connector
 from tests.clients.api import Record
 from tests.spark.jobs import OURS, PARTITIONS, SPARKS, Jobs, check_both_ways
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from pybroker.broker.security.authorizer import Authorizer
 from pybroker.config import BrokerConfig
-from pybroker.security.authorizer import Authorizer
 
 
 class NoRules:

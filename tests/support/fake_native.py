@@ -384,4 +384,4 @@ class FakeControlQueue:
 
 def use_fake_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets the dispatcher take a FakeRequest for a request."""
-    monkeypatch.setattr("pybroker.dispatch.Request", FakeRequest)
+    monkeypatch.setattr("pybroker.broker.dispatch.Request", FakeRequest)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pybroker.roundtrip.connector import connector_jars
+from examples.roundtrip.connector import connector_jars
 from pybroker.testing.zookeeper.server import zookeeper_jars
 from tests.oracle import test_oracle
 from tests.support import go, java, maven, node

@@ -1,6 +1,6 @@
 """`pybroker adopt` that kills itself at a named step: `python -m tests.topic_ids.adopt_child STEP adopt DIR…`.
 
-The steps lie between the durable ones of `pybroker/offline/adopt/carry_out.py`, which knows nothing of them.
+The steps lie between the durable ones of `pybroker/broker/offline/adopt/carry_out.py`, which knows nothing of them.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from pybroker.broker.offline.adopt import carry_out
 from pybroker.cli import cli
-from pybroker.offline.adopt import carry_out
 
 
 def die(*arguments: Any, **named: Any) -> Any:

@@ -9,9 +9,9 @@ from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pybroker.metadata import znodes
-from pybroker.metadata.embedded import EmbeddedStore
-from pybroker.metadata.store import NoNodeError, ensure_path
+from pybroker.broker.metadata import znodes
+from pybroker.broker.metadata.embedded import EmbeddedStore
+from pybroker.broker.metadata.store import NoNodeError, ensure_path
 from pybroker.native import Uuid
 from pybroker.protocol.messages import MetadataRequest, MetadataRequest_MetadataRequestTopic
 from tests.support.brokers import BrokerProcess

@@ -21,11 +21,11 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from confluent_kafka.cimpl import NewTopic
 
 from pybroker import client as ours
+from pybroker.broker.metadata import znodes
+from pybroker.broker.metadata.features import HIGHEST, STREAMS_VERSION
+from pybroker.broker.offline.directories import read_properties_of, write_properties_of
 from pybroker.client import blocking
-from pybroker.metadata import znodes
-from pybroker.metadata.features import HIGHEST, STREAMS_VERSION
 from pybroker.native import Uuid
-from pybroker.offline.directories import read_properties_of, write_properties_of
 from pybroker.protocol import messages as m
 from tests.support.brokers import BrokerProcess, KafkaProcess, PybrokerProcess
 from tests.support.cluster import until

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from pybroker.broker.security.acls import AclOperation, PatternType, PermissionType, ResourceType
 from pybroker.native import Uuid
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.security.acls import AclOperation, PatternType, PermissionType, ResourceType
 from tests.support.brokers import PybrokerProcess
 from tests.support.wire import free_port
 from tests.topic_ids.kit import batch, create, delete, fetch, metadata, produce, unique

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from pybroker.metadata import znodes
+from pybroker.broker.metadata import znodes
 from pybroker.native import Uuid
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode

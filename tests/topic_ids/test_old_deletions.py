@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from pybroker.metadata import znodes
+from pybroker.broker.metadata import znodes
 from pybroker.native import Uuid
 from tests.conftest import StartBroker
 from tests.support.brokers import BrokerProcess

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 
 import pybroker.client.blocking
-from pybroker.metadata import znodes
+from pybroker.broker.metadata import znodes
 from pybroker.native import Uuid
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from pybroker.metadata import znodes
+from pybroker.broker.metadata import znodes
 from pybroker.native import Uuid
 from pybroker.protocol import messages as m
 from tests.support.brokers import BrokerProcess

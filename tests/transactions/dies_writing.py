@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from pybroker.__main__ import main
-from pybroker.coordinators.shards.appends import NativeAppends
-from pybroker.coordinators.transaction.shard import TransactionShard
+from pybroker.broker.coordinators.shards.appends import NativeAppends
+from pybroker.broker.coordinators.transaction.shard import TransactionShard
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 

@@ -8,17 +8,17 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
-from pybroker.app import Broker
-from pybroker.client_routes import client_routes
-from pybroker.clock import FakeClock
-from pybroker.composition import Parts
+from pybroker.broker.api.client_routes import client_routes
+from pybroker.broker.clock import FakeClock
+from pybroker.broker.controller.controller import Controller
+from pybroker.broker.controller.election import Alone
+from pybroker.broker.lifecycle.app import Broker
+from pybroker.broker.lifecycle.composition import Parts
+from pybroker.broker.metadata.embedded import EmbeddedStore
+from pybroker.broker.metadata.store import MetadataStore
+from pybroker.broker.requests.context import RequestContext
 from pybroker.config import load_config
-from pybroker.controller.controller import Controller
-from pybroker.controller.election import Alone
-from pybroker.metadata.embedded import EmbeddedStore
-from pybroker.metadata.store import MetadataStore
 from pybroker.native import NativeBroker
-from pybroker.requests.context import RequestContext
 from tests.support.fake_native import FakeNative
 
 

@@ -11,11 +11,15 @@ from typing import Any, cast
 import pytest
 import pytest_asyncio
 
-from pybroker.coordinators.shards.appends import NativeAppends
-from pybroker.coordinators.shards.end_of_turn import EndOfTurn
-from pybroker.coordinators.share_parts import Shares
-from pybroker.coordinators.transaction.membership import Membership
-from pybroker.dispatch import Dispatcher, Tables
+from pybroker.broker.coordinators.shards.appends import NativeAppends
+from pybroker.broker.coordinators.shards.end_of_turn import EndOfTurn
+from pybroker.broker.coordinators.share_parts import Shares
+from pybroker.broker.coordinators.transaction.membership import Membership
+from pybroker.broker.dispatch import Dispatcher, Tables
+from pybroker.broker.replicas.isr import IsrKeeper
+from pybroker.broker.requests.context import CommitGrant, Handler, Standing, StandingCommits
+from pybroker.broker.requests.failures import failure_response
+from pybroker.broker.requests.later import Later
 from pybroker.errors import FatalError, KafkaError
 from pybroker.native import NativeBroker, NativePartitions, ShardCommits, Uuid, encode
 from pybroker.protocol import interbroker
@@ -31,10 +35,6 @@ from pybroker.protocol.messages import (
     HeartbeatRequest,
     HeartbeatResponse,
 )
-from pybroker.replicas.isr import IsrKeeper
-from pybroker.requests.context import CommitGrant, Handler, Standing, StandingCommits
-from pybroker.requests.failures import failure_response
-from pybroker.requests.later import Later
 from tests.support.fake_native import FakeNative, FakeRequest, use_fake_requests
 
 Serve = Callable[[Any], FakeRequest]
@@ -152,7 +152,7 @@ async def test_who_may_take_a_right_to_commit_back_is_told_of_it(served: Served)
 async def test_too_many_who_wait_for_a_callback_are_turned_away(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pybroker.dispatch.PARKED_MAX", 1)
+    monkeypatch.setattr("pybroker.broker.dispatch.PARKED_MAX", 1)
     kept, refused = Later(), Later()
     first = served.ask(lambda context, message: kept.outcome())
     await until(lambda: served.dispatcher.parked)
@@ -276,10 +276,10 @@ def test_a_failure_of_the_controllers_messages_is_of_its_own_class() -> None:
     """Not all of whose fields have a default. A process of its own: once a broker has its routes, the native core makes
     objects of these classes, for every test after this one too."""
     program = """
-import pybroker.broker_routes
-from pybroker.metadata.control_messages import StopReplicaRequest, StopReplicaResponse
+import pybroker.broker.api.broker_routes
+from pybroker.broker.metadata.control_messages import StopReplicaRequest, StopReplicaResponse
 from pybroker.native import encode
-from pybroker.requests.failures import failure_response
+from pybroker.broker.requests.failures import failure_response
 
 stopped = failure_response(StopReplicaRequest(1, 1, 1, delete_partitions=False, topic_states=[]), 31, None)
 assert isinstance(stopped, StopReplicaResponse)

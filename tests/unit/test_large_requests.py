@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from pybroker.broker.requests.pieces import join, outer_elements, pieces
+from pybroker.broker.requests.turns import ELEMENTS_A_SLICE, Turns
 from pybroker.protocol import messages as m
-from pybroker.requests.pieces import join, outer_elements, pieces
-from pybroker.requests.turns import ELEMENTS_A_SLICE, Turns
 
 
 def names(count: int) -> list[str]:

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from pybroker import logs, topic_names
-from pybroker.json_lines import EVENTS, event_of
+from pybroker import topic_names
+from pybroker.broker import logs
+from pybroker.broker.json_lines import EVENTS, event_of
 
 ROOT = Path(__file__).parents[2]
 

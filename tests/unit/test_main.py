@@ -8,9 +8,9 @@ import click
 import pytest
 
 from pybroker import __main__
+from pybroker.broker.lifecycle.process import foreground
 from pybroker.cli import cli
 from pybroker.cli.start import start
-from pybroker.process import foreground
 
 PLAIN = [
     ["start"],

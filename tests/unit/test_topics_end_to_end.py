@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from pybroker.broker.replicas import membership
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (
@@ -28,7 +29,6 @@ from pybroker.protocol.messages import (
     MetadataRequest_MetadataRequestTopic,
     MetadataResponse,
 )
-from pybroker.replicas import membership
 from tests.unit.control_plane import ControlPlane, until
 
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from pybroker import api, native
-from pybroker.client_routes import Routes, client_routes, routes
-from pybroker.requests.context import RequestContext
+from pybroker import native
+from pybroker.broker import api
+from pybroker.broker.api.client_routes import Routes, client_routes, routes
+from pybroker.broker.requests.context import RequestContext
 
 METADATA = 3  # native, but Rust hands over what it does not know
 
@@ -38,7 +39,7 @@ def test_python_answers_exactly_the_served_keys_of_its_plane() -> None:
 def test_each_key_is_answered_by_the_file_named_after_it(key: int) -> None:
     name = next(row.name for row in native.api_table() if row.key == key)
     snake = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
-    file = importlib.import_module(f"pybroker.api.k{key:02}{snake}")
+    file = importlib.import_module(f"pybroker.broker.api.k{key:02}{snake}")
     handler: Any = ROUTES[key]()
     assert (key, file.handle) == (file.API_KEY, handler.func)
 
@@ -47,7 +48,7 @@ def test_a_handler_is_bound_at_the_first_request_and_stays(monkeypatch: pytest.M
     asked: list[object] = []
     table = client_routes(_Anything())  # type: ignore[arg-type]  # answers to every name
     first = table[METADATA]
-    monkeypatch.setattr("pybroker.api.k03_metadata.handle", lambda *arguments: asked.append(arguments[-1]))
+    monkeypatch.setattr("pybroker.broker.api.k03_metadata.handle", lambda *arguments: asked.append(arguments[-1]))
     context = RequestContext(METADATA, 12, None, "User:ANONYMOUS", "PLAINTEXT", "127.0.0.1", 1)
     first(context, "one")
     assert table[METADATA] is not first

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pybroker.metadata import control_messages as control
+from pybroker.broker.metadata import control_messages as control
 from pybroker.native import Uuid
 from tests.wire.sent import there_and_back
 

@@ -1,7 +1,7 @@
 //! The partitions hosted here: who leads them, how far they may be read, who waits for what.
 //!
 //! Synchronous: no runtime, no socket. Time comes in as `now_ms`; threads that nobody calls with it get a [`Clock`]
-//! from whoever starts them. Identity is compared here for data and in `pybroker/replicas` for orders, nowhere else.
+//! from whoever starts them. Identity is compared here for data and in `pybroker/broker/replicas` for orders, nowhere else.
 //!
 //! From the bottom up: settings and what is asked (`config`, `topic_config`, `orders`' nouns, `requests`, `error`), a
 //! partition's `role`, `progress` and the `partition` itself; the `log_dirs` with what lies in them; `replicas`, the

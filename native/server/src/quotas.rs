@@ -32,7 +32,7 @@ pub(crate) use series::render;
 use table::Table;
 pub use table::{EntityQuotas, Holds, Kind, Values};
 
-/// Names above it have no quota of their own (`NAME_BYTES_MAX` of `pybroker/admin/quotas.py`); their figures go by their
+/// Names above it have no quota of their own (`NAME_BYTES_MAX` of `pybroker/broker/admin/quotas.py`); their figures go by their
 /// beginning.
 const NAME_BYTES_MAX: usize = 255;
 

@@ -19,10 +19,10 @@ def accept_restored_store(file: str | None, assignments: tuple[str, ...], yes: b
     """
     import asyncio
 
+    from pybroker.broker.offline.restored_store import accept_restored_store as accept
     from pybroker.config import ConfigError, load_config
     from pybroker.errors import StartError
     from pybroker.files import keep_private
-    from pybroker.offline.restored_store import accept_restored_store as accept
 
     try:
         config = load_config(file, assignments).config

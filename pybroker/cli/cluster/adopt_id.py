@@ -21,10 +21,10 @@ def adopt_id(cluster_id: str, file: str | None, assignments: tuple[str, ...], ye
     """
     import asyncio
 
+    from pybroker.broker.offline.cluster_id import adopt_cluster_id
     from pybroker.config import ConfigError, load_config
     from pybroker.errors import StartError
     from pybroker.files import keep_private
-    from pybroker.offline.cluster_id import adopt_cluster_id
 
     try:
         config = load_config(file, assignments).config

@@ -14,7 +14,7 @@ from pybroker.cli.output import say
 from pybroker.cli.target import Target
 
 if TYPE_CHECKING:
-    from pybroker.admin.placement_plans import Plan
+    from pybroker.broker.admin.placement_plans import Plan
     from pybroker.cli.cluster.placement import Layout
 
 
@@ -58,7 +58,7 @@ def drain(broker: int, *, how: _How, target: Target) -> None:
     """
 
     def planned(layout: Layout) -> Plan:
-        from pybroker.admin.placement_plans import drain as plan
+        from pybroker.broker.admin.placement_plans import drain as plan
 
         known = {one.broker_id for one in layout.brokers} | {each for one in layout.partitions for each in one.replicas}
         if broker not in known:
@@ -84,8 +84,8 @@ def balance(*, factor: int | None, how: _How, target: Target) -> None:
     """
 
     def planned(layout: Layout) -> Plan:
-        from pybroker.admin.placement_plans import balance as plan
-        from pybroker.admin.placement_plans import replicate
+        from pybroker.broker.admin.placement_plans import balance as plan
+        from pybroker.broker.admin.placement_plans import replicate
         from pybroker.cli.cluster.placement import after, between
 
         has: dict[str, int] = {}
@@ -102,7 +102,7 @@ def balance(*, factor: int | None, how: _How, target: Target) -> None:
 
 
 async def _carry_out(target: Target, how: _How, planned: Callable[[Layout], Plan]) -> None:
-    from pybroker.admin.placement_plans import PlanError
+    from pybroker.broker.admin.placement_plans import PlanError
     from pybroker.cli.cluster.placement import begin, read_layout, show_plan, wait, write_plan
     from pybroker.client import AdminClient
 

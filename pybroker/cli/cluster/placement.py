@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from pybroker.admin.placement_plans import Move, Plan, PlanBroker, PlanPartition
+from pybroker.broker.admin.placement_plans import Move, Plan, PlanBroker, PlanPartition
 from pybroker.cli.output import say, table, write_json
 
 if TYPE_CHECKING:

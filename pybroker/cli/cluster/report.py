@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pybroker.admin.disk_room import USABLE_BYTES_MIN
+from pybroker.broker.admin.disk_room import USABLE_BYTES_MIN
 
 if TYPE_CHECKING:
     from pybroker.client import AdminClient

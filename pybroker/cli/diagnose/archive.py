@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from pybroker.diagnosis.report import cleaned
+from pybroker.broker.observability.diagnosis.report import cleaned
 
 
 class Archive:

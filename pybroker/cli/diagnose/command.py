@@ -61,9 +61,9 @@ def diagnose(
 
     Names of topics, groups, users, hosts and files are in it: look through it before you hand it on.
     """
+    from pybroker.broker.observability.diagnosis.hidden import Cleaner
     from pybroker.cli.diagnose.archive import Archive
     from pybroker.cli.diagnose.machine import machine
-    from pybroker.diagnosis.hidden import Cleaner
 
     if file is not None and not os.access(file, os.R_OK):
         raise click.ClickException(f"{file} cannot be read: name the broker's settings file, or leave --config out.")
@@ -94,7 +94,7 @@ def _settings(file: str | None, assignments: tuple[str, ...]) -> tuple[BrokerCon
 
 
 def _secrets(config: BrokerConfig | None, client_config: dict[str, Any]) -> set[str]:
-    from pybroker.diagnosis import hidden
+    from pybroker.broker.observability.diagnosis import hidden
 
     return (hidden.secrets(config) if config is not None else set()) | hidden.secrets_of_client(client_config)
 
@@ -143,7 +143,7 @@ RUNNING = {
 
 def _of_running(archive: Archive, config: BrokerConfig) -> bool:
     """Whether a broker that runs has told about itself."""
-    from pybroker.diagnosis.socket import ask
+    from pybroker.broker.observability.diagnosis.socket import ask
 
     try:
         report = ask(Path(config.log_dirs[0]))
@@ -167,10 +167,10 @@ def _of_running(archive: Archive, config: BrokerConfig) -> bool:
 
 
 def _of_stopped(archive: Archive, config: BrokerConfig) -> None:
+    from pybroker.broker.metadata.store import StoreError
+    from pybroker.broker.observability.diagnosis import hidden
     from pybroker.cli.diagnose.stopped import metadata
-    from pybroker.diagnosis import hidden
     from pybroker.errors import StartError
-    from pybroker.metadata.store import StoreError
 
     archive.document("broker.json", "that no broker runs there that could be asked", {"pid": None})
     name, what = RUNNING["settings"]

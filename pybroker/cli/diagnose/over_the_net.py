@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from pybroker.broker.observability.diagnosis.hidden import HIDDEN, may_be_shown
 from pybroker.cli.diagnose.archive import Archive
 from pybroker.client.errors import KafkaError
-from pybroker.diagnosis.hidden import HIDDEN, may_be_shown
 
 if TYPE_CHECKING:
     from pybroker.client import AdminClient

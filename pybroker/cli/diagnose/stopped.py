@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pybroker.broker.metadata.embedded import FILE_NAME
+from pybroker.broker.metadata.node_table import NodeTable
+from pybroker.broker.metadata.store import Node
+from pybroker.broker.observability.diagnosis import nodes
 from pybroker.config import BrokerConfig, ConfigSource
-from pybroker.diagnosis import nodes
 from pybroker.errors import FatalError
-from pybroker.metadata.embedded import FILE_NAME
-from pybroker.metadata.node_table import NodeTable
-from pybroker.metadata.store import Node
 
 ANSWER_MS_MAX = 10_000
 
@@ -47,7 +47,7 @@ def _of_file(directory: Path) -> Mapping[str, Node]:
 
 
 async def _of_zookeeper(config: BrokerConfig) -> Mapping[str, Node]:
-    from pybroker.startup.store import open_store
+    from pybroker.broker.lifecycle.startup.store import open_store
 
     def on_fatal(problem: FatalError) -> None:
         """The next call to the store raises it."""

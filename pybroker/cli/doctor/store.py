@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
-from pybroker.cli.doctor.finding import Finding, bad, ok, warn
-from pybroker.cli.doctor.places import in_use
-from pybroker.config import BrokerConfig, ConfigSource
-from pybroker.errors import FatalError, StartError
-from pybroker.metadata.store import MetadataStore, StoreError, get_or_none
-from pybroker.metadata.znodes import (
+from pybroker.broker.metadata.store import MetadataStore, StoreError, get_or_none
+from pybroker.broker.metadata.znodes import (
     BROKER_IDS,
     CLUSTER_ID,
     BrokerNode,
@@ -18,7 +14,11 @@ from pybroker.metadata.znodes import (
     decode_broker,
     decode_cluster_id,
 )
-from pybroker.offline.directories import read_properties_of
+from pybroker.broker.offline.directories import read_properties_of
+from pybroker.cli.doctor.finding import Finding, bad, ok, warn
+from pybroker.cli.doctor.places import in_use
+from pybroker.config import BrokerConfig, ConfigSource
+from pybroker.errors import FatalError, StartError
 
 ZOOKEEPER = "zookeeper"
 CLOCK = "clock"
@@ -28,7 +28,7 @@ SKEW_MS_MAX = 2_000
 
 async def zookeeper(config: BrokerConfig) -> AsyncIterator[Finding]:
     """Asks the ensemble that the settings name."""
-    from pybroker.startup.store import open_store
+    from pybroker.broker.lifecycle.startup.store import open_store
 
     connect = config.get_str("zookeeper.connect")
     hosts, slash, path = connect.partition("/")

@@ -6,9 +6,9 @@ import asyncio
 
 import msgspec
 
-from pybroker.admin.conditions import TOPICS_A_TURN, Conditions, Counts
+from pybroker.broker.admin.conditions import TOPICS_A_TURN, Conditions, Counts
+from pybroker.broker.metadata.image import ClusterImage, ImageDelta, PartitionImage, TopicImage
 from pybroker.config import BrokerConfig
-from pybroker.metadata.image import ClusterImage, ImageDelta, PartitionImage, TopicImage
 from pybroker.native import Uuid
 
 WELL = PartitionImage((1, 2, 3), 1, 4, (1, 2, 3), 1, 0)

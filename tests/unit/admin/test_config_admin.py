@@ -7,12 +7,12 @@ import logging
 
 import pytest
 
-from pybroker.admin.config_changes import OpType
-from pybroker.admin.config_views import ConfigEntry
-from pybroker.cluster.events import AlterConfigs, ConfigChange, CreateAcls
+from pybroker.broker.admin.config_changes import OpType
+from pybroker.broker.admin.config_views import ConfigEntry
+from pybroker.broker.cluster.events import AlterConfigs, ConfigChange, CreateAcls
+from pybroker.broker.metadata.acls import AclBinding
 from pybroker.config import ConfigSource
 from pybroker.errors import KafkaError
-from pybroker.metadata.acls import AclBinding
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import (
@@ -110,7 +110,7 @@ async def test_a_topic_setting_is_stored_and_in_force(control_plane: ControlPlan
 async def test_many_resources_hold_nobody_up_and_repetitions_are_answered_once(
     control_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pybroker.requests.turns.SLICE_S", 0)
+    monkeypatch.setattr("pybroker.broker.requests.turns.SLICE_S", 0)
     await control_plane.start()
 
     def resource(name: str, *keys: str) -> DescribeConfigsRequest_DescribeConfigsResource:

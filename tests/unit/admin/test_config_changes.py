@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pybroker.admin.config_changes import (
+from pybroker.broker.admin.config_changes import (
     ConfigOp,
     OpType,
     ResourceOps,

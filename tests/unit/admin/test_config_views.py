@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pybroker.admin.config_views import (
+from pybroker.broker.admin.config_views import (
     ConfigSynonym,
     broker_entries,
     chosen,

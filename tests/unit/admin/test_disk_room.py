@@ -6,8 +6,8 @@ from typing import NamedTuple, cast
 
 import pytest
 
-from pybroker.admin.disk_room import QUIET_SECONDS, REPEAT_SECONDS, USABLE_BYTES_MIN, DiskRoom
-from pybroker.clock import FakeClock
+from pybroker.broker.admin.disk_room import QUIET_SECONDS, REPEAT_SECONDS, USABLE_BYTES_MIN, DiskRoom
+from pybroker.broker.clock import FakeClock
 from pybroker.native import LogDirRoom
 
 

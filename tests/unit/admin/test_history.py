@@ -7,10 +7,10 @@ from typing import Any, cast
 
 import pytest
 
-from pybroker.admin.history import HistoryAdmin
-from pybroker.admin.staged_replicas import StagedReplicas
+from pybroker.broker.admin.history import HistoryAdmin
+from pybroker.broker.admin.staged_replicas import StagedReplicas
+from pybroker.broker.metadata.deletion_records import DeletionRecord
 from pybroker.errors import KafkaError
-from pybroker.metadata.deletion_records import DeletionRecord
 from pybroker.native import Uuid
 
 
@@ -27,7 +27,7 @@ class World:
             deletions={record.topic_id: record for record in records}, names={}, topics={}, damaged={}, brokers={}
         )
         self.measured: list[str] = []
-        monkeypatch.setattr("pybroker.admin.staged_replicas._size", self._size)
+        monkeypatch.setattr("pybroker.broker.admin.staged_replicas._size", self._size)
         view = cast(Any, SimpleNamespace(image=self.image))
         native = cast(Any, SimpleNamespace(log_dirs=SimpleNamespace(staged=self._staged)))
         waiting = cast(Any, SimpleNamespace(remaining_ms=lambda _: 5, is_removing=lambda _: False))

@@ -7,12 +7,12 @@ from typing import Any, cast
 
 import pytest
 
-from pybroker.admin.log_dirs import LogDirAdmin
-from pybroker.api import k35_describe_log_dirs
+from pybroker.broker.admin.log_dirs import LogDirAdmin
+from pybroker.broker.api import k35_describe_log_dirs
+from pybroker.broker.requests.context import RequestContext
 from pybroker.config import BrokerConfig
 from pybroker.native import Uuid
 from pybroker.protocol.messages import DescribeLogDirsRequest, DescribeLogDirsRequest_DescribableLogDirTopic
-from pybroker.requests.context import RequestContext
 from tests.support.authorizers import PERMITS_ALL
 
 CONTEXT = RequestContext(35, 4, None, "User:ANONYMOUS", "PLAINTEXT", "127.0.0.1", 1)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
-from pybroker.admin.placement_plans import (
+from pybroker.broker.admin.placement_plans import (
     Plan,
     PlanBroker,
     PlanError,

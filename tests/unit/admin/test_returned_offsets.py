@@ -9,14 +9,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from pybroker.admin.returned_offsets import ReturnedOffsets
-from pybroker.cluster.events import OffsetsRestored
-from pybroker.controller.topics import new_topic
-from pybroker.controller.undelete import decide_offsets_restored
+from pybroker.broker.admin.returned_offsets import ReturnedOffsets
+from pybroker.broker.cluster.events import OffsetsRestored
+from pybroker.broker.controller.topics import new_topic
+from pybroker.broker.controller.undelete import decide_offsets_restored
+from pybroker.broker.metadata.deletion_records import LIVE, STAGED, UNDELETING, DeletionRecord
+from pybroker.broker.metadata.image import ClusterImage, ImageDelta
+from pybroker.broker.metadata.lineage import TopicLineage
 from pybroker.errors import KafkaError
-from pybroker.metadata.deletion_records import LIVE, STAGED, UNDELETING, DeletionRecord
-from pybroker.metadata.image import ClusterImage, ImageDelta
-from pybroker.metadata.lineage import TopicLineage
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 

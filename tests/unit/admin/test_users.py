@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pybroker.admin.users import Deletion, UserAdmin
-from pybroker.cluster.events import AlterUsers
+from pybroker.broker.admin.users import Deletion, UserAdmin
+from pybroker.broker.cluster.events import AlterUsers
 from pybroker.errors import KafkaError
 from pybroker.protocol.caller import Caller
 from pybroker.protocol.error_codes import ErrorCode

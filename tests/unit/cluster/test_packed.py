@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from pybroker.cluster import events as e
-from pybroker.cluster.packed import (
+from pybroker.broker.cluster import events as e
+from pybroker.broker.cluster.packed import (
     UnreadableError,
     pack_event,
     pack_reply,
@@ -15,11 +15,11 @@ from pybroker.cluster.packed import (
     unpack_event,
     unpack_reply,
 )
-from pybroker.controller.events import BrokersChanged
+from pybroker.broker.controller.events import BrokersChanged
+from pybroker.broker.metadata.acls import AclBinding, AclFilter
+from pybroker.broker.metadata.delegation_tokens import DelegationToken
+from pybroker.broker.metadata.ingest_records import OPEN, IngestRecord
 from pybroker.errors import KafkaError
-from pybroker.metadata.acls import AclBinding, AclFilter
-from pybroker.metadata.delegation_tokens import DelegationToken
-from pybroker.metadata.ingest_records import OPEN, IngestRecord
 from pybroker.native import Uuid
 
 ID = Uuid.random()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pybroker.cluster.events import AlterClientQuotas, AlterUsers, QuotaChange, UserChange
-from pybroker.controller.client_quotas import decide_alter_client_quotas
-from pybroker.controller.decision import rule_of
-from pybroker.metadata.client_quotas import Entity, entity_of, path_of, stored_quotas
-from pybroker.metadata.image import ClusterImage
-from pybroker.metadata.load import Nodes, load_image
-from pybroker.metadata.store import Create, Node, Operation, Set
+from pybroker.broker.cluster.events import AlterClientQuotas, AlterUsers, QuotaChange, UserChange
+from pybroker.broker.controller.client_quotas import decide_alter_client_quotas
+from pybroker.broker.controller.decision import rule_of
+from pybroker.broker.metadata.client_quotas import Entity, entity_of, path_of, stored_quotas
+from pybroker.broker.metadata.image import ClusterImage
+from pybroker.broker.metadata.load import Nodes, load_image
+from pybroker.broker.metadata.store import Create, Node, Operation, Set
 
 START = ClusterImage.initial(1)
 ALICE: Entity = (("user", "alice"),)

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from pybroker.controller.closing import Closing
-from pybroker.controller.outbox import Outbox
-from pybroker.metadata.control_messages import (
+from pybroker.broker.controller.closing import Closing
+from pybroker.broker.controller.outbox import Outbox
+from pybroker.broker.metadata.control_messages import (
     ClosedTopic,
     CloseTopics,
     CloseTopicsResponse,
@@ -17,7 +17,7 @@ from pybroker.metadata.control_messages import (
     ControlResponse,
     ReopenTopics,
 )
-from pybroker.metadata.image import BrokerImage
+from pybroker.broker.metadata.image import BrokerImage
 from tests.unit.control_plane import until
 from tests.unit.controller.test_decisions import cluster, created
 

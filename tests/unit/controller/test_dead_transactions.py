@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from pybroker.cluster.events import KeepOutcome, OutcomesWritten, UndeleteTopic
-from pybroker.controller import dead_transactions
-from pybroker.controller.dead_transactions import decide_keep, decide_written
-from pybroker.controller.events import AdvanceDeletions, FinishUndelete
-from pybroker.controller.topic_deletion import decide_advance
-from pybroker.controller.undelete import decide_finish_undelete, decide_undelete
-from pybroker.metadata import znodes
-from pybroker.metadata.deletion_records import LIVE, DeletionRecord, decode_deletion
-from pybroker.metadata.image import ClusterImage
-from pybroker.metadata.store import Set
+from pybroker.broker.cluster.events import KeepOutcome, OutcomesWritten, UndeleteTopic
+from pybroker.broker.controller import dead_transactions
+from pybroker.broker.controller.dead_transactions import decide_keep, decide_written
+from pybroker.broker.controller.events import AdvanceDeletions, FinishUndelete
+from pybroker.broker.controller.topic_deletion import decide_advance
+from pybroker.broker.controller.undelete import decide_finish_undelete, decide_undelete
+from pybroker.broker.metadata import znodes
+from pybroker.broker.metadata.deletion_records import LIVE, DeletionRecord, decode_deletion
+from pybroker.broker.metadata.image import ClusterImage
+from pybroker.broker.metadata.store import Set
 from pybroker.native import Uuid
 from tests.unit.controller.test_decisions import cluster, created, deleted
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from pybroker.cluster.events import (
+from pybroker.broker.cluster.events import (
     AlterConfigs,
     AlterIsr,
     ConfigChange,
@@ -29,26 +29,26 @@ from pybroker.cluster.events import (
     ShutDownBroker,
     ShutDownOutcome,
 )
-from pybroker.controller import brokers, configs, leader_election, placement, topic_deletion, topics
-from pybroker.controller.brokers import decide_brokers, decide_offline, decide_shut_down
-from pybroker.controller.configs import decide_alter_configs
-from pybroker.controller.deletions import RETRIES_MAX, Deletions
-from pybroker.controller.elect_leaders import decide_elect_leaders
-from pybroker.controller.events import AdvanceDeletions, Arrival, BrokersChanged
-from pybroker.controller.isr import decide_alter_isr
-from pybroker.controller.local_port import LocalPort
-from pybroker.controller.log_ends import decide_log_ends
-from pybroker.controller.placement import place
-from pybroker.controller.topic_deletion import TOMBSTONES_MAX, decide_advance, decide_delete
-from pybroker.controller.topics import decide_create, decide_create_partitions
+from pybroker.broker.controller import brokers, configs, leader_election, placement, topic_deletion, topics
+from pybroker.broker.controller.brokers import decide_brokers, decide_offline, decide_shut_down
+from pybroker.broker.controller.configs import decide_alter_configs
+from pybroker.broker.controller.deletions import RETRIES_MAX, Deletions
+from pybroker.broker.controller.elect_leaders import decide_elect_leaders
+from pybroker.broker.controller.events import AdvanceDeletions, Arrival, BrokersChanged
+from pybroker.broker.controller.isr import decide_alter_isr
+from pybroker.broker.controller.local_port import LocalPort
+from pybroker.broker.controller.log_ends import decide_log_ends
+from pybroker.broker.controller.placement import place
+from pybroker.broker.controller.topic_deletion import TOMBSTONES_MAX, decide_advance, decide_delete
+from pybroker.broker.controller.topics import decide_create, decide_create_partitions
+from pybroker.broker.metadata import znodes
+from pybroker.broker.metadata.control_messages import StopReplicaRequest, StopReplicaResponse, StopReplicaTopicState
+from pybroker.broker.metadata.deletion_records import decode_deletion
+from pybroker.broker.metadata.embedded import EmbeddedStore
+from pybroker.broker.metadata.image import BrokerImage, ClusterImage, ConfigImage, ImageDelta, PartitionImage
+from pybroker.broker.metadata.load import Nodes, load_image
+from pybroker.broker.metadata.store import Create, Delete, Node, Set, UnavailableError
 from pybroker.errors import KafkaError
-from pybroker.metadata import znodes
-from pybroker.metadata.control_messages import StopReplicaRequest, StopReplicaResponse, StopReplicaTopicState
-from pybroker.metadata.deletion_records import decode_deletion
-from pybroker.metadata.embedded import EmbeddedStore
-from pybroker.metadata.image import BrokerImage, ClusterImage, ConfigImage, ImageDelta, PartitionImage
-from pybroker.metadata.load import Nodes, load_image
-from pybroker.metadata.store import Create, Delete, Node, Set, UnavailableError
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
@@ -532,7 +532,7 @@ async def test_deletions_go_on_as_soon_as_the_store_is_back(tmp_path: Path, monk
 
     store = await Away.open(tmp_path)
     deletions = Deletions(store, LocalPort(1), lambda broker, ids: None, lambda: 1)
-    monkeypatch.setattr("pybroker.controller.deletions.RETRY_S", 600.0)
+    monkeypatch.setattr("pybroker.broker.controller.deletions.RETRY_S", 600.0)
     deletions.start(image)
     await asked.get()
     async with asyncio.timeout(120):

@@ -5,19 +5,19 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from pybroker.cluster.events import AlterConfigs, ConfigChange, ElectedPartition, ElectLeaders, ReplicasOffline
-from pybroker.controller.brokers import decide_brokers, decide_offline
-from pybroker.controller.configs import decide_alter_configs
-from pybroker.controller.elect_leaders import (
+from pybroker.broker.cluster.events import AlterConfigs, ConfigChange, ElectedPartition, ElectLeaders, ReplicasOffline
+from pybroker.broker.controller.brokers import decide_brokers, decide_offline
+from pybroker.broker.controller.configs import decide_alter_configs
+from pybroker.broker.controller.elect_leaders import (
     BALANCED_AT_ONCE,
     decide_any_leaders,
     decide_balance,
     decide_elect_leaders,
 )
-from pybroker.controller.events import BalanceLeaders, BrokersChanged, ElectAnyLeaders
-from pybroker.controller.leader_election import UNCLEAN, allows_more, unclean_elections_of
-from pybroker.metadata.image import NO_LEADER, ClusterImage, ConfigImage, ImageDelta, PartitionImage
-from pybroker.metadata.znodes import UNKNOWN_END, LogEnd
+from pybroker.broker.controller.events import BalanceLeaders, BrokersChanged, ElectAnyLeaders
+from pybroker.broker.controller.leader_election import UNCLEAN, allows_more, unclean_elections_of
+from pybroker.broker.metadata.image import NO_LEADER, ClusterImage, ConfigImage, ImageDelta, PartitionImage
+from pybroker.broker.metadata.znodes import UNKNOWN_END, LogEnd
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 from tests.unit.controller.test_decisions import arrival, cluster, created

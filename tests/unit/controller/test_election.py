@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from pybroker.cluster.seat import Seat
-from pybroker.controller.activation import take_office
-from pybroker.controller.controller import Controller
-from pybroker.controller.election import Election
+from pybroker.broker.cluster.seat import Seat
+from pybroker.broker.controller.activation import take_office
+from pybroker.broker.controller.controller import Controller
+from pybroker.broker.controller.election import Election
+from pybroker.broker.metadata import znodes
+from pybroker.broker.metadata.embedded import EmbeddedStore
+from pybroker.broker.metadata.store import Node, ensure_path, get_or_none
 from pybroker.errors import FatalError
-from pybroker.metadata import znodes
-from pybroker.metadata.embedded import EmbeddedStore
-from pybroker.metadata.store import Node, ensure_path, get_or_none
 
 DEAD, FASTER, SLOWER = 1, 2, 3
 

@@ -12,16 +12,16 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from pybroker.cluster import events as asked
-from pybroker.cluster.events import Event
-from pybroker.controller import events as own
-from pybroker.controller import families
-from pybroker.controller.decision import decided_kinds
+from pybroker.broker.cluster import events as asked
+from pybroker.broker.cluster.events import Event
+from pybroker.broker.controller import events as own
+from pybroker.broker.controller import families
+from pybroker.broker.controller.decision import decided_kinds
+from pybroker.broker.metadata import control_messages
+from pybroker.broker.metadata.control_messages import ControlRequest, ControlResponse, UpdateCluster, refusal
+from pybroker.broker.metadata.image import ClusterImage, ImageDelta
+from pybroker.broker.metadata.ingest_records import COMMITTED, OPEN, IngestedPartition, IngestRecord
 from pybroker.errors import KafkaError
-from pybroker.metadata import control_messages
-from pybroker.metadata.control_messages import ControlRequest, ControlResponse, UpdateCluster, refusal
-from pybroker.metadata.image import ClusterImage, ImageDelta
-from pybroker.metadata.ingest_records import COMMITTED, OPEN, IngestedPartition, IngestRecord
 from pybroker.native import Uuid
 from tests.unit.controller.test_decisions import cluster, created, deleted
 

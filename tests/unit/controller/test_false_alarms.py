@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import msgspec
 
-from pybroker.cluster.events import LogEndsTold
-from pybroker.controller.brokers import decide_brokers
-from pybroker.controller.events import BrokersChanged
-from pybroker.controller.leader_election import never_began
-from pybroker.controller.log_ends import decide_log_ends
-from pybroker.controller.partition_states import waiting_warnings
-from pybroker.metadata.image import ClusterImage, ImageDelta, may_lack_logs
-from pybroker.metadata.znodes import MISSING_LOG
+from pybroker.broker.cluster.events import LogEndsTold
+from pybroker.broker.controller.brokers import decide_brokers
+from pybroker.broker.controller.events import BrokersChanged
+from pybroker.broker.controller.leader_election import never_began
+from pybroker.broker.controller.log_ends import decide_log_ends
+from pybroker.broker.controller.partition_states import waiting_warnings
+from pybroker.broker.metadata.image import ClusterImage, ImageDelta, may_lack_logs
+from pybroker.broker.metadata.znodes import MISSING_LOG
 from tests.unit.controller.test_decisions import arrival, cluster, created, led
 
 

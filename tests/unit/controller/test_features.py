@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from pybroker.cluster.events import FeatureChange, UpdateFeatures, UpgradeType
-from pybroker.controller.features import decide_update_features
+from pybroker.broker.cluster.events import FeatureChange, UpdateFeatures, UpgradeType
+from pybroker.broker.controller.features import decide_update_features
+from pybroker.broker.metadata.features import FEATURES, GROUP_VERSION, FeaturesImage, load_features
+from pybroker.broker.metadata.image import ClusterImage
+from pybroker.broker.metadata.load import Nodes, load_image
+from pybroker.broker.metadata.store import Create, Node, Set
+from pybroker.broker.metadata.znodes import DamagedNodeError
 from pybroker.errors import KafkaError
-from pybroker.metadata.features import FEATURES, GROUP_VERSION, FeaturesImage, load_features
-from pybroker.metadata.image import ClusterImage
-from pybroker.metadata.load import Nodes, load_image
-from pybroker.metadata.store import Create, Node, Set
-from pybroker.metadata.znodes import DamagedNodeError
 
 START = ClusterImage.initial(1)
 DOWN = UpdateFeatures((FeatureChange(GROUP_VERSION, 0, UpgradeType.SAFE_DOWNGRADE),))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pybroker.cluster.events import (
+from pybroker.broker.cluster.events import (
     CreateTopics,
     DeletedTopic,
     DeleteTopics,
@@ -14,13 +14,13 @@ from pybroker.cluster.events import (
     UndeletedTopic,
     UndeleteTopic,
 )
-from pybroker.controller.events import FinishUndelete
-from pybroker.controller.topic_deletion import decide_delete, decide_found
-from pybroker.controller.topics import decide_create
-from pybroker.controller.undelete import decide_finish_undelete, decide_undelete
+from pybroker.broker.controller.events import FinishUndelete
+from pybroker.broker.controller.topic_deletion import decide_delete, decide_found
+from pybroker.broker.controller.topics import decide_create
+from pybroker.broker.controller.undelete import decide_finish_undelete, decide_undelete
+from pybroker.broker.metadata.deletion_records import DELETING, FOUND
+from pybroker.broker.metadata.image import ClusterImage
 from pybroker.errors import KafkaError
-from pybroker.metadata.deletion_records import DELETING, FOUND
-from pybroker.metadata.image import ClusterImage
 from pybroker.native import Uuid
 from tests.unit.controller.test_large_topics import Nodelike, after, same_as_loaded
 

@@ -8,18 +8,17 @@ from functools import partial
 import msgspec
 import pytest
 
-from pybroker.cluster.events import BeginIngest, CommitIngest, DropIngests, FinishIngest
-from pybroker.controller.decision import Decision
-from pybroker.controller.ingests import (
+from pybroker.broker.cluster.events import BeginIngest, CommitIngest, DropIngests, FinishIngest
+from pybroker.broker.controller.decision import Decision
+from pybroker.broker.controller.ingests import (
     EPOCH_MAX,
     decide_begin_ingest,
     decide_commit_ingest,
     decide_drop_ingests,
     decide_finish_ingest,
 )
-from pybroker.errors import KafkaError
-from pybroker.metadata.image import ClusterImage
-from pybroker.metadata.ingest_records import (
+from pybroker.broker.metadata.image import ClusterImage
+from pybroker.broker.metadata.ingest_records import (
     COMMITTED,
     COMMITTING,
     OPEN,
@@ -29,8 +28,9 @@ from pybroker.metadata.ingest_records import (
     ingest_paths,
     topic_paths,
 )
-from pybroker.metadata.load import Nodes, load_image
-from pybroker.metadata.store import VALUE_BYTES_MAX, Create, Delete, Node, Set
+from pybroker.broker.metadata.load import Nodes, load_image
+from pybroker.broker.metadata.store import VALUE_BYTES_MAX, Create, Delete, Node, Set
+from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 from tests.unit.controller.test_decisions import cluster, created, deleted

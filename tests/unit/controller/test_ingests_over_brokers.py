@@ -6,7 +6,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from pybroker.cluster.events import (
+from pybroker.broker.cluster.events import (
     AlterIsr,
     CommitIngest,
     DropIngests,
@@ -17,20 +17,20 @@ from pybroker.cluster.events import (
     ReopenIngest,
     TouchIngests,
 )
-from pybroker.controller.attaching import attaching
-from pybroker.controller.elect_leaders import decide_elect_leaders
-from pybroker.controller.ingests import (
+from pybroker.broker.controller.attaching import attaching
+from pybroker.broker.controller.elect_leaders import decide_elect_leaders
+from pybroker.broker.controller.ingests import (
     decide_commit_ingest,
     decide_drop_ingests,
     decide_finish_ingest,
     decide_reopen_ingest,
     decide_touch_ingests,
 )
-from pybroker.controller.isr import decide_alter_isr
-from pybroker.controller.leader_election import may_elect_uncleanly
-from pybroker.ingest.changes import changes_of
-from pybroker.metadata.image import ClusterImage
-from pybroker.metadata.ingest_records import COMMITTED, COMMITTING, IngestKey, decode_ingest
+from pybroker.broker.controller.isr import decide_alter_isr
+from pybroker.broker.controller.leader_election import may_elect_uncleanly
+from pybroker.broker.ingest.changes import changes_of
+from pybroker.broker.metadata.image import ClusterImage
+from pybroker.broker.metadata.ingest_records import COMMITTED, COMMITTING, IngestKey, decode_ingest
 from pybroker.protocol.error_codes import ErrorCode
 from tests.unit.controller.test_decisions import cluster, created
 from tests.unit.controller.test_ingest_decisions import opened, refusal

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from pybroker.cluster.events import AlterIsr, IsrChange
-from pybroker.cluster.packed import pack, unpack
-from pybroker.controller.broadcast import Broadcast
-from pybroker.controller.isr import decide_alter_isr
+from pybroker.broker.cluster.events import AlterIsr, IsrChange
+from pybroker.broker.cluster.packed import pack, unpack
+from pybroker.broker.controller.broadcast import Broadcast
+from pybroker.broker.controller.isr import decide_alter_isr
+from pybroker.broker.metadata.control_messages import LeaderAndIsrRequest, UpdateCluster, UpdateMetadataRequest
+from pybroker.broker.metadata.image import ClusterImage, ImageDelta, as_told
+from pybroker.broker.metadata.store import Set
 from pybroker.errors import KafkaError
-from pybroker.metadata.control_messages import LeaderAndIsrRequest, UpdateCluster, UpdateMetadataRequest
-from pybroker.metadata.image import ClusterImage, ImageDelta, as_told
-from pybroker.metadata.store import Set
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 from tests.unit.controller.test_decisions import cluster, created

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
-from pybroker.cluster.events import (
+from pybroker.broker.cluster.events import (
     CreatePartitions,
     CreateTopics,
     DeleteTopics,
@@ -18,16 +18,16 @@ from pybroker.cluster.events import (
     Truncation,
     UndeleteTopic,
 )
-from pybroker.controller.decision import Closed, Decision
-from pybroker.controller.events import AdvanceDeletions, FinishUndelete, RemoveLeftovers
-from pybroker.controller.topic_deletion import decide_advance, decide_delete, decide_remove_leftovers
-from pybroker.controller.topics import decide_create, decide_create_partitions
-from pybroker.controller.truncate import decide_truncate
-from pybroker.controller.undelete import decide_finish_undelete, decide_undelete
-from pybroker.metadata import znodes
-from pybroker.metadata.image import BrokerImage, ClusterImage, ImageDelta
-from pybroker.metadata.load import Nodes, load_image
-from pybroker.metadata.store import (
+from pybroker.broker.controller.decision import Closed, Decision
+from pybroker.broker.controller.events import AdvanceDeletions, FinishUndelete, RemoveLeftovers
+from pybroker.broker.controller.topic_deletion import decide_advance, decide_delete, decide_remove_leftovers
+from pybroker.broker.controller.topics import decide_create, decide_create_partitions
+from pybroker.broker.controller.truncate import decide_truncate
+from pybroker.broker.controller.undelete import decide_finish_undelete, decide_undelete
+from pybroker.broker.metadata import znodes
+from pybroker.broker.metadata.image import BrokerImage, ClusterImage, ImageDelta
+from pybroker.broker.metadata.load import Nodes, load_image
+from pybroker.broker.metadata.store import (
     DECISION_BYTES_MAX,
     Check,
     Create,
@@ -39,7 +39,7 @@ from pybroker.metadata.store import (
     in_parts,
     operations_bytes,
 )
-from pybroker.metadata.znodes import Endpoint
+from pybroker.broker.metadata.znodes import Endpoint
 from pybroker.native import Uuid
 
 NAME = "n" * 249

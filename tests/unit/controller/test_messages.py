@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from pybroker.api.control import ControlReceiver
-from pybroker.controller import broadcast, deletions
-from pybroker.metadata import znodes
-from pybroker.metadata.control_messages import (
+from pybroker.broker.api.control import ControlReceiver
+from pybroker.broker.controller import broadcast, deletions
+from pybroker.broker.metadata import znodes
+from pybroker.broker.metadata.control_messages import (
     CloseTopics,
     LeaderAndIsrRequest,
     PartitionError,
@@ -22,7 +22,7 @@ from pybroker.metadata.control_messages import (
     UpdateCluster,
     UpdateMetadataRequest,
 )
-from pybroker.metadata.deletion_records import DELETING, STAGED
+from pybroker.broker.metadata.deletion_records import DELETING, STAGED
 from pybroker.native import Uuid
 from pybroker.protocol import messages as m
 from tests.unit.control_plane import ControlPlane

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from pybroker.cluster import events as e
-from pybroker.controller.mutations import COSTS, ITEMS, count_mutations
-from pybroker.controller.rights import RULES, Granted
+from pybroker.broker.cluster import events as e
+from pybroker.broker.controller.mutations import COSTS, ITEMS, count_mutations
+from pybroker.broker.controller.rights import RULES, Granted
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol.caller import Caller

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from pybroker.cluster.events import CreateAcls, DeletedTopic, DeleteTopics
-from pybroker.cluster.port import Asked
-from pybroker.controller import outcomes as module
-from pybroker.controller.outcomes import KEPT_MS, Outcomes
+from pybroker.broker.cluster.events import CreateAcls, DeletedTopic, DeleteTopics
+from pybroker.broker.cluster.port import Asked
+from pybroker.broker.controller import outcomes as module
+from pybroker.broker.controller.outcomes import KEPT_MS, Outcomes
+from pybroker.broker.metadata.store import Create, Delete, Node, Operation
 from pybroker.errors import KafkaError
-from pybroker.metadata.store import Create, Delete, Node, Operation
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 

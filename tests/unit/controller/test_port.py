@@ -7,12 +7,19 @@ from typing import Any
 
 import pytest
 
-from pybroker.api.control import ControlReceiver
-from pybroker.cluster.events import CreatedTopic, CreateTopics, DeletedTopic, DeleteTopics, NewTopic, UndeleteTopic
-from pybroker.controller import local_port
-from pybroker.controller.local_port import LocalPort
+from pybroker.broker.api.control import ControlReceiver
+from pybroker.broker.cluster.events import (
+    CreatedTopic,
+    CreateTopics,
+    DeletedTopic,
+    DeleteTopics,
+    NewTopic,
+    UndeleteTopic,
+)
+from pybroker.broker.controller import local_port
+from pybroker.broker.controller.local_port import LocalPort
+from pybroker.broker.metadata.control_messages import ControlRequest, LeaderAndIsrRequest, RestoreReplicasRequest
 from pybroker.errors import KafkaError
-from pybroker.metadata.control_messages import ControlRequest, LeaderAndIsrRequest, RestoreReplicasRequest
 from pybroker.protocol.error_codes import ErrorCode
 from tests.unit.control_plane import ControlPlane, until
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from pybroker.cluster.events import PurgedTopic, PurgeTopics
-from pybroker.controller.purge import decide_purge
+from pybroker.broker.cluster.events import PurgedTopic, PurgeTopics
+from pybroker.broker.controller.purge import decide_purge
+from pybroker.broker.metadata.deletion_records import DELETING, FOUND, REMOVED, STAGED, UNDELETING, DeletionRecord
+from pybroker.broker.metadata.image import ClusterImage, ImageDelta
 from pybroker.errors import KafkaError
-from pybroker.metadata.deletion_records import DELETING, FOUND, REMOVED, STAGED, UNDELETING, DeletionRecord
-from pybroker.metadata.image import ClusterImage, ImageDelta
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 from tests.unit.controller.test_decisions import cluster, created, deleted

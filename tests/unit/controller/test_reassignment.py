@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 import pytest
 
-from pybroker.cluster.events import (
+from pybroker.broker.cluster.events import (
     AlterIsr,
     CreatePartitions,
     DeleteTopics,
@@ -19,29 +19,29 @@ from pybroker.cluster.events import (
     Truncation,
     UndeleteTopic,
 )
-from pybroker.controller.broadcast import Broadcast
-from pybroker.controller.brokers import decide_brokers
-from pybroker.controller.decision import Decision
-from pybroker.controller.events import (
+from pybroker.broker.controller.broadcast import Broadcast
+from pybroker.broker.controller.brokers import decide_brokers
+from pybroker.broker.controller.decision import Decision
+from pybroker.broker.controller.events import (
     AdvanceDeletions,
     AdvanceReassignments,
     BrokersChanged,
     FinishUndelete,
     ReplicasGone,
 )
-from pybroker.controller.isr import decide_alter_isr
-from pybroker.controller.reassignment import decide_advance, decide_gone, decide_reassign, moving_topics
-from pybroker.controller.topic_deletion import decide_advance as advance_deletions
-from pybroker.controller.topic_deletion import decide_delete
-from pybroker.controller.topics import create_operations, decide_create_partitions
-from pybroker.controller.truncate import decide_truncate
-from pybroker.controller.undelete import decide_finish_undelete, decide_undelete
+from pybroker.broker.controller.isr import decide_alter_isr
+from pybroker.broker.controller.reassignment import decide_advance, decide_gone, decide_reassign, moving_topics
+from pybroker.broker.controller.topic_deletion import decide_advance as advance_deletions
+from pybroker.broker.controller.topic_deletion import decide_delete
+from pybroker.broker.controller.topics import create_operations, decide_create_partitions
+from pybroker.broker.controller.truncate import decide_truncate
+from pybroker.broker.controller.undelete import decide_finish_undelete, decide_undelete
+from pybroker.broker.metadata import znodes
+from pybroker.broker.metadata.control_messages import LeaderAndIsrRequest, StopReplicaRequest
+from pybroker.broker.metadata.image import NO_LEADER, ClusterImage, ImageDelta, PartitionImage, target_replicas
+from pybroker.broker.metadata.load import Nodes, load_image
+from pybroker.broker.metadata.store import Create, Node, Operation, Set
 from pybroker.errors import KafkaError
-from pybroker.metadata import znodes
-from pybroker.metadata.control_messages import LeaderAndIsrRequest, StopReplicaRequest
-from pybroker.metadata.image import NO_LEADER, ClusterImage, ImageDelta, PartitionImage, target_replicas
-from pybroker.metadata.load import Nodes, load_image
-from pybroker.metadata.store import Create, Node, Operation, Set
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 from tests.unit.controller.test_decisions import arrival, cluster, created

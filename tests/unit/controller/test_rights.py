@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from pybroker.cluster import events as e
-from pybroker.cluster.events import CreatedTopic, CreateTopics, Event, NewTopic
-from pybroker.controller.decision import rule_of
-from pybroker.controller.families import FAMILIES
-from pybroker.controller.local_port import Submission
-from pybroker.controller.rights import RULES, Granted, grant
+from pybroker.broker.cluster import events as e
+from pybroker.broker.cluster.events import CreatedTopic, CreateTopics, Event, NewTopic
+from pybroker.broker.controller.decision import rule_of
+from pybroker.broker.controller.families import FAMILIES
+from pybroker.broker.controller.local_port import Submission
+from pybroker.broker.controller.rights import RULES, Granted, grant
+from pybroker.broker.metadata.acls import CLUSTER_NAME, AclBinding, AclFilter
+from pybroker.broker.metadata.delegation_tokens import DelegationToken
+from pybroker.broker.metadata.deletion_records import FOUND, DeletionRecord
+from pybroker.broker.metadata.image import ClusterImage, ImageDelta
 from pybroker.errors import KafkaError
-from pybroker.metadata.acls import CLUSTER_NAME, AclBinding, AclFilter
-from pybroker.metadata.delegation_tokens import DelegationToken
-from pybroker.metadata.deletion_records import FOUND, DeletionRecord
-from pybroker.metadata.image import ClusterImage, ImageDelta
 from pybroker.native import Uuid
 from pybroker.protocol.acl_codes import AclOperation, PatternType, PermissionType, ResourceType
 from pybroker.protocol.caller import Caller
@@ -172,7 +172,7 @@ async def test_some_of_it_is_refused_and_the_rest_is_answered_in_its_place() -> 
 async def test_what_was_decided_counts_from_the_next_event_on_and_for_the_next_controller(
     control_plane: ControlPlane, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "pybroker.controller.rights")
+    caplog.set_level(logging.INFO, "pybroker.broker.controller.rights")
     control_plane.settings |= {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:root",

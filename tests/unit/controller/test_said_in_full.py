@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from pybroker.api.control import ControlReceiver
-from pybroker.metadata import znodes
-from pybroker.metadata.control_messages import (
+from pybroker.broker.api.control import ControlReceiver
+from pybroker.broker.metadata import znodes
+from pybroker.broker.metadata.control_messages import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
     StopReplicaRequest,
@@ -18,7 +18,7 @@ from pybroker.metadata.control_messages import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
-from pybroker.metadata.embedded import EmbeddedStore
+from pybroker.broker.metadata.embedded import EmbeddedStore
 from pybroker.native import Uuid
 from pybroker.protocol import messages as m
 from tests.unit.control_plane import ControlPlane, until

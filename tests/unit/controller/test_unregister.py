@@ -7,7 +7,7 @@ import asyncio
 import msgspec
 import pytest
 
-from pybroker.cluster.events import (
+from pybroker.broker.cluster.events import (
     CreateTopics,
     DeleteTopics,
     FoundReplicas,
@@ -18,19 +18,19 @@ from pybroker.cluster.events import (
     UndeleteTopic,
     UnregisterBroker,
 )
-from pybroker.controller.brokers import decide_brokers
-from pybroker.controller.deletions import Deletions
-from pybroker.controller.events import AdvanceDeletions, BrokerForgotten, BrokersChanged, FinishUndelete
-from pybroker.controller.reassignment import decide_reassign
-from pybroker.controller.restores import Restores
-from pybroker.controller.topic_deletion import decide_advance, decide_delete, decide_found
-from pybroker.controller.topics import decide_create
-from pybroker.controller.undelete import decide_finish_undelete, decide_undelete
-from pybroker.controller.unregister import NAMED_MAX, decide_forgotten, decide_unregister
+from pybroker.broker.controller.brokers import decide_brokers
+from pybroker.broker.controller.deletions import Deletions
+from pybroker.broker.controller.events import AdvanceDeletions, BrokerForgotten, BrokersChanged, FinishUndelete
+from pybroker.broker.controller.reassignment import decide_reassign
+from pybroker.broker.controller.restores import Restores
+from pybroker.broker.controller.topic_deletion import decide_advance, decide_delete, decide_found
+from pybroker.broker.controller.topics import decide_create
+from pybroker.broker.controller.undelete import decide_finish_undelete, decide_undelete
+from pybroker.broker.controller.unregister import NAMED_MAX, decide_forgotten, decide_unregister
+from pybroker.broker.metadata.deletion_records import DELETING, FOUND, STAGED, UNDELETING
+from pybroker.broker.metadata.image import UNREGISTERED, ClusterImage, ImageDelta
+from pybroker.broker.metadata.store import Set
 from pybroker.errors import KafkaError
-from pybroker.metadata.deletion_records import DELETING, FOUND, STAGED, UNDELETING
-from pybroker.metadata.image import UNREGISTERED, ClusterImage, ImageDelta
-from pybroker.metadata.store import Set
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 from tests.unit.controller.test_decisions import arrival

@@ -7,7 +7,7 @@ import json
 import msgspec
 import pytest
 
-from pybroker.cluster.events import (
+from pybroker.broker.cluster.events import (
     AlterConfigs,
     ConfigChange,
     CreatePartitions,
@@ -17,16 +17,16 @@ from pybroker.cluster.events import (
     UndeletedTopic,
     UndeleteTopic,
 )
-from pybroker.controller.configs import decide_alter_configs
-from pybroker.controller.events import AdvanceDeletions
-from pybroker.controller.topic_deletion import decide_advance
-from pybroker.controller.topics import decide_create, decide_create_partitions
-from pybroker.controller.undelete import decide_undelete
+from pybroker.broker.controller.configs import decide_alter_configs
+from pybroker.broker.controller.events import AdvanceDeletions
+from pybroker.broker.controller.topic_deletion import decide_advance
+from pybroker.broker.controller.topics import decide_create, decide_create_partitions
+from pybroker.broker.controller.undelete import decide_undelete
+from pybroker.broker.metadata import znodes
+from pybroker.broker.metadata.image import ClusterImage
+from pybroker.broker.metadata.load import LoweredError, Nodes, load_image
+from pybroker.broker.metadata.store import Create, Delete, Operation, Set
 from pybroker.errors import KafkaError
-from pybroker.metadata import znodes
-from pybroker.metadata.image import ClusterImage
-from pybroker.metadata.load import LoweredError, Nodes, load_image
-from pybroker.metadata.store import Create, Delete, Operation, Set
 from pybroker.protocol.error_codes import ErrorCode
 from tests.unit.controller.test_decisions import cluster, created, deleted, nodes
 

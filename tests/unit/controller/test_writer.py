@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from pybroker.controller.activation import take_office
-from pybroker.controller.writer import ResignedError, Writer
-from pybroker.errors import KafkaError
-from pybroker.metadata import znodes
-from pybroker.metadata.embedded import EmbeddedStore
-from pybroker.metadata.store import (
+from pybroker.broker.controller.activation import take_office
+from pybroker.broker.controller.writer import ResignedError, Writer
+from pybroker.broker.metadata import znodes
+from pybroker.broker.metadata.embedded import EmbeddedStore
+from pybroker.broker.metadata.store import (
     PART_OPERATIONS_MAX,
     Create,
     MetadataStore,
@@ -25,6 +24,7 @@ from pybroker.metadata.store import (
     UnknownOutcomeError,
     ensure_path,
 )
+from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 
 

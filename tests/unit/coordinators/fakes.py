@@ -7,17 +7,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pybroker.clock import FakeClock
-from pybroker.coordinators.group.coordinator import GroupCoordinator
-from pybroker.coordinators.group.group import JoinResult
-from pybroker.coordinators.group.ports import OFFSETS_TOPIC, Settings
-from pybroker.coordinators.group.requests import JoinRequest, LeavingMember, SyncRequest
-from pybroker.coordinators.shards.end_of_turn import EndOfTurn
-from pybroker.coordinators.shards.ports import Ports
-from pybroker.coordinators.share_state.state import Key, ShareState
-from pybroker.coordinators.transaction.coordinator import TransactionCoordinator
-from pybroker.coordinators.transaction.finishing import Finishing
-from pybroker.coordinators.transaction.ports import Settings as TransactionSettings
+from pybroker.broker.clock import FakeClock
+from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
+from pybroker.broker.coordinators.group.group import JoinResult
+from pybroker.broker.coordinators.group.ports import OFFSETS_TOPIC, Settings
+from pybroker.broker.coordinators.group.requests import JoinRequest, LeavingMember, SyncRequest
+from pybroker.broker.coordinators.shards.end_of_turn import EndOfTurn
+from pybroker.broker.coordinators.shards.ports import Ports
+from pybroker.broker.coordinators.share_state.state import Key, ShareState
+from pybroker.broker.coordinators.transaction.coordinator import TransactionCoordinator
+from pybroker.broker.coordinators.transaction.finishing import Finishing
+from pybroker.broker.coordinators.transaction.ports import Settings as TransactionSettings
 from pybroker.native import StoredRecord, StoredRecords, Uuid
 
 Record = tuple[bytes | None, bytes | None]

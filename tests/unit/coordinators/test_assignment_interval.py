@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from pybroker.coordinators.consumer.model import LEAVES
-from pybroker.coordinators.group.group import JoinResult
-from pybroker.coordinators.group.requests import SyncRequest
+from pybroker.broker.coordinators.consumer.model import LEAVES
+from pybroker.broker.coordinators.group.group import JoinResult
+from pybroker.broker.coordinators.group.requests import SyncRequest
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 from tests.unit.coordinators.fakes import World, answered, join_request, subscription

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from pybroker.coordinators.group.commits import CommitItem, CommitRequest
-from pybroker.coordinators.group.deadlines import Bounded, Deadlines
-from pybroker.coordinators.group.group import GroupState, JoinResult
-from pybroker.coordinators.group.ports import OFFSETS_TOPIC
-from pybroker.coordinators.group.records import (
+from pybroker.broker.coordinators.group.commits import CommitItem, CommitRequest
+from pybroker.broker.coordinators.group.deadlines import Bounded, Deadlines
+from pybroker.broker.coordinators.group.group import GroupState, JoinResult
+from pybroker.broker.coordinators.group.ports import OFFSETS_TOPIC
+from pybroker.broker.coordinators.group.records import (
     GroupKey,
     OffsetKey,
     OffsetValue,

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from pybroker.coordinators.consumer.group import ConsumerGroup
-from pybroker.coordinators.consumer.model import GOES_AWAY, JOINS, LEAVES, Heartbeat, HeartbeatResult
-from pybroker.coordinators.group.commits import CommitItem, CommitRequest
-from pybroker.coordinators.group.group import GroupState, JoinResult
-from pybroker.coordinators.group.ports import OFFSETS_TOPIC
-from pybroker.coordinators.group.requests import LeavingMember, SyncRequest
+from pybroker.broker.coordinators.consumer.group import ConsumerGroup
+from pybroker.broker.coordinators.consumer.model import GOES_AWAY, JOINS, LEAVES, Heartbeat, HeartbeatResult
+from pybroker.broker.coordinators.group.commits import CommitItem, CommitRequest
+from pybroker.broker.coordinators.group.group import GroupState, JoinResult
+from pybroker.broker.coordinators.group.ports import OFFSETS_TOPIC
+from pybroker.broker.coordinators.group.requests import LeavingMember, SyncRequest
+from pybroker.broker.requests.context import CommitGrant
 from pybroker.errors import KafkaError
 from pybroker.native import decode_data
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.requests.context import CommitGrant
 from tests.support.fake_native import FakeAnswer
 from tests.unit.coordinators.fakes import World, answered, join_request
 

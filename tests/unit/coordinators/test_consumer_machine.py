@@ -15,10 +15,18 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from pybroker.coordinators.consumer import assignment, membership, records
-from pybroker.coordinators.consumer.group import ConsumerGroup
-from pybroker.coordinators.consumer.model import GOES_AWAY, JOINS, LEAVES, GroupState, Heartbeat, MemberState, Partition
-from pybroker.coordinators.consumer.topics import resolve
+from pybroker.broker.coordinators.consumer import assignment, membership, records
+from pybroker.broker.coordinators.consumer.group import ConsumerGroup
+from pybroker.broker.coordinators.consumer.model import (
+    GOES_AWAY,
+    JOINS,
+    LEAVES,
+    GroupState,
+    Heartbeat,
+    MemberState,
+    Partition,
+)
+from pybroker.broker.coordinators.consumer.topics import resolve
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode

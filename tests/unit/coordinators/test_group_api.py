@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from pybroker.api import (
+from pybroker.broker.api import (
     k08_offset_commit,
     k09_offset_fetch,
     k10_find_coordinator,
@@ -21,14 +21,14 @@ from pybroker.api import (
     k42_delete_groups,
     k47_offset_delete,
 )
-from pybroker.coordinators.group.ports import Settings
-from pybroker.coordinators.group.share import ShareCoordination
-from pybroker.coordinators.group.streams import StreamsCoordination
+from pybroker.broker.coordinators.group.ports import Settings
+from pybroker.broker.coordinators.group.share import ShareCoordination
+from pybroker.broker.coordinators.group.streams import StreamsCoordination
+from pybroker.broker.requests.context import RequestContext, Standing, StandingCommits
+from pybroker.broker.requests.later import Later
 from pybroker.native import Uuid, decode, encode
 from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.requests.context import RequestContext, Standing, StandingCommits
-from pybroker.requests.later import Later
 from tests.support.authorizers import PERMITS_ALL
 from tests.unit.coordinators.fakes import World, subscription
 

@@ -14,13 +14,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from pybroker.clock import FakeClock
-from pybroker.coordinators.group.figures import GroupFigures
-from pybroker.coordinators.group.group import Group, GroupState, JoinResult, SyncResult
-from pybroker.coordinators.group.rebalance import Rounds
-from pybroker.coordinators.group.requests import LeavingMember, SyncRequest
-from pybroker.coordinators.shards.standing import COMMITS, HEARTBEATS
-from pybroker.coordinators.shards.timers import TICK_MS, TimerWheel
+from pybroker.broker.clock import FakeClock
+from pybroker.broker.coordinators.group.figures import GroupFigures
+from pybroker.broker.coordinators.group.group import Group, GroupState, JoinResult, SyncResult
+from pybroker.broker.coordinators.group.rebalance import Rounds
+from pybroker.broker.coordinators.group.requests import LeavingMember, SyncRequest
+from pybroker.broker.coordinators.shards.standing import COMMITS, HEARTBEATS
+from pybroker.broker.coordinators.shards.timers import TICK_MS, TimerWheel
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 from tests.unit.coordinators.fakes import join_request

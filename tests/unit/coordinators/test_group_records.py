@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pybroker.coordinators.group.records import (
+from pybroker.broker.coordinators.group.records import (
     ConsumerKey,
     GroupKey,
     GroupValue,
@@ -22,8 +22,8 @@ from pybroker.coordinators.group.records import (
     encode_offset,
     encode_offset_key,
 )
-from pybroker.coordinators.group.subscription import subscribed_topics
-from pybroker.coordinators.shards.hashing import java_hash, partition_for
+from pybroker.broker.coordinators.group.subscription import subscribed_topics
+from pybroker.broker.coordinators.shards.hashing import java_hash, partition_for
 from pybroker.native import CodecError, Uuid
 from pybroker.protocol import messages as m
 from pybroker.protocol.versioned import encode_versioned

@@ -9,15 +9,15 @@ from typing import cast
 import msgspec
 import pytest
 
-from pybroker.api import k22_init_producer_id
-from pybroker.coordinators.producer_ids import BLOCK_PATH, EPOCH_MAX, ProducerIds
-from pybroker.coordinators.transaction.coordinator import TransactionCoordinator
+from pybroker.broker.api import k22_init_producer_id
+from pybroker.broker.coordinators.producer_ids import BLOCK_PATH, EPOCH_MAX, ProducerIds
+from pybroker.broker.coordinators.transaction.coordinator import TransactionCoordinator
+from pybroker.broker.metadata.embedded import EmbeddedStore
+from pybroker.broker.metadata.store import BadVersionError, Node, NodeExistsError, NoNodeError, StoreClosedError
+from pybroker.broker.requests.context import RequestContext
 from pybroker.errors import KafkaError
-from pybroker.metadata.embedded import EmbeddedStore
-from pybroker.metadata.store import BadVersionError, Node, NodeExistsError, NoNodeError, StoreClosedError
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import InitProducerIdRequest
-from pybroker.requests.context import RequestContext
 from tests.support.authorizers import PERMITS_ALL
 
 CONTEXT = RequestContext(22, 5, "client", "User:ANONYMOUS", "PLAINTEXT", "127.0.0.1", 1)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from pybroker.coordinators.group.group import GroupState, JoinResult
-from pybroker.coordinators.group.ports import OFFSETS_TOPIC
-from pybroker.coordinators.group.requests import LeavingMember
+from pybroker.broker.coordinators.group.group import GroupState, JoinResult
+from pybroker.broker.coordinators.group.ports import OFFSETS_TOPIC
+from pybroker.broker.coordinators.group.requests import LeavingMember
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 from tests.support.fake_native import FakeAnswer

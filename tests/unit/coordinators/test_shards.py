@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from pybroker.clock import FakeClock
-from pybroker.coordinators.shards.end_of_turn import EndOfTurn
-from pybroker.coordinators.shards.log import BATCH_BYTES_MAX, ShardLog
-from pybroker.coordinators.shards.ports import Ports
-from pybroker.coordinators.shards.shard import Shard, ShardState
-from pybroker.coordinators.shards.shards import LOAD_RETRY_MS, SHORT_OF_REPLICAS_MS, Shards
-from pybroker.coordinators.shards.timers import TimerWheel
+from pybroker.broker.clock import FakeClock
+from pybroker.broker.coordinators.shards.end_of_turn import EndOfTurn
+from pybroker.broker.coordinators.shards.log import BATCH_BYTES_MAX, ShardLog
+from pybroker.broker.coordinators.shards.ports import Ports
+from pybroker.broker.coordinators.shards.shard import Shard, ShardState
+from pybroker.broker.coordinators.shards.shards import LOAD_RETRY_MS, SHORT_OF_REPLICAS_MS, Shards
+from pybroker.broker.coordinators.shards.timers import TimerWheel
 from pybroker.errors import KafkaError
 from pybroker.native import StoredRecord
 from pybroker.protocol.error_codes import ErrorCode

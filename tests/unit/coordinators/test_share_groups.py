@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from pybroker.coordinators.group.share import ShareCoordination
-from pybroker.coordinators.shards.topic_view import CachedTopics
-from pybroker.coordinators.share.group import JOINS, LEAVES, ShareGroup
-from pybroker.coordinators.share.membership import ShareHeartbeat, ShareHeartbeatResult
-from pybroker.coordinators.share_state.state import NO_OFFSET, Key, ShareState
+from pybroker.broker.coordinators.group.share import ShareCoordination
+from pybroker.broker.coordinators.shards.topic_view import CachedTopics
+from pybroker.broker.coordinators.share.group import JOINS, LEAVES, ShareGroup
+from pybroker.broker.coordinators.share.membership import ShareHeartbeat, ShareHeartbeatResult
+from pybroker.broker.coordinators.share_state.state import NO_OFFSET, Key, ShareState
+from pybroker.broker.metadata.deletion_records import DELETING, REMOVED, STAGED
 from pybroker.errors import KafkaError
-from pybroker.metadata.deletion_records import DELETING, REMOVED, STAGED
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 from tests.unit.coordinators.fakes import FakeStates, World

@@ -23,15 +23,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from pybroker.clock import FakeClock
-from pybroker.coordinators.shards.ports import Record
-from pybroker.coordinators.shards.timers import TimerWheel
-from pybroker.coordinators.share import records
-from pybroker.coordinators.share.group import JOINS, LEAVES, Partition, ShareGroup, ShareMember
-from pybroker.coordinators.share.groups import RETRY_MS, ShareGround, ShareGroups
-from pybroker.coordinators.share.membership import ShareHeartbeat, ShareHeartbeatResult
-from pybroker.coordinators.share.settings import ShareSettings
-from pybroker.coordinators.share_state.state import Key, ShareState
+from pybroker.broker.clock import FakeClock
+from pybroker.broker.coordinators.shards.ports import Record
+from pybroker.broker.coordinators.shards.timers import TimerWheel
+from pybroker.broker.coordinators.share import records
+from pybroker.broker.coordinators.share.group import JOINS, LEAVES, Partition, ShareGroup, ShareMember
+from pybroker.broker.coordinators.share.groups import RETRY_MS, ShareGround, ShareGroups
+from pybroker.broker.coordinators.share.membership import ShareHeartbeat, ShareHeartbeatResult
+from pybroker.broker.coordinators.share.settings import ShareSettings
+from pybroker.broker.coordinators.share_state.state import Key, ShareState
 from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode

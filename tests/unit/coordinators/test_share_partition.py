@@ -9,8 +9,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from pybroker.coordinators.share_partition.in_flight import AckBatch, AckType, Change, Failure, Found, InFlight
-from pybroker.coordinators.share_state.state import DeliveryState, ShareState, StateBatch, Write, changed, combined
+from pybroker.broker.coordinators.share_partition.in_flight import AckBatch, AckType, Change, Failure, Found, InFlight
+from pybroker.broker.coordinators.share_state.state import (
+    DeliveryState,
+    ShareState,
+    StateBatch,
+    Write,
+    changed,
+    combined,
+)
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from pybroker.coordinators.share_partition.reading import Reading
-from pybroker.coordinators.share_state.state import Key
+from pybroker.broker.coordinators.share_partition.reading import Reading
+from pybroker.broker.coordinators.share_state.state import Key
 from pybroker.native import NativeError, Uuid
 from pybroker.protocol.error_codes import ErrorCode
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from pybroker.coordinators.streams.model import JOINS, Heartbeat, HeartbeatResult, Tasks
-from pybroker.coordinators.streams.topology import Subtopology, Topology
+from pybroker.broker.coordinators.streams.model import JOINS, Heartbeat, HeartbeatResult, Tasks
+from pybroker.broker.coordinators.streams.topology import Subtopology, Topology
 from pybroker.protocol.error_codes import ErrorCode
 from tests.unit.coordinators.fakes import World, answered
 

@@ -16,9 +16,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from pybroker.coordinators.streams import membership, records
-from pybroker.coordinators.streams.group import StreamsGroup
-from pybroker.coordinators.streams.model import (
+from pybroker.broker.coordinators.streams import membership, records
+from pybroker.broker.coordinators.streams.group import StreamsGroup
+from pybroker.broker.coordinators.streams.model import (
     GOES_AWAY,
     JOINS,
     LEAVES,
@@ -28,7 +28,7 @@ from pybroker.coordinators.streams.model import (
     Task,
     Tasks,
 )
-from pybroker.coordinators.streams.topology import InternalTopic, Subtopology, Topology, configure
+from pybroker.broker.coordinators.streams.topology import InternalTopic, Subtopology, Topology, configure
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 

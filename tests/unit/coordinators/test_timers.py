@@ -7,8 +7,8 @@ from functools import partial
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pybroker.clock import FakeClock
-from pybroker.coordinators.shards.timers import TICK_MS, TimerWheel
+from pybroker.broker.clock import FakeClock
+from pybroker.broker.coordinators.shards.timers import TICK_MS, TimerWheel
 
 
 def test_a_timer_runs_once_and_not_early() -> None:

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from pybroker.coordinators.transaction import transaction as decisions
-from pybroker.coordinators.transaction.records import decode_value, encode_value
-from pybroker.coordinators.transaction.transaction import (
+from pybroker.broker.coordinators.transaction import transaction as decisions
+from pybroker.broker.coordinators.transaction.records import decode_value, encode_value
+from pybroker.broker.coordinators.transaction.transaction import (
     AT_REST,
     ENDING,
     EPOCH_LAST,

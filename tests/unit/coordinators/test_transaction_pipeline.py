@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from pybroker.clock import FakeClock
-from pybroker.coordinators.shards.end_of_turn import EndOfTurn
-from pybroker.coordinators.shards.ports import Ports
-from pybroker.coordinators.transaction.coordinator import TransactionCoordinator
-from pybroker.coordinators.transaction.finishing import Finishing
-from pybroker.coordinators.transaction.ports import TRANSACTIONS_TOPIC, CodesTold, Marker, Settings
-from pybroker.coordinators.transaction.records import decode_value
-from pybroker.coordinators.transaction.transaction import VERSION_2, Part, Producer, State
+from pybroker.broker.clock import FakeClock
+from pybroker.broker.coordinators.shards.end_of_turn import EndOfTurn
+from pybroker.broker.coordinators.shards.ports import Ports
+from pybroker.broker.coordinators.transaction.coordinator import TransactionCoordinator
+from pybroker.broker.coordinators.transaction.finishing import Finishing
+from pybroker.broker.coordinators.transaction.ports import TRANSACTIONS_TOPIC, CodesTold, Marker, Settings
+from pybroker.broker.coordinators.transaction.records import decode_value
+from pybroker.broker.coordinators.transaction.transaction import VERSION_2, Part, Producer, State
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 from tests.unit.coordinators.fakes import FakeLog, FakeTopics, Record

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from pybroker.clock import FakeClock
-from pybroker.coordinators.shards.end_of_turn import EndOfTurn
-from pybroker.coordinators.shards.ports import Ports
-from pybroker.coordinators.shards.topic_view import CachedTopics
-from pybroker.coordinators.transaction.coordinator import TransactionCoordinator
-from pybroker.coordinators.transaction.finishing import Finishing
-from pybroker.coordinators.transaction.ports import TRANSACTIONS_TOPIC, Settings
-from pybroker.coordinators.transaction.records import decode_value, encode_key, encode_value
-from pybroker.coordinators.transaction.transaction import Part, State, Transaction
-from pybroker.metadata.lineage import CREATED, TopicEvent, TopicLineage
+from pybroker.broker.clock import FakeClock
+from pybroker.broker.coordinators.shards.end_of_turn import EndOfTurn
+from pybroker.broker.coordinators.shards.ports import Ports
+from pybroker.broker.coordinators.shards.topic_view import CachedTopics
+from pybroker.broker.coordinators.transaction.coordinator import TransactionCoordinator
+from pybroker.broker.coordinators.transaction.finishing import Finishing
+from pybroker.broker.coordinators.transaction.ports import TRANSACTIONS_TOPIC, Settings
+from pybroker.broker.coordinators.transaction.records import decode_value, encode_key, encode_value
+from pybroker.broker.coordinators.transaction.transaction import Part, State, Transaction
+from pybroker.broker.metadata.lineage import CREATED, TopicEvent, TopicLineage
 from pybroker.native import Uuid
 from tests.unit.coordinators.fakes import FakeLog, FakeTopics
 from tests.unit.coordinators.test_transaction_pipeline import CONFIG, HeldMarkers, Ids

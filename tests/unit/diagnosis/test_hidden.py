@@ -6,9 +6,9 @@ import json
 
 import pytest
 
+from pybroker.broker.metadata.store import Node
+from pybroker.broker.observability.diagnosis import hidden, nodes
 from pybroker.config import load_config
-from pybroker.diagnosis import hidden, nodes
-from pybroker.metadata.store import Node
 
 JAAS = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="me" password="long \\"quoted\\"";'
 

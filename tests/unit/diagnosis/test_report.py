@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from pybroker.broker.logs import TAIL_CHARACTERS_MAX, Tail, last_lines
+from pybroker.broker.metadata.store import Node, UnavailableError
+from pybroker.broker.observability.diagnosis import report as reports
+from pybroker.broker.observability.diagnosis.report import Subject, report
+from pybroker.broker.observability.diagnosis.socket import FILE_NAME, DiagnosisSocket, ask
 from pybroker.config import load_config
-from pybroker.diagnosis import report as reports
-from pybroker.diagnosis.report import Subject, report
-from pybroker.diagnosis.socket import FILE_NAME, DiagnosisSocket, ask
-from pybroker.logs import TAIL_CHARACTERS_MAX, Tail, last_lines
-from pybroker.metadata.store import Node, UnavailableError
 
 LIMIT_S = 60.0
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from pybroker.ingest.ingests import Ingests
-from pybroker.metadata.image import ImageDelta
-from pybroker.metadata.ingest_records import COMMITTED, IngestedPartition, IngestKey, IngestRecord
+from pybroker.broker.ingest.ingests import Ingests
+from pybroker.broker.metadata.image import ImageDelta
+from pybroker.broker.metadata.ingest_records import COMMITTED, IngestedPartition, IngestKey, IngestRecord
+from pybroker.broker.replicas.known_cluster import KnownCluster
 from pybroker.native import AttachedPartition, IngestPreparation, ListedAttempt, NativeError, StagedPartition, Uuid
 from pybroker.protocol.error_codes import ErrorCode
 from pybroker.protocol.messages import CreateTopicsRequest, CreateTopicsRequest_CreatableTopic
-from pybroker.replicas.known_cluster import KnownCluster
 from tests.support.fake_native import FakeIngests
 from tests.unit.control_plane import ControlPlane
 

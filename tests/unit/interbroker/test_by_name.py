@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pybroker.interbroker.by_name import by_id, named
-from pybroker.metadata.control_messages import (
+from pybroker.broker.interbroker.by_name import by_id, named
+from pybroker.broker.metadata.control_messages import (
     NamedPartitionError,
     PartitionError,
     StopReplicaPartitionState,

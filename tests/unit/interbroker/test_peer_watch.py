@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from pybroker.broker.cluster.seat import Seat
+from pybroker.broker.interbroker import peer_watch
+from pybroker.broker.interbroker.peer_watch import PAUSE_S, PeerWatch
+from pybroker.broker.metadata.image import BrokerImage
+from pybroker.broker.metadata.znodes import Endpoint
 from pybroker.client.errors import BrokerConnectionError
-from pybroker.cluster.seat import Seat
-from pybroker.interbroker import peer_watch
-from pybroker.interbroker.peer_watch import PAUSE_S, PeerWatch
-from pybroker.metadata.image import BrokerImage
-from pybroker.metadata.znodes import Endpoint
 from pybroker.protocol import interbroker as wire
 
 OWN, DEAD, WITNESS = 1, 2, 3

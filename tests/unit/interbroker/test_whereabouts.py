@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from pybroker.broker.cluster.packed import pack
+from pybroker.broker.cluster.seat import Seat
+from pybroker.broker.interbroker.whereabouts import Whereabouts
 from pybroker.client.errors import BrokerConnectionError
-from pybroker.cluster.packed import pack
-from pybroker.cluster.seat import Seat
-from pybroker.interbroker.whereabouts import Whereabouts
 from pybroker.protocol import interbroker as wire
 from pybroker.protocol.error_codes import ErrorCode
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from pybroker.broker.metadata.cluster_id import get_or_generate_cluster_id
+from pybroker.broker.metadata.embedded import FILE_NAME, EmbeddedStore
+from pybroker.broker.metadata.store import Create, StoreClosedError
 from pybroker.errors import FatalError, StartError
-from pybroker.metadata.cluster_id import get_or_generate_cluster_id
-from pybroker.metadata.embedded import FILE_NAME, EmbeddedStore
-from pybroker.metadata.store import Create, StoreClosedError
 
 
 async def test_a_second_broker_is_refused(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from pybroker.metadata.store import Node
-from pybroker.metadata.zookeeper_reads import GET_CHILDREN, READS_A_TURN_MAX, read_subtree
+from pybroker.broker.metadata.store import Node
+from pybroker.broker.metadata.zookeeper_reads import GET_CHILDREN, READS_A_TURN_MAX, read_subtree
 
 TOPICS, PARTITIONS = 12, 1_000
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from pybroker.metadata.embedded import EmbeddedStore
-from pybroker.metadata.store import (
+from pybroker.broker.metadata.embedded import EmbeddedStore
+from pybroker.broker.metadata.store import (
     VALUE_BYTES_MAX,
     BadVersionError,
     Check,
@@ -36,7 +36,7 @@ from pybroker.metadata.store import (
     ensure_path,
     ensure_paths,
 )
-from pybroker.metadata.zookeeper import ZooKeeperSettings, ZooKeeperStore
+from pybroker.broker.metadata.zookeeper import ZooKeeperSettings, ZooKeeperStore
 from tests.support.zookeeper import ZooKeeperServer, zookeeper
 
 Opener = Callable[[], Awaitable[MetadataStore]]

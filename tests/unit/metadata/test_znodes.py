@@ -7,17 +7,17 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from pybroker.metadata import znodes
-from pybroker.metadata.deletion_records import (
+from pybroker.broker.metadata import znodes
+from pybroker.broker.metadata.deletion_records import (
     DeletionRecord,
     decode_deletion_head,
     forget_operations,
     read_deletions,
     write_operations,
 )
-from pybroker.metadata.lineage import TopicEvent, TopicLineage
-from pybroker.metadata.store import Create, Delete, Node, Operation, Set
-from pybroker.metadata.znodes import DamagedNodeError
+from pybroker.broker.metadata.lineage import TopicEvent, TopicLineage
+from pybroker.broker.metadata.store import Create, Delete, Node, Operation, Set
+from pybroker.broker.metadata.znodes import DamagedNodeError
 from pybroker.native import Uuid
 
 GOLDEN = (

@@ -13,8 +13,7 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import KazooTimeoutError
 
-from pybroker.errors import FatalError, StartError
-from pybroker.metadata.store import (
+from pybroker.broker.metadata.store import (
     MULTI_BYTES_MAX,
     Create,
     MultiError,
@@ -28,7 +27,8 @@ from pybroker.metadata.store import (
     WatchEvent,
     WatchKind,
 )
-from pybroker.metadata.zookeeper import OPERATIONS_A_TURN_MAX, Tls, ZooKeeperSettings, ZooKeeperStore
+from pybroker.broker.metadata.zookeeper import OPERATIONS_A_TURN_MAX, Tls, ZooKeeperSettings, ZooKeeperStore
+from pybroker.errors import FatalError, StartError
 from tests.support.certificates import Authority
 from tests.support.zookeeper import Ensemble, ZooKeeperServer, zookeeper
 from tests.unit.control_plane import counted_turns

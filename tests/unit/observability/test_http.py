@@ -10,8 +10,8 @@ from typing import NamedTuple
 import pytest
 import pytest_asyncio
 
-from pybroker.observability import http
-from pybroker.observability.metrics import Metric, identity_metrics, render_metrics
+from pybroker.broker.observability import http
+from pybroker.broker.observability.metrics import Metric, identity_metrics, render_metrics
 
 
 class Served(NamedTuple):

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pybroker.metadata.acls import AclBinding
-from pybroker.metadata.delegation_tokens import DelegationToken
-from pybroker.native import Uuid, build_batch
-from pybroker.offline.adopt.batches import Malformed
-from pybroker.offline.adopt.metadata_log import (
+from pybroker.broker.metadata.acls import AclBinding
+from pybroker.broker.metadata.delegation_tokens import DelegationToken
+from pybroker.broker.offline.adopt.batches import Malformed
+from pybroker.broker.offline.adopt.metadata_log import (
     ABORT_TRANSACTION,
     BEGIN_TRANSACTION,
     END_TRANSACTION,
@@ -21,6 +20,7 @@ from pybroker.offline.adopt.metadata_log import (
     Metadata,
     read_metadata,
 )
+from pybroker.native import Uuid, build_batch
 from pybroker.protocol.scram import ScramCredential
 
 UNKNOWN = "this version of pybroker does not know it"

@@ -9,8 +9,8 @@ import pytest
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
-from pybroker.otlp import messages, page, slices
-from pybroker.otlp.page import families
+from pybroker.broker.observability.otlp import messages, page, slices
+from pybroker.broker.observability.otlp.page import families
 
 PAGE = """# HELP up Whether it is.
 # TYPE up gauge

@@ -36,10 +36,10 @@ class Hanging:
         print("stuck", flush=True)
         await asyncio.sleep(600)
 
-module = types.ModuleType("pybroker.app")
+module = types.ModuleType("pybroker.broker.lifecycle.app")
 module.Broker = Hanging
-sys.modules["pybroker.app"] = module
-from pybroker.process.foreground import start_command
+sys.modules["pybroker.broker.lifecycle.app"] = module
+from pybroker.broker.lifecycle.process.foreground import start_command
 settings = ["shutdown.timeout.ms=" + sys.argv[2]]
 sys.exit(start_command(None, settings, None, None))
 """

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from pybroker.metadata.image import ClusterImage, ImageDelta, PartitionImage, TopicImage
+from pybroker.broker.metadata.image import ClusterImage, ImageDelta, PartitionImage, TopicImage
+from pybroker.broker.replicas.change_figures import ChangeFigures
 from pybroker.native import Uuid
-from pybroker.replicas.change_figures import ChangeFigures
 
 STATE = PartitionImage((1, 2, 3), 1, 4, (1, 2, 3), 1, 0)
 

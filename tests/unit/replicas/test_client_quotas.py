@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from pybroker.metadata.client_quotas import path_of
-from pybroker.metadata.image import ClusterImage, ConfigImage, ImageDelta
+from pybroker.broker.metadata.client_quotas import path_of
+from pybroker.broker.metadata.image import ClusterImage, ConfigImage, ImageDelta
+from pybroker.broker.replicas.client_quotas import ClientQuotas
 from pybroker.native import ClientQuota
-from pybroker.replicas.client_quotas import ClientQuotas
 
 EMPTY = ClusterImage.initial(1)
 

@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from pybroker.metadata.control_messages import ClosedTopic, CloseTopics, ReopenTopics
-from pybroker.metadata.image import ClusterImage, ImageDelta, TopicImage
+from pybroker.broker.metadata.control_messages import ClosedTopic, CloseTopics, ReopenTopics
+from pybroker.broker.metadata.image import ClusterImage, ImageDelta, TopicImage
+from pybroker.broker.replicas.closing import TopicClosing
 from pybroker.native import PartitionEnds, Uuid
-from pybroker.replicas.closing import TopicClosing
 from tests.unit.control_plane import until
 
 A, B = Uuid.random(), Uuid.random()

@@ -9,17 +9,17 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from pybroker.metadata import znodes
-from pybroker.metadata.control_messages import (
+from pybroker.broker.metadata import znodes
+from pybroker.broker.metadata.control_messages import (
     UpdateCluster,
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
-from pybroker.metadata.deletion_records import DELETING, UNDELETING, DeletionRecord
-from pybroker.metadata.embedded import EmbeddedStore
-from pybroker.metadata.image import ClusterImage, ImageDelta, PartitionImage, TopicImage
-from pybroker.metadata.store import ensure_path
+from pybroker.broker.metadata.deletion_records import DELETING, UNDELETING, DeletionRecord
+from pybroker.broker.metadata.embedded import EmbeddedStore
+from pybroker.broker.metadata.image import ClusterImage, ImageDelta, PartitionImage, TopicImage
+from pybroker.broker.metadata.store import ensure_path
 from pybroker.native import Uuid
 from tests.unit.replicas.test_manager import FULL, INCREMENTAL, A, B, Host
 

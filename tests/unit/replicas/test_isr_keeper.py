@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from pybroker.cluster.events import AlterIsr, IsrOutcome
-from pybroker.cluster.port import Answer
+from pybroker.broker.cluster.events import AlterIsr, IsrOutcome
+from pybroker.broker.cluster.port import Answer
+from pybroker.broker.replicas import isr
+from pybroker.broker.replicas.isr import IsrKeeper
 from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.replicas import isr
-from pybroker.replicas.isr import IsrKeeper
 from tests.unit.control_plane import until
 
 TOPIC = Uuid.random()
@@ -76,7 +76,7 @@ class Refuses(Port):
 async def test_a_join_that_is_refused_with_each_fetch_is_said_once_in_a_while(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.DEBUG, "pybroker.replicas.isr")
+    caplog.set_level(logging.DEBUG, "pybroker.broker.replicas.isr")
     told = Told()
     native: Any = SimpleNamespace(isr=told)
     keeper = IsrKeeper(native, Refuses(), 1, lambda: 11)  # type: ignore[arg-type]

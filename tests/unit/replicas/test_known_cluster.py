@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from pybroker.api.control import ControlReceiver
-from pybroker.metadata.control_messages import ControlRequest, LeaderAndIsrRequest, UpdateCluster
-from pybroker.metadata.image import ClusterImage, ConfigImage, ImageDelta
+from pybroker.broker.api.control import ControlReceiver
+from pybroker.broker.metadata.control_messages import ControlRequest, LeaderAndIsrRequest, UpdateCluster
+from pybroker.broker.metadata.image import ClusterImage, ConfigImage, ImageDelta
+from pybroker.broker.replicas.known_cluster import KnownCluster
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.replicas.known_cluster import KnownCluster
 from tests.unit.control_plane import ControlPlane, until
 from tests.unit.controller.test_messages import create
 

@@ -12,12 +12,11 @@ from typing import Any, cast
 import pytest
 import pytest_asyncio
 
-from pybroker.api.control import ControlReceiver
-from pybroker.clock import FakeClock
-from pybroker.config import load_config
-from pybroker.metadata import znodes
-from pybroker.metadata.cache import MetadataCache, RemovedTopic
-from pybroker.metadata.control_messages import (
+from pybroker.broker.api.control import ControlReceiver
+from pybroker.broker.clock import FakeClock
+from pybroker.broker.metadata import znodes
+from pybroker.broker.metadata.cache import MetadataCache, RemovedTopic
+from pybroker.broker.metadata.control_messages import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
@@ -31,19 +30,20 @@ from pybroker.metadata.control_messages import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
-from pybroker.metadata.deletion_records import DeletionRecord, write_operations
-from pybroker.metadata.embedded import EmbeddedStore
-from pybroker.metadata.image import ClusterImage, ImageDelta, TopicImage
-from pybroker.metadata.store import Operation, OperationResult, ensure_path
+from pybroker.broker.metadata.deletion_records import DeletionRecord, write_operations
+from pybroker.broker.metadata.embedded import EmbeddedStore
+from pybroker.broker.metadata.image import ClusterImage, ImageDelta, TopicImage
+from pybroker.broker.metadata.store import Operation, OperationResult, ensure_path
+from pybroker.broker.replicas.closing import TopicClosing
+from pybroker.broker.replicas.evidence import KnownTopics
+from pybroker.broker.replicas.fence import Fence
+from pybroker.broker.replicas.known_cluster import KnownCluster
+from pybroker.broker.replicas.manager import ReplicaManager
+from pybroker.broker.replicas.metadata_updates import MetadataUpdates
+from pybroker.broker.replicas.staging import Staging, ranges
+from pybroker.broker.replicas.strays import Strays
+from pybroker.config import load_config
 from pybroker.native import NativeBroker, StopOrder, Uuid
-from pybroker.replicas.closing import TopicClosing
-from pybroker.replicas.evidence import KnownTopics
-from pybroker.replicas.fence import Fence
-from pybroker.replicas.known_cluster import KnownCluster
-from pybroker.replicas.manager import ReplicaManager
-from pybroker.replicas.metadata_updates import MetadataUpdates
-from pybroker.replicas.staging import Staging, ranges
-from pybroker.replicas.strays import Strays
 from tests.support.fake_native import FakeLocalPartition, FakeNative, NoReports
 
 INCREMENTAL, FULL = 1, 2

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from pybroker.broker.replicas import partition_metadata
+from pybroker.broker.replicas.partition_metadata import FILE_BYTES_MAX, PartitionMetadataError
 from pybroker.native import Uuid
-from pybroker.replicas import partition_metadata
-from pybroker.replicas.partition_metadata import FILE_BYTES_MAX, PartitionMetadataError
 
 ID = Uuid.parse("46bdb63f9e8d4a38bf7bee4eb2a794e4")
 

@@ -7,19 +7,19 @@ from typing import Any, cast
 
 import pytest
 
-from pybroker.cluster.events import Event, LogEndsTold, ReplicasOffline
-from pybroker.metadata.control_messages import (
+from pybroker.broker.cluster.events import Event, LogEndsTold, ReplicasOffline
+from pybroker.broker.metadata.control_messages import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
     PartitionError,
     TopicPartitionErrors,
     UpdateMetadataPartitionState,
 )
-from pybroker.metadata.image import ClusterImage, ImageDelta, PartitionImage, TopicImage
-from pybroker.metadata.znodes import MISSING_LOG
+from pybroker.broker.metadata.image import ClusterImage, ImageDelta, PartitionImage, TopicImage
+from pybroker.broker.metadata.znodes import MISSING_LOG
+from pybroker.broker.replicas.roles import RoleReconciler, wrong_role
 from pybroker.native import PartitionRole, Uuid
 from pybroker.protocol.error_codes import ErrorCode
-from pybroker.replicas.roles import RoleReconciler, wrong_role
 
 ME, OTHER = 1, 2
 TOPIC = Uuid.random()

@@ -11,19 +11,19 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from pybroker.clock import FakeClock
-from pybroker.metadata import znodes
-from pybroker.metadata.control_messages import UpdateCluster
-from pybroker.metadata.deletion_records import STAGED, DeletionRecord
-from pybroker.metadata.embedded import EmbeddedStore
-from pybroker.metadata.image import ClusterImage, ImageDelta
-from pybroker.metadata.store import ensure_path
+from pybroker.broker.clock import FakeClock
+from pybroker.broker.metadata import znodes
+from pybroker.broker.metadata.control_messages import UpdateCluster
+from pybroker.broker.metadata.deletion_records import STAGED, DeletionRecord
+from pybroker.broker.metadata.embedded import EmbeddedStore
+from pybroker.broker.metadata.image import ClusterImage, ImageDelta
+from pybroker.broker.metadata.store import ensure_path
+from pybroker.broker.replicas import staging as module
+from pybroker.broker.replicas.evidence import KnownTopics
+from pybroker.broker.replicas.known_cluster import KnownCluster
+from pybroker.broker.replicas.purges import Purges
+from pybroker.broker.replicas.staging import Staging
 from pybroker.native import NativeBroker, Uuid
-from pybroker.replicas import staging as module
-from pybroker.replicas.evidence import KnownTopics
-from pybroker.replicas.known_cluster import KnownCluster
-from pybroker.replicas.purges import Purges
-from pybroker.replicas.staging import Staging
 from tests.support.fake_native import FakeLocalPartition, FakeNative, NoReports
 
 TOPIC = Uuid.random()

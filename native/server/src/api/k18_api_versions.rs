@@ -21,7 +21,7 @@ const SOFTWARE_BYTES_MAX: usize = 256;
 
 /// What there is for clients, its highest level, and the request without which there is none: groups of the newer
 /// protocol (KIP-848), share groups (KIP-932), streams groups (KIP-1071), version 2 of transactions (KIP-890). It is in
-/// force unless the cluster has finalized another level (`pybroker/metadata/features.py` names the same).
+/// force unless the cluster has finalized another level (`pybroker/broker/metadata/features.py` names the same).
 const FEATURES: [(&str, i16, ApiKey); 4] = [
     ("group.version", 1, ApiKey::ConsumerGroupHeartbeat),
     ("share.version", 2, ApiKey::ShareGroupHeartbeat),

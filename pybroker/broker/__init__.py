@@ -1,0 +1,1 @@
+"""The control plane: what a broker decides, stores and answers beside its native data path."""

@@ -1,0 +1,136 @@
+"""Access control entries: what may be added, found and removed (KIP-140, KIP-290). Knows no protocol version."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from pybroker.broker.cluster.events import CreateAcls, DeleteAcls
+from pybroker.broker.cluster.port import ControllerPort
+from pybroker.broker.cluster.view import ClusterView
+from pybroker.broker.metadata.acls import (
+    CLUSTER_NAME,
+    AclBinding,
+    AclFilter,
+)
+from pybroker.errors import KafkaError
+from pybroker.native import NativeAuthorizer
+from pybroker.protocol.acl_codes import AclOperation, PatternType, PermissionType, ResourceType
+from pybroker.protocol.caller import Caller
+from pybroker.protocol.error_codes import ErrorCode
+
+log = logging.getLogger(__name__)
+
+_TYPES, _PATTERNS, _OPERATIONS, _PERMISSIONS = (
+    frozenset(map(int, kinds)) for kinds in (ResourceType, PatternType, AclOperation, PermissionType)
+)
+
+NAME_BYTES_MAX = 32767
+"""Longest name, principal or host: what a string of the protocol's older versions can carry, so that every client can
+read and remove every entry."""
+
+
+class AclAdmin:
+    """Reads the view, and asks the controller."""
+
+    def __init__(self, view: ClusterView, port: ControllerPort, *, enabled: bool) -> None:
+        self._view = view
+        self._port = port
+        self._enabled = enabled
+
+    def _require_authorizer(self) -> None:
+        if not self._enabled:
+            raise KafkaError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
+
+    def describe(self, which: AclFilter) -> list[AclBinding]:
+        """The entries that match. Raises KafkaError."""
+        self._require_authorizer()
+        _check_filter(which)
+        nodes = self._view.image.acls.values()
+        return [binding for node in nodes for binding in node.bindings if which.matches(binding)]
+
+    async def create(self, bindings: Sequence[AclBinding], caller: Caller) -> list[KafkaError | None]:
+        """None for each entry that is in force now, in order. Raises KafkaError if nothing is done."""
+        self._require_authorizer()
+        problems = [_problem(binding) for binding in bindings]
+        good = tuple(binding for binding, problem in zip(bindings, problems, strict=True) if problem is None)
+        if good:
+            answer = await self._port.submit(CreateAcls(good), caller=caller)
+            for binding in good:
+                log.info("%r added %s", caller.principal, describe_binding(binding))
+            if answer.late is not None:
+                raise answer.late
+        return [None if one is None else KafkaError(ErrorCode.INVALID_REQUEST, one) for one in problems]
+
+    async def delete(self, filters: Sequence[AclFilter], caller: Caller) -> list[Sequence[AclBinding] | KafkaError]:
+        """For each filter the entries that it removed. Raises KafkaError if nothing is done."""
+        self._require_authorizer()
+        results: list[Sequence[AclBinding] | KafkaError] = []
+        good: list[AclFilter] = []
+        for one in filters:
+            try:
+                _check_filter(one)
+                good.append(one)
+                results.append(())
+            except KafkaError as error:
+                results.append(error)
+        if not good:
+            return results
+        answer = await self._port.submit(DeleteAcls(tuple(good)), caller=caller)
+        removed = answer.reply
+        found = iter(removed)
+        results = [one if isinstance(one, KafkaError) else next(found) for one in results]
+        for binding in dict.fromkeys(binding for found in removed for binding in found):
+            log.info("%r removed %s", caller.principal, describe_binding(binding))
+        if answer.late is not None:
+            raise answer.late
+        return results
+
+
+def describe_binding(binding: AclBinding) -> str:
+    """An entry in words; names from outside are quoted."""
+    permission = "allow" if binding.permission == PermissionType.ALLOW else "deny"
+    return (
+        f"{permission} {binding.principal!r} from {binding.host!r} {AclOperation(binding.operation).name} on "
+        f"{PatternType(binding.pattern_type).name} {ResourceType(binding.resource_type).name} {binding.name!r}"
+    )
+
+
+def _check_filter(which: AclFilter) -> None:
+    known = (
+        (which.resource_type, _TYPES),
+        (which.pattern_type, _PATTERNS),
+        (which.operation, _OPERATIONS),
+        (which.permission, _PERMISSIONS),
+    )
+    if any(value == 0 or value not in kinds for value, kinds in known):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "The AclBindingFilter must not contain UNKNOWN elements.")
+
+
+def _problem(binding: AclBinding) -> str | None:
+    kind, operation, permission = binding.resource_type, binding.operation, binding.permission
+    if kind not in _TYPES or kind <= ResourceType.ANY:
+        return f"Invalid resourceType {kind}"
+    if binding.pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED):
+        return f"Invalid patternType {binding.pattern_type}"
+    if operation not in _OPERATIONS or operation <= AclOperation.ANY:
+        return f"Invalid operation {operation}"
+    if permission not in (PermissionType.ALLOW, PermissionType.DENY):
+        return f"Invalid permissionType {permission}"
+    if kind == ResourceType.CLUSTER and binding.name != CLUSTER_NAME:
+        return f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}"
+    if not binding.name:
+        return "Invalid empty resource name"
+    kind_of_principal, colon, name = binding.principal.partition(":")
+    if not colon or not kind_of_principal or not name:
+        return (
+            f"Could not parse principal from `{binding.principal}` (no colon is present separating the principal type "
+            "from the principal name)"
+        )
+    if not binding.host:
+        return "Invalid empty host"
+    if not NativeAuthorizer.is_valid_host(binding.host):
+        return f"Invalid CIDR notation '{binding.host}'"
+    if any(len(text.encode()) > NAME_BYTES_MAX for text in (binding.name, binding.principal, binding.host)):
+        return f"A name is longer than {NAME_BYTES_MAX} bytes"
+    return None

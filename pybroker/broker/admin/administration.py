@@ -1,0 +1,166 @@
+"""What administrators ask for. Most brokers are never asked for most of it: each is imported and made when a request
+asks for it first."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from pybroker.broker.admin.topics import TopicAdmin
+from pybroker.broker.clock import Clock
+from pybroker.broker.cluster.port import ControllerPort
+from pybroker.broker.cluster.view import ClusterView
+from pybroker.broker.metadata.cache import MetadataCache
+from pybroker.broker.replicas.manager import ReplicaManager
+from pybroker.broker.replicas.staging import Staging
+from pybroker.config import BrokerConfig
+from pybroker.native import NativeBroker
+
+if TYPE_CHECKING:
+    from pybroker.broker.admin.acls import AclAdmin
+    from pybroker.broker.admin.brokers import BrokerAdmin
+    from pybroker.broker.admin.configs import ConfigAdmin
+    from pybroker.broker.admin.elections import ElectionAdmin
+    from pybroker.broker.admin.features import FeatureAdmin
+    from pybroker.broker.admin.history import HistoryAdmin
+    from pybroker.broker.admin.lineage import LineageAdmin
+    from pybroker.broker.admin.log_dirs import LogDirAdmin
+    from pybroker.broker.admin.quotas import QuotaAdmin
+    from pybroker.broker.admin.reassignments import ReassignmentAdmin
+    from pybroker.broker.admin.records import RecordAdmin
+    from pybroker.broker.admin.staged_replicas import Brokers, StagedReplicas
+    from pybroker.broker.admin.streams_topics import StreamsTopics
+    from pybroker.broker.admin.users import UserAdmin
+
+
+class Administration:
+    """See the module."""
+
+    def __init__(
+        self,
+        *,
+        broker_id: int,
+        config: BrokerConfig,
+        clock: Clock,
+        native: NativeBroker,
+        view: ClusterView,
+        port: ControllerPort,
+        cache: MetadataCache,
+        topics: TopicAdmin,
+        replicas: ReplicaManager,
+        staging: Staging,
+        others: Brokers | None,
+        authorizes: bool,
+    ) -> None:
+        """others: None of a broker that is alone. authorizes: there is an authorizer, so that entries count for
+        something."""
+        self._broker_id = broker_id
+        self._config = config
+        self._clock = clock
+        self._native = native
+        self._view = view
+        self._port = port
+        self._cache = cache
+        self._topics = topics
+        self._replicas = replicas
+        self._staging = staging
+        self._others = others
+        self._authorizes = authorizes
+
+    @cached_property
+    def acls(self) -> AclAdmin:
+        """Who may do what."""
+        from pybroker.broker.admin.acls import AclAdmin
+
+        return AclAdmin(self._view, self._port, enabled=self._authorizes)
+
+    @cached_property
+    def brokers(self) -> BrokerAdmin:
+        """Brokers that are gone for good."""
+        from pybroker.broker.admin.brokers import BrokerAdmin
+
+        return BrokerAdmin(self._port)
+
+    @cached_property
+    def configs(self) -> ConfigAdmin:
+        """Settings of everything that has some."""
+        from pybroker.broker.admin.configs import ConfigAdmin
+
+        return ConfigAdmin(self._broker_id, self._config, self._view, self._port)
+
+    @cached_property
+    def elections(self) -> ElectionAdmin:
+        """Elections of leaders."""
+        from pybroker.broker.admin.elections import ElectionAdmin
+
+        return ElectionAdmin(self._port)
+
+    @cached_property
+    def features(self) -> FeatureAdmin:
+        """What the cluster's features allow."""
+        from pybroker.broker.admin.features import FeatureAdmin
+
+        return FeatureAdmin(self._view, self._port)
+
+    @cached_property
+    def history(self) -> HistoryAdmin:
+        """What became of topics."""
+        from pybroker.broker.admin.history import HistoryAdmin
+
+        return HistoryAdmin(self._view, self._native, self.staged_replicas)
+
+    @cached_property
+    def lineage(self) -> LineageAdmin:
+        """Topics that are emptied, or come back."""
+        from pybroker.broker.admin.lineage import LineageAdmin
+
+        return LineageAdmin(self._view, self._port, self._config, self._clock)
+
+    @cached_property
+    def log_dirs(self) -> LogDirAdmin:
+        """Log directories of this broker."""
+        from pybroker.broker.admin.log_dirs import LogDirAdmin
+
+        return LogDirAdmin(self._native.log_dirs, self._config)
+
+    @cached_property
+    def quotas(self) -> QuotaAdmin:
+        """Quotas of clients."""
+        from pybroker.broker.admin.quotas import QuotaAdmin
+
+        return QuotaAdmin(self._view, self._port)
+
+    @cached_property
+    def reassignments(self) -> ReassignmentAdmin:
+        """Partitions on their way to other brokers."""
+        from pybroker.broker.admin.reassignments import ReassignmentAdmin
+
+        return ReassignmentAdmin(self._view, self._port)
+
+    @cached_property
+    def records(self) -> RecordAdmin:
+        """Records that are deleted."""
+        from pybroker.broker.admin.records import RecordAdmin
+
+        return RecordAdmin(self._native, self._cache, self._replicas)
+
+    @cached_property
+    def staged_replicas(self) -> StagedReplicas:
+        """What brokers hold of deleted topics."""
+        from pybroker.broker.admin.staged_replicas import StagedReplicas
+
+        return StagedReplicas(self._broker_id, self._view, self._native, self._staging, self._others)
+
+    @cached_property
+    def streams_topics(self) -> StreamsTopics:
+        """Internal topics of Kafka Streams applications."""
+        from pybroker.broker.admin.streams_topics import StreamsTopics
+
+        return StreamsTopics(self._topics, self._clock)
+
+    @cached_property
+    def users(self) -> UserAdmin:
+        """Users and their passwords."""
+        from pybroker.broker.admin.users import UserAdmin
+
+        return UserAdmin(self._view, self._port)

@@ -1,0 +1,229 @@
+"""How the partitions of the cluster are: which have no leader, too few replicas in sync, or are being moved.
+
+Metrics ask at every scrape, so that a topic is counted anew only when it has changed, and sums are kept. Who asks after
+much has changed lets others have their turn in between: `catch_up`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+
+import msgspec
+
+from pybroker.broker.cluster.view import ClusterView
+from pybroker.broker.metadata.image import ClusterImage, PartitionImage, TopicImage
+from pybroker.config import BrokerConfig
+from pybroker.native import Uuid
+
+TOPICS_A_TURN = 200
+MIN_ISR = "min.insync.replicas"
+GUARDED: Mapping[str, str] = {
+    "__consumer_offsets": "offsets.topic.replication.factor",
+    "__transaction_state": "transaction.state.log.replication.factor",
+    "__share_group_state": "share.coordinator.state.topic.replication.factor",
+}
+"""Internal topics, and the settings that say how many replicas they are to have."""
+
+
+class Counts(msgspec.Struct):
+    """Of some partitions. Their names are those of Kafka's metrics, in the plural of what is counted."""
+
+    partitions: int = 0
+    offline: int = 0
+    """Without a leader."""
+    under_replicated: int = 0
+    """Some replica is not in sync. One that is only being added is not missed."""
+    under_min_isr: int = 0
+    """Fewer replicas in sync than `min.insync.replicas`: nobody can write with acks=all."""
+    at_min_isr: int = 0
+    """As many as that: one more that fails, and nobody can write."""
+    not_preferred: int = 0
+    """Not led by the first replica."""
+    reassigning: int = 0
+    too_few_replicas: int = 0
+    """Of internal topics, with fewer replicas than the broker's settings say."""
+
+    @property
+    def in_trouble(self) -> bool:
+        """Whether some partition is not as it should be."""
+        return bool(
+            self.offline or self.under_replicated or self.under_min_isr or self.reassigning or self.too_few_replicas
+        )
+
+    def add(self, other: Counts, sign: int = 1) -> None:
+        """Counts the others' too, or (-1) no more."""
+        for name in self.__struct_fields__:
+            setattr(self, name, getattr(self, name) + sign * getattr(other, name))
+
+
+class Condition(msgspec.Struct, frozen=True):
+    """A partition that is not as it should be."""
+
+    topic: TopicImage
+    partition: int
+    state: PartitionImage
+    min_isr: int
+    replicas_wanted: int
+
+
+class BrokerLoad(msgspec.Struct):
+    """What a broker has."""
+
+    leaders: int = 0
+    replicas: int = 0
+
+
+class _Counted(msgspec.Struct, frozen=True):
+    topic: TopicImage
+    rules: tuple[int, int]
+    all: Counts
+    own: Counts | None
+    """Of those that this broker leads, if it leads any."""
+    leaders: Mapping[int, int]
+    """By broker."""
+    replicas: Mapping[int, int]
+
+
+class Conditions:
+    """Reads the view. On the loop's thread."""
+
+    def __init__(self, view: ClusterView, config: BrokerConfig, broker_id: int) -> None:
+        self._view = view
+        self._broker_id = broker_id
+        self._config = config
+        self._counted: dict[Uuid, _Counted] = {}
+        self._all = Counts()
+        self._own = Counts()
+        self._leaders: Counter[int] = Counter()
+        self._replicas: Counter[int] = Counter()
+        self._at: tuple[ClusterImage, int, tuple[int, ...]] | None = None
+        """What the sums are about: image and settings."""
+
+    @property
+    def image(self) -> ClusterImage:
+        """What is judged."""
+        return self._view.image
+
+    async def catch_up(self) -> None:
+        """Counts what has changed, with turns for others in between; the next question then has little to do."""
+        for number, _ in enumerate(self._changes(), 1):
+            if number % TOPICS_A_TURN == 0:
+                await asyncio.sleep(0)
+
+    def counts(self) -> Counts:
+        """Of all partitions of the cluster."""
+        self._count_changes()
+        return self._all
+
+    def led_here(self) -> Counts:
+        """Of the partitions that this broker leads."""
+        self._count_changes()
+        return self._own
+
+    def loads(self) -> dict[int, BrokerLoad]:
+        """Of every broker that is alive or has replicas."""
+        self._count_changes()
+        there = {*self._view.image.brokers, *(+self._replicas)}
+        return {broker_id: BrokerLoad(self._leaders[broker_id], self._replicas[broker_id]) for broker_id in there}
+
+    def troubled(self) -> Iterator[Condition]:
+        """Partitions without leader, under-replicated, under min.insync.replicas, with too few replicas, or being
+        moved; by topic."""
+        self._count_changes()
+        in_trouble = [one for one in self._counted.values() if one.all.in_trouble]
+        for one in sorted(in_trouble, key=lambda each: each.topic.name):
+            min_isr, wanted = one.rules
+            for index, state in enumerate(one.topic.partitions):
+                few = len(state.replicas) < wanted or len(state.isr) < min_isr
+                if few or _is_offline(state) or _is_behind(state) or _moves(state):
+                    yield Condition(one.topic, index, state, min_isr, wanted)
+
+    def _count_changes(self) -> None:
+        for _ in self._changes():
+            pass
+
+    def _changes(self) -> Iterator[None]:
+        """Brings the sums up to date, a topic at a time. Whoever comes in between goes on with it."""
+        wanted = tuple(self._config.get_int(setting) for setting in GUARDED.values())
+        now = (self._view.image, self._config.get_int(MIN_ISR), wanted)
+        if self._at is not None and self._at[0] is now[0] and self._at[1:] == now[1:]:
+            return
+        image, known = now[0], self._counted
+        for topic_id in [topic_id for topic_id in known if topic_id not in image.names]:
+            self._sum(known.pop(topic_id), -1)
+        for topic in image.topics.values():
+            rules = self._rules(topic)
+            before = known.get(topic.topic_id)
+            if before is not None:
+                if before.topic is topic and before.rules == rules:
+                    continue
+                self._sum(before, -1)
+            known[topic.topic_id] = after = _count(topic, rules, self._broker_id)
+            self._sum(after, 1)
+            yield
+            if self._view.image is not image:
+                return  # somebody else may have counted what is newer
+        self._at = now
+
+    def _sum(self, one: _Counted, sign: int) -> None:
+        self._all.add(one.all, sign)
+        if one.own is not None:
+            self._own.add(one.own, sign)
+        for sums, added in ((self._leaders, one.leaders), (self._replicas, one.replicas)):
+            for broker_id, number in added.items():
+                sums[broker_id] += sign * number
+
+    def _rules(self, topic: TopicImage) -> tuple[int, int]:
+        """`min.insync.replicas`, and how many replicas there have to be."""
+        try:
+            min_isr = int(topic.config[MIN_ISR])
+        except (KeyError, ValueError):  # not set for this topic, or by another version in words of its own
+            min_isr = self._config.get_int(MIN_ISR)
+        # A broker that is alone has no place for more, and is not asked for more.
+        setting = GUARDED.get(topic.name) if self._config.in_cluster else None
+        return min_isr, 0 if setting is None else self._config.get_int(setting)
+
+
+def _is_offline(state: PartitionImage) -> bool:
+    return state.leader < 0
+
+
+def _moves(state: PartitionImage) -> bool:
+    return bool(state.adding_replicas or state.removing_replicas)
+
+
+def _is_behind(state: PartitionImage) -> bool:
+    """A partition without a leader keeps the replicas that were in sync last: none of them is now."""
+    return _is_offline(state) or len(state.isr) < len(state.replicas) - len(state.adding_replicas)
+
+
+def _count(topic: TopicImage, rules: tuple[int, int], broker_id: int) -> _Counted:
+    total = _of(topic.partitions, *rules)
+    led_here = [state for state in topic.partitions if state.leader == broker_id]
+    leaders = Counter(state.leader for state in topic.partitions if state.leader >= 0)
+    replicas = Counter(chain.from_iterable(state.replicas for state in topic.partitions))
+    return _Counted(topic, rules, total, _of(led_here, *rules) if led_here else None, leaders, replicas)
+
+
+def _of(partitions: Sequence[PartitionImage], min_isr: int, wanted: int) -> Counts:
+    counts = Counts(len(partitions))
+    for state in partitions:
+        replicas, leader = state.replicas, state.leader
+        in_sync = len(state.isr) if leader >= 0 else 0
+        if leader != (replicas[0] if replicas else -1):
+            counts.not_preferred += 1
+        if in_sync < min_isr:
+            counts.under_min_isr += 1
+        elif in_sync == min_isr:
+            counts.at_min_isr += 1
+        if len(replicas) < wanted:
+            counts.too_few_replicas += 1
+        if leader >= 0 and in_sync == len(replicas) and not state.removing_replicas and not state.adding_replicas:
+            continue
+        counts.offline += _is_offline(state)
+        counts.under_replicated += _is_behind(state)
+        counts.reassigning += _moves(state)
+    return counts

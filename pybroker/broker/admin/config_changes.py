@@ -1,0 +1,320 @@
+"""The changes that a request to alter settings makes: operations applied to the current settings, and the rules for
+topics, groups, brokers and loggers. Pure.
+
+Kafka's semantics: ConfigAdminManager, DynamicBrokerConfig, RuntimeLoggerManager (KIP-226, KIP-339, KIP-412).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import IntEnum
+
+import msgspec
+
+from pybroker.broker.metadata.store import VALUE_BYTES_MAX
+from pybroker.broker.metadata.znodes import encode_config
+from pybroker.config import (
+    BROKER_SETTINGS,
+    CLIENT_METRICS_SETTINGS,
+    GROUP_SETTINGS,
+    TOPIC_SETTINGS,
+    BrokerConfig,
+    ConfigError,
+    ConfigType,
+    InvalidValue,
+    Scope,
+    check_group_configs,
+    check_resolved,
+    foreign,
+    nearest_name,
+    one_node,
+    render_value,
+    resolve_topic_configs,
+    validate_client_metrics_config,
+    validate_group_config,
+    validate_topic_configs,
+)
+from pybroker.config.dynamic import broker_key
+from pybroker.config.protocol_version import PROTOCOL_VERSION, check_protocol_version, has_topic_ids
+from pybroker.config.topic_defs import broker_default
+from pybroker.errors import KafkaError
+from pybroker.native import Uuid
+from pybroker.protocol.error_codes import ErrorCode
+
+
+class ResourceType(IntEnum):
+    """What has settings, numbered as on the wire."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class OpType(IntEnum):
+    """What an operation of IncrementalAlterConfigs does, numbered as on the wire."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class ConfigOp(msgspec.Struct, frozen=True):
+    """One operation; `op` is as it came, known or not."""
+
+    name: str
+    op: int
+    value: str | None
+
+
+class ResourceOps(msgspec.Struct, frozen=True):
+    """What one request asks of one resource. `replace` is AlterConfigs: settings that are not named are removed."""
+
+    resource_type: int
+    resource_name: str
+    ops: tuple[ConfigOp, ...]
+    replace: bool = False
+    topic_id: Uuid | None = None
+    """Of the topic that is meant; None: the one that has the name."""
+
+
+def check_request(resources: Sequence[ResourceOps]) -> list[KafkaError | None]:
+    """What is wrong with each resource before anything is looked up: named twice, a setting named twice,
+    values missing.
+    """
+    times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
+    return [_check_shape(resource, times[resource.resource_type, resource.resource_name]) for resource in resources]
+
+
+def _check_shape(resource: ResourceOps, times: int) -> KafkaError | None:
+    if times > 1:
+        return _refused("Each resource must appear at most once.")
+    if resource.resource_type not in ResourceType.__members__.values():
+        return _refused(f"Resource type {resource.resource_type} has no settings that this broker keeps.")
+    names = Counter(op.name for op in resource.ops)
+    twice = sorted(name for name, count in names.items() if count > 1)
+    if twice:
+        return _refused(f"Error due to duplicate config keys: {', '.join(twice)}")
+    unknown = sorted({op.op for op in resource.ops if op.op not in OpType.__members__.values()})
+    if unknown:
+        return _refused(f"Unknown config operation {unknown[0]}.")
+    null = sorted(op.name for op in resource.ops if op.value is None and op.op != OpType.DELETE)
+    if null:
+        return _refused(f"Null value not supported for: {', '.join(null)}")
+    return None
+
+
+def topic_changes(resource: ResourceOps, current: Mapping[str, str], config: BrokerConfig) -> dict[str, str | None]:
+    """The change of a topic's own settings: name → new text, None to remove. Raises KafkaError
+    (INVALID_CONFIG).
+
+    `current` is what the topic sets itself; a list that it does not set starts from the default.
+    """
+    changes: dict[str, str | None] = {}
+    for op in resource.ops:
+        if op.op == OpType.DELETE:
+            changes[op.name] = None
+            continue
+        text = _new_text(op, current, lambda name: broker_default(name, config), TOPIC_SETTINGS)
+        try:
+            valid = validate_topic_configs({op.name: text})
+        except ConfigError as problem:
+            raise _invalid(str(problem)) from None
+        # A setting of Kafka's that asks for nothing here is agreed to and not stored.
+        changes.update(valid)
+    after = {} if resource.replace else {name: text for name, text in current.items() if name not in changes}
+    after.update({name: text for name, text in changes.items() if text is not None})
+    try:
+        check_resolved(resolve_topic_configs(after, config))
+    except ConfigError as problem:
+        raise _invalid(str(problem)) from None
+    check_stored_size(after)
+    return changes
+
+
+def group_changes(resource: ResourceOps, current: Mapping[str, str], config: BrokerConfig) -> dict[str, str | None]:
+    """The change of a group's own settings: name → new text, None to remove. `current` is what it sets itself. Raises
+    KafkaError (INVALID_CONFIG)."""
+    changes: dict[str, str | None] = {}
+    try:
+        for op in resource.ops:
+            if op.op == OpType.DELETE:
+                changes[op.name] = None
+            else:
+                changes[op.name] = validate_group_config(op.name, _new_text(op, current, lambda _: "", GROUP_SETTINGS))
+        after = {} if resource.replace else {name: text for name, text in current.items() if name not in changes}
+        after.update({name: text for name, text in changes.items() if text is not None})
+        check_group_configs(after, config)
+    except ConfigError as problem:
+        raise _invalid(str(problem)) from None
+    return changes
+
+
+def client_metrics_changes(resource: ResourceOps, current: Mapping[str, str]) -> dict[str, str | None]:
+    """The change of a subscription to metrics of clients: name → new text, None to remove. Raises KafkaError
+    (INVALID_REQUEST, INVALID_CONFIG; ClientMetricsConfigs)."""
+    if resource.resource_name == "":
+        raise _refused("Subscription name can't be empty")
+    changes: dict[str, str | None] = {}
+    for op in resource.ops:
+        key = CLIENT_METRICS_SETTINGS.get(op.name)
+        if key is None:
+            raise _refused(f"Unknown client metrics configuration: {op.name}")
+        if op.op == OpType.DELETE:
+            changes[op.name] = None
+            continue
+        text = _new_text(op, current, lambda _: "", CLIENT_METRICS_SETTINGS)
+        try:
+            changes[op.name] = validate_client_metrics_config(op.name, text)
+        except InvalidValue as problem:
+            raise _refused(f"Invalid value {text} for {op.name}: {problem}") from None
+        except ConfigError as problem:
+            raise _invalid(str(problem)) from None
+    after = {} if resource.replace else {name: text for name, text in current.items() if name not in changes}
+    check_stored_size({**after, **{name: text for name, text in changes.items() if text is not None}})
+    return changes
+
+
+def check_group_name(name: str) -> None:
+    """What all groups have are settings of brokers. Raises KafkaError."""
+    if name == "":
+        raise _refused("The settings of a group are asked for and changed by its id: the resource name is empty.")
+
+
+def check_stored_size(config: Mapping[str, str]) -> None:
+    """Refuses settings that the metadata store does not take: those of a topic or broker are one value. Raises
+    KafkaError (INVALID_CONFIG, as Kafka answers to a value that its metadata does not take)."""
+    size = len(encode_config(config))
+    if size > VALUE_BYTES_MAX:
+        raise _invalid(
+            f"The settings of a topic or broker may take {VALUE_BYTES_MAX} bytes in the metadata store, "
+            f"these would take {size}."
+        )
+
+
+def broker_changes(resource: ResourceOps, current: Mapping[str, str], config: BrokerConfig) -> dict[str, str | None]:
+    """The change of the dynamic settings of a broker, or with an empty resource name of all. Raises
+    KafkaError.
+    """
+    per_cluster = resource.resource_name == ""
+    fixed = sorted(op.name for op in resource.ops if op.op != OpType.DELETE and _is_fixed(op.name))
+    if fixed:
+        raise _refused(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
+    changes: dict[str, str | None] = {}
+    for op in resource.ops:
+        key = broker_key(op.name)
+        if op.op == OpType.DELETE and (op.name in current or _is_fixed(op.name)):
+            changes[op.name] = None  # nothing, or left there by a version that knew it
+            continue
+        if key is None:
+            nearest = nearest_name(op.name, BROKER_SETTINGS)
+            hint = f"; did you mean {nearest}?" if nearest else ""
+            raise _invalid(f"unknown broker setting {op.name}{hint}")
+        if op.name == PROTOCOL_VERSION:
+            _check_protocol_version(op, per_cluster)
+        if per_cluster and key.scope is Scope.PER_BROKER:
+            raise _refused(f"Cannot update these configs at default cluster level: {op.name} belongs to one broker.")
+        if op.op == OpType.DELETE:
+            changes[op.name] = None
+            continue
+        text = _new_text(op, current, lambda name: render_value(config.get(name)) or "", {op.name: key})
+        try:
+            changes[op.name] = rendered = render_value(key.parse(text)) or ""
+        except InvalidValue as problem:
+            shown = "(hidden)" if key.sensitive else text
+            raise _refused(f"Invalid value {shown} for configuration {op.name}: {problem}") from None
+        alone = None if config.in_cluster else one_node.problem(op.name, rendered)
+        if alone is not None:
+            raise _invalid(f"{op.name}={text}: {alone}")
+    return changes
+
+
+def _is_fixed(name: str) -> bool:
+    """Settings of this broker or of Kafka's that no request changes."""
+    key = broker_key(name)
+    return foreign.is_foreign(name) if key is None else key.scope is Scope.READ_ONLY
+
+
+def _check_protocol_version(op: ConfigOp, per_cluster: bool) -> None:
+    """Only up, and for all brokers: a stored value that means less than the file's would go over it at each start."""
+    if not per_cluster:
+        raise _refused(f"{op.name} is set for all brokers at once (empty resource name).")
+    if op.op != OpType.SET:
+        return
+    try:
+        check_protocol_version(op.value)
+    except InvalidValue as problem:
+        raise _invalid(f"{op.name}={op.value}: {problem}") from None
+    if not has_topic_ids(op.value or ""):
+        raise _invalid(f"{op.name}={op.value}: while brokers run it can be raised to 2.8 or later, and never lowered.")
+
+
+def logger_changes(
+    resource: ResourceOps, levels: Iterable[str], exists: Callable[[str], bool]
+) -> dict[str, str | None]:
+    """The change of logger levels (KIP-412): logger → level, None to inherit again. Raises KafkaError."""
+    if resource.replace:
+        raise _refused("AlterConfigs is not allowed for broker loggers; use IncrementalAlterConfigs.")
+    allowed = sorted(levels)
+    changes: dict[str, str | None] = {}
+    for op in resource.ops:
+        if op.op not in (OpType.SET, OpType.DELETE):
+            raise _refused(f"{OpType(op.op).name} operation is not allowed for the BROKER_LOGGER resource")
+        if not exists(op.name):
+            raise _invalid(f"Logger {op.name} does not exist!")
+        if op.op == OpType.DELETE:
+            if op.name == "root":
+                raise _refused("Removing the log level of the root logger is not allowed")
+            changes[op.name] = None
+            continue
+        if op.value not in allowed:
+            raise _invalid(
+                f"Cannot set the log level of {op.name} to {op.value} as it is not a supported log level. "
+                f"Valid log levels are {', '.join(allowed)}"
+            )
+        changes[op.name] = op.value
+    return changes
+
+
+def check_broker_name(name: str, broker_id: int) -> None:
+    """Broker settings are asked of the broker that they belong to, or with an empty name of any. Raises
+    KafkaError.
+    """
+    if name == "":
+        return
+    try:
+        asked = int(name)
+    except ValueError:
+        raise _refused(f"Node id must be an integer, but it is: {name}") from None
+    if asked != broker_id:
+        raise _refused(f"Unexpected broker id, expected {broker_id} or empty string, but received {name}")
+
+
+def _new_text(
+    op: ConfigOp, current: Mapping[str, str], default: Callable[[str], str], table: Mapping[str, object]
+) -> str:
+    """The text after SET, APPEND or SUBTRACT, before it is checked."""
+    value = op.value or ""
+    if op.op == OpType.SET:
+        return value
+    key = table.get(op.name)
+    if getattr(key, "type", None) is not ConfigType.LIST:
+        raise _invalid(f"Can't {OpType(op.op).name} to key {op.name} because its type is not LIST.")
+    items = [item for item in current.get(op.name, default(op.name)).split(",") if item]
+    given = [item.strip() for item in value.split(",") if item.strip()]
+    if op.op == OpType.APPEND:
+        items += [item for item in given if item not in items]
+    else:
+        items = [item for item in items if item not in given]
+    return ",".join(items)
+
+
+def _refused(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, message)
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_CONFIG, message)

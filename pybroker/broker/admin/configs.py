@@ -1,0 +1,320 @@
+"""Dynamic settings of topics, groups, brokers and loggers: validate, one event for the controller, answered when in
+force.
+
+The controller stores them (under /config in Kafka's JSON), `replicas.dynamic_configs` puts them in force. A change
+names the version of the settings that it was made from: where another broker was faster it is made again from what is
+stored then, so that of two APPENDs both hold, and what was checked is what is stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from pybroker.broker import logs
+from pybroker.broker.admin import config_views
+from pybroker.broker.admin.config_changes import (
+    ResourceOps,
+    ResourceType,
+    broker_changes,
+    check_broker_name,
+    check_group_name,
+    check_request,
+    check_stored_size,
+    client_metrics_changes,
+    group_changes,
+    logger_changes,
+    topic_changes,
+)
+from pybroker.broker.admin.topic_names import check_topic_name
+from pybroker.broker.cluster.events import AlterConfigs, ConfigChange
+from pybroker.broker.cluster.port import ControllerPort
+from pybroker.broker.cluster.view import ClusterView
+from pybroker.broker.metadata.image import TopicImage
+from pybroker.broker.metadata.znodes import DEFAULT_BROKER_CONFIG
+from pybroker.broker.replicas.dynamic_configs import usable
+from pybroker.broker.security.keystores import listener_tls
+from pybroker.config import (
+    BrokerConfig,
+    ConfigError,
+    InvalidValue,
+    check_resolved,
+    connection_overrides,
+    resolve_topic_configs,
+)
+from pybroker.config.broker_tls import BY_NAME as TLS
+from pybroker.config.consistency import cordon_problem
+from pybroker.config.dynamic import broker_key
+from pybroker.config.listener_settings import listener_setting
+from pybroker.config.protocol_version import PROTOCOL_VERSION
+from pybroker.config.stores import UnreadableFileError
+from pybroker.errors import KafkaError
+from pybroker.native import ListenerError, NativeBroker
+from pybroker.protocol.caller import Caller
+from pybroker.protocol.error_codes import ErrorCode
+
+log = logging.getLogger(__name__)
+
+ATTEMPTS_MAX = 50
+"""At a change that others overtake each time."""
+
+
+READ_S_MAX = 10.0
+"""For the keystores and truststores of a listener."""
+
+
+class ConfigAdmin:
+    """The settings of this broker, and of the cluster's topics and groups."""
+
+    def __init__(self, broker_id: int, config: BrokerConfig, view: ClusterView, port: ControllerPort) -> None:
+        self._broker_id = broker_id
+        self._config = config
+        self._view = view
+        self._port = port
+        self._turn = asyncio.Lock()
+
+    def describe(self, resource_type: int, name: str, names: list[str] | None) -> list[config_views.ConfigEntry]:
+        """The settings of a resource, all or those named. Raises KafkaError."""
+        if resource_type == ResourceType.TOPIC:
+            check_topic_name(name)
+            entries = config_views.topic_entries(self._topic(name).config, self._config)
+        elif resource_type == ResourceType.BROKER:
+            check_broker_name(name, self._broker_id)
+            if name == "":
+                entries = config_views.cluster_default_entries(self._config)
+            else:
+                entries = config_views.broker_entries(self._config)
+        elif resource_type == ResourceType.GROUP:
+            check_group_name(name)
+            entries = config_views.group_entries(self._view.image.group_config(name), self._config)
+        elif resource_type == ResourceType.CLIENT_METRICS:
+            if name == "":
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
+            subscription = self._view.image.client_metrics.get(name)
+            entries = config_views.client_metrics_entries({} if subscription is None else subscription.config)
+        elif resource_type == ResourceType.BROKER_LOGGER:
+            if name == "":
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
+            check_broker_name(name, self._broker_id)
+            entries = config_views.logger_entries(logs.logger_levels())
+        else:
+            message = f"Resource type {resource_type} has no settings that this broker keeps."
+            raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+        return config_views.chosen(entries, names)
+
+    async def alter(
+        self, resources: Sequence[ResourceOps], validate_only: bool, caller: Caller
+    ) -> list[KafkaError | None]:
+        """Changes settings; each resource succeeds or fails by itself. What succeeded is durable and in force when
+        this returns."""
+        async with self._turn:
+            results: list[KafkaError | None] = list(check_request(resources))
+            await self._resolve_hosts(resources, results)
+            left = [index for index, problem in enumerate(results) if problem is None]
+            for attempt in range(ATTEMPTS_MAX):
+                try:
+                    if attempt:
+                        await self._port.catch_up()
+                    submitted = await self._prepared(resources, left, results, validate_only=validate_only)
+                    if validate_only or not submitted:
+                        return results
+                    left = await self._submit(submitted, results, caller)
+                except KafkaError as problem:
+                    if not attempt:
+                        raise
+                    # Other resources have been changed.
+                    return [problem if index in left else result for index, result in enumerate(results)]
+                if not left:
+                    return results
+            busy = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "Others change the same settings all the time; try again.")
+            return [busy if index in left else result for index, result in enumerate(results)]
+
+    async def _resolve_hosts(self, resources: Sequence[ResourceOps], results: list[KafkaError | None]) -> None:
+        """Refuse host names that are not known; the system may ask for seconds, so it asks off the loop."""
+        for index, resource in enumerate(resources):
+            texts = [op.value for op in resource.ops if op.name == connection_overrides.NAME and op.value]
+            if results[index] is not None or resource.resource_type != ResourceType.BROKER:
+                continue
+            for text in texts:
+                try:
+                    if connection_overrides.unresolved(text):
+                        await asyncio.to_thread(connection_overrides.resolve, text)
+                except InvalidValue as problem:
+                    told = f"Invalid value {text} for configuration {connection_overrides.NAME}: {problem}"
+                    results[index] = KafkaError(ErrorCode.INVALID_REQUEST, told)
+
+    async def _prepared(
+        self,
+        resources: Sequence[ResourceOps],
+        wanted: Sequence[int],
+        results: list[KafkaError | None],
+        *,
+        validate_only: bool,
+    ) -> list[tuple[int, ConfigChange]]:
+        """What is to be submitted for the resources at these positions; notes why others are refused."""
+        found: list[tuple[int, ConfigChange]] = []
+        for index in wanted:
+            try:
+                change = self._prepare(resources[index], validate_only)
+                if change is not None and change.resource == "broker":
+                    await self._check_listeners(change)
+            except KafkaError as problem:
+                results[index] = problem
+                continue
+            if change is not None:
+                found.append((index, change))
+        return found
+
+    async def _submit(
+        self, submitted: Sequence[tuple[int, ConfigChange]], results: list[KafkaError | None], caller: Caller
+    ) -> list[int]:
+        """Notes what became of each. Gives the positions of those whose settings somebody else has changed since."""
+        answer = await self._port.submit(AlterConfigs(tuple(change for _, change in submitted)), caller=caller)
+        again: list[int] = []
+        for (index, change), reply in zip(submitted, answer.reply, strict=True):
+            results[index] = reply
+            if reply is None:
+                what = f"{change.resource} {change.name}"
+                log.info("Settings of %s changed by %s: %s", what, caller.principal, _shown(change))
+                results[index] = answer.late
+            elif reply.code == ErrorCode.INVALID_UPDATE_VERSION:
+                again.append(index)
+        return again
+
+    def _prepare(self, resource: ResourceOps, validate_only: bool) -> ConfigChange | None:
+        """The change to submit; None for loggers, whose levels live in this process only and are set here
+        (KIP-412).
+        """
+        name = resource.resource_name
+        if resource.resource_type == ResourceType.TOPIC:
+            topic = self._topic(name)
+            if resource.topic_id not in (None, topic.topic_id):
+                # It was another one when the request came.
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"No topic has the id {resource.topic_id}.")
+            changes = topic_changes(resource, topic.config, self._config)
+            return ConfigChange("topic", name, changes, resource.replace, topic.topic_id, version=topic.config_version)
+        if resource.resource_type == ResourceType.GROUP:
+            check_group_name(name)
+            of_group = self._view.image.group_configs.get(name)
+            changes = group_changes(resource, {} if of_group is None else of_group.config, self._config)
+            return ConfigChange(
+                "group", name, changes, resource.replace, version=-1 if of_group is None else of_group.version
+            )
+        if resource.resource_type == ResourceType.CLIENT_METRICS:
+            of_name = self._view.image.client_metrics.get(name)
+            changes = client_metrics_changes(resource, {} if of_name is None else of_name.config)
+            version = -1 if of_name is None else of_name.version
+            return ConfigChange("client-metrics", name, changes, resource.replace, version=version)
+        check_broker_name(name, self._broker_id)
+        if resource.resource_type == ResourceType.BROKER_LOGGER:
+            levels = logger_changes(resource, logs.LEVELS, logs.is_logger)
+            if not validate_only:
+                for logger, level in levels.items():
+                    logs.set_logger_level(logger, level)
+            return None
+        key = name or DEFAULT_BROKER_CONFIG
+        stored = self._view.image.broker_configs.get(key)
+        current = {} if stored is None else stored.config
+        changes = broker_changes(resource, current, self._config)
+        version = -1 if stored is None else stored.version
+        change = ConfigChange("broker", key, changes, resource.replace, version=version)
+        topic_ids = self._check_effect(change)
+        return msgspec.structs.replace(change, topic_ids=topic_ids)
+
+    def _then(self, change: ConfigChange) -> BrokerConfig:
+        """Return what is in force after a change of brokers' settings. Raises KafkaError: too long to store."""
+        current = self._stored(change.name)
+        after = {} if change.replace else dict(current)
+        after.update({name: text for name, text in change.changes.items() if text is not None})
+        for name, text in change.changes.items():
+            if text is None:
+                after.pop(name, None)
+        check_stored_size(after)
+        cluster = after if change.name == DEFAULT_BROKER_CONFIG else self._stored(DEFAULT_BROKER_CONFIG)
+        broker = after if change.name != DEFAULT_BROKER_CONFIG else self._stored(str(self._broker_id))
+        in_cluster = self._config.in_cluster
+        return self._config.with_dynamic(
+            cluster=usable(cluster, in_cluster=in_cluster), broker=usable(broker, in_cluster=in_cluster)
+        )
+
+    def _check_effect(self, change: ConfigChange) -> bool:
+        """Refuses a change after which the defaults of topics contradict each other, topic ids would have to go, or
+        the store would not take the settings. Gives whether topics have ids then."""
+        then = self._then(change)
+        try:
+            check_resolved(resolve_topic_configs({}, then))
+            NativeBroker.check_settings(then.native_settings())
+        except (ConfigError, ValueError) as problem:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, str(problem)) from None
+        cordon = cordon_problem(then) if "cordoned.log.dirs" in change.changes else None
+        if cordon is not None:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"cordoned.log.dirs: {cordon}")
+        replaced = change.replace and PROTOCOL_VERSION in self._stored(change.name)
+        if PROTOCOL_VERSION not in change.changes and not replaced:
+            # In a cluster brokers of two levels may live side by side: another setting changes nothing about that.
+            return False
+        if self._view.image.topic_ids and not then.topic_ids:
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG,
+                f"{PROTOCOL_VERSION} cannot be {then[PROTOCOL_VERSION]}: topics have ids, which no version below 2.8 "
+                "knows, and they cannot be taken back.",
+            )
+        return then.topic_ids
+
+    async def _check_listeners(self, change: ConfigChange) -> None:
+        """Refuses keystores and truststores that cannot be used, and settings of listeners that are not there."""
+        then = self._then(change)
+        changed = [*change.changes, *(self._stored(change.name) if change.replace else ())]
+        settings = [listener_setting(name) for name in changed]
+        names = {listener.name for listener in then.listeners if listener.protocol.endswith("SSL")}
+        for setting in settings[: len(change.changes)]:
+            if setting is not None and setting.listener not in names:
+                told = f"listener {setting.listener} is not one with TLS of this broker"
+                raise KafkaError(ErrorCode.INVALID_REQUEST, told)
+        if not any(setting is not None or name in TLS for setting, name in zip(settings, changed, strict=True)):
+            return
+        for name in sorted(names):
+            try:
+                # The thread of a file system that does not answer stays behind.
+                async with asyncio.timeout(READ_S_MAX):
+                    problem = await asyncio.get_running_loop().run_in_executor(None, _check_files, then, name)
+            except TimeoutError:
+                problem = f"its files cannot be read within {READ_S_MAX:.0f} s"
+            if problem is not None:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"listener {name}: {problem}")
+
+    def _topic(self, name: str) -> TopicImage:
+        topic = self._view.image.topics.get(name)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+        return topic
+
+    def _stored(self, name: str) -> Mapping[str, str]:
+        stored = self._view.image.broker_configs.get(name)
+        return stored.config if stored is not None else {}
+
+
+def _check_files(then: BrokerConfig, listener: str) -> str | None:
+    """Return why a listener could not use its keystores; None if it could. Reads files."""
+    try:
+        listener_tls(then.listener_tls(listener)).check()
+    except UnreadableFileError as problem:
+        return problem.hidden
+    except InvalidValue as problem:
+        return str(problem)
+    except ListenerError as problem:
+        return problem.message
+    return None
+
+
+def _shown(change: ConfigChange) -> str:
+    """A change for the log; secrets stay out of it."""
+    sensitive = {name for name in change.changes if (key := broker_key(name)) is not None and key.sensitive}
+    parts = [
+        f"{name} removed" if text is None else f"{name}={'(hidden)' if name in sensitive else text}"
+        for name, text in change.changes.items()
+    ]
+    return ", ".join(parts + (["everything else removed"] if change.replace else []))

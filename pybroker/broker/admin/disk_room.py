@@ -1,0 +1,120 @@
+"""Watch the room of each log directory: a full disk is logged, and can make the broker not ready."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from pybroker.broker.clock import Clock
+from pybroker.native import LogDirRoom
+
+log = logging.getLogger(__name__)
+
+SAMPLE_SECONDS = 2.0
+"""How often the file systems are asked. A first refusal is logged at most this much later."""
+
+REPEAT_SECONDS = 60.0
+"""How often the warning is repeated while writes are refused."""
+
+QUIET_SECONDS = 10.0
+"""A log directory has room again when no write was refused for this long."""
+
+USABLE_BYTES_MIN = 16 << 20
+"""Below this a log directory counts as full even if no write was refused: one request may need more."""
+
+
+class _Full(msgspec.Struct):
+    """A log directory whose disk is full."""
+
+    since: float
+    refusals_before: int
+    last_refusal: float
+    last_warning: float
+
+
+class DiskRoom:
+    """The last sample of each online log directory, and which of them are full. Used on the loop's thread."""
+
+    def __init__(self, read: Callable[[], Sequence[LogDirRoom]], clock: Clock) -> None:
+        """`read` blocks and runs on a thread of the loop's executor."""
+        self._read = read
+        self._clock = clock
+        self._rooms: dict[str, LogDirRoom] = {}
+        self._full: dict[str, _Full] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def rooms(self) -> Sequence[LogDirRoom]:
+        """The last sample."""
+        return list(self._rooms.values())
+
+    def start(self) -> None:
+        """Sample until `stop`."""
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="disk room")
+
+    async def stop(self) -> None:
+        """End sampling; a sample that hangs in the kernel is not waited for."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            self.observe(await loop.run_in_executor(None, self._read))
+            await asyncio.sleep(SAMPLE_SECONDS)
+
+    def observe(self, rooms: Sequence[LogDirRoom]) -> None:
+        """Compare a sample with the one before, and log what changed."""
+        now = self._clock.monotonic_ms() / 1000
+        before = self._rooms
+        self._rooms = {room.path: room for room in rooms}
+        for path in self._full.keys() - self._rooms.keys():
+            del self._full[path]  # the directory went offline, which has a log line of its own
+        for room in rooms:
+            earlier = before[room.path].full_refusals if room.path in before else 0
+            if room.full_refusals > earlier:
+                self._refused(room, earlier, now)
+            elif room.path in self._full:
+                self._recovered(room, self._full[room.path], now)
+
+    def _refused(self, room: LogDirRoom, earlier: int, now: float) -> None:
+        full = self._full.get(room.path)
+        if full is None:
+            full = self._full[room.path] = _Full(now, earlier, now, now - REPEAT_SECONDS)
+        full.last_refusal = now
+        if now - full.last_warning >= REPEAT_SECONDS:
+            full.last_warning = now
+            log.warning(
+                "log directory full path=%s usable_bytes=%d total_bytes=%d refused_writes=%d: "
+                "produce requests get KAFKA_STORAGE_ERROR until there is room (docs: When a disk is full)",
+                room.path,
+                room.usable_bytes,
+                room.total_bytes,
+                room.full_refusals - full.refusals_before,
+            )
+
+    def _recovered(self, room: LogDirRoom, full: _Full, now: float) -> None:
+        if now - full.last_refusal < QUIET_SECONDS or 0 <= room.usable_bytes < USABLE_BYTES_MIN:
+            return
+        del self._full[room.path]
+        log.info(
+            "log directory has room again path=%s usable_bytes=%d refused_writes=%d full_seconds=%.0f",
+            room.path,
+            room.usable_bytes,
+            room.full_refusals - full.refusals_before,
+            full.last_refusal - full.since,
+        )
+
+    def reason_not_ready(self, usable_bytes_min: int) -> str | None:
+        """Why /readyz answers 503; None while every online log directory has that many usable bytes. 0: no check."""
+        if not usable_bytes_min:
+            return None
+        for room in self._rooms.values():
+            if room.path in self._full or 0 <= room.usable_bytes < usable_bytes_min:
+                return f"log directory {room.path} has {room.usable_bytes} usable bytes"
+        return None

@@ -1,0 +1,59 @@
+"""Features of the cluster: which level is in force, and changing it (KIP-584). Knows no protocol version."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from pybroker.broker.cluster.events import FeatureChange, UpdateFeatures
+from pybroker.broker.cluster.port import ControllerPort
+from pybroker.broker.cluster.view import ClusterView
+from pybroker.broker.metadata.features import GROUP_VERSION, SHARE_VERSION, STREAMS_VERSION
+from pybroker.errors import KafkaError
+from pybroker.protocol.caller import Caller
+from pybroker.protocol.error_codes import ErrorCode
+
+log = logging.getLogger(__name__)
+
+
+class FeatureAdmin:
+    """Reads the view, and asks the controller."""
+
+    def __init__(self, view: ClusterView, port: ControllerPort) -> None:
+        self._view = view
+        self._port = port
+
+    def require_consumer_groups(self) -> None:
+        """Raises KafkaError UNSUPPORTED_VERSION: groups of the newer protocol are switched off."""
+        self._require(GROUP_VERSION, "consumer groups of the newer protocol")
+
+    def require_share_groups(self) -> None:
+        """Raises KafkaError UNSUPPORTED_VERSION: share groups are switched off."""
+        self._require(SHARE_VERSION, "share groups")
+
+    def require_streams_groups(self) -> None:
+        """Raises KafkaError UNSUPPORTED_VERSION: streams groups are switched off."""
+        self._require(STREAMS_VERSION, "streams groups")
+
+    def _require(self, feature: str, groups: str) -> None:
+        if self._view.image.features.level(feature) < 1:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION, f"Feature {feature} is at level 0: {groups} are switched off."
+            )
+
+    async def update(
+        self, changes: Sequence[FeatureChange], timeout_ms: int, caller: Caller, *, validate_only: bool
+    ) -> None:
+        """All or nothing. Raises KafkaError: INVALID_REQUEST; INVALID_UPDATE_VERSION (there is no such level, or it is
+        in the other direction)."""
+        names = [change.name for change in changes]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Feature {twice!r} is named more than once.")
+        event = UpdateFeatures(tuple(changes), validate_only)
+        answer = await self._port.submit(event, max(timeout_ms, 0), caller=caller)
+        if changes and not validate_only:
+            levels = {change.name: change.level for change in changes}
+            log.info("%r set levels of features: %s", caller.principal, levels)
+        if answer.late is not None:
+            raise answer.late

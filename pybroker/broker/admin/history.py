@@ -1,0 +1,225 @@
+"""What is known of the lives of topics: the history of a name or id, and how far deletions have come. Knows no
+protocol version."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
+
+import msgspec
+
+from pybroker.broker.admin.staged_replicas import Held, StagedReplicas
+from pybroker.broker.cluster.lookup import deletions_of, topic_or_deletion, unknown_topic
+from pybroker.broker.cluster.view import ClusterView
+from pybroker.broker.metadata.deletion_records import DELETING, FOUND, REMOVED, STAGED, UNDELETING, DeletionRecord
+from pybroker.broker.metadata.image import TopicImage
+from pybroker.broker.metadata.lineage import BEGINNINGS, CREATED, TopicEvent
+from pybroker.native import NativeBroker, Uuid
+
+UNFINISHED = (DELETING, STAGED, UNDELETING, FOUND)
+"""States in which data is on disks."""
+
+
+FormerNames = Mapping[str, Sequence[TopicImage | DeletionRecord]]
+"""Topics by a name that they do not have any more."""
+
+
+class Incarnation(msgspec.Struct, frozen=True):
+    """One incarnation, living or dead."""
+
+    topic_id: Uuid
+    name: str
+    state: str
+    """live, or the state of its deletion."""
+    created_ms: int
+    created_by: str | None
+    """None: from before histories were kept."""
+    created_how: str
+    deleted_ms: int
+    """-1: it lives."""
+    deleted_by: str | None
+    deleted_how: str | None
+    successor: Uuid | None
+    events: tuple[TopicEvent, ...]
+    ends: tuple[tuple[int, int], ...]
+    """Log start and log end by partition; -1: nobody could say."""
+
+
+class PartitionDeletion(msgspec.Struct, frozen=True):
+    """What one broker holds of one partition of a deleted topic."""
+
+    partition: int
+    broker_id: int
+    state: str
+    """deleting, staged, removing, undeleting or removed."""
+    log_dir: str | None
+    size_bytes: int
+    """-1: unknown."""
+    remaining_ms: int
+
+
+class Deletion(msgspec.Struct, frozen=True):
+    """A deletion, and how far it has come."""
+
+    record: DeletionRecord
+    size_bytes: int
+    """On all brokers that say what they hold; -1: none does."""
+    remaining_ms: int
+    """Until the last of them removes it; -1: unknown, or it waits for an operator."""
+    partitions: tuple[PartitionDeletion, ...]
+
+
+class HistoryAdmin:
+    """Reads the view, and what brokers hold on their disks."""
+
+    def __init__(self, view: ClusterView, native: NativeBroker, staged: StagedReplicas) -> None:
+        self._view = view
+        self._native = native
+        self._staged = staged
+
+    def topic(self, name: str | None, topic_id: Uuid) -> TopicImage | DeletionRecord | None:
+        """The topic that a request means, living or deleted."""
+        return topic_or_deletion(self._view.image, name, topic_id)
+
+    # --- history ------------------------------------------------------------------------------------------------------
+
+    def former_names(self) -> FormerNames:
+        """Topics, living and deleted, by each name that they had before the one that they have now."""
+        image = self._view.image
+        found: dict[str, list[TopicImage | DeletionRecord]] = {}
+        both: tuple[Iterable[TopicImage | DeletionRecord], ...] = (image.topics.values(), image.deletions.values())
+        for which in chain(*both):
+            events = which.lineage.events
+            if len(events) < 2 or (isinstance(which, DeletionRecord) and which.topic_id in image.names):
+                continue
+            present = which.topic if isinstance(which, DeletionRecord) else which.name
+            for name in {event.name for event in events} - {present}:
+                found.setdefault(name, []).append(which)
+        return found
+
+    def history(self, name: str | None, topic_id: Uuid, former: FormerNames) -> list[Incarnation]:
+        """All incarnations that have or had a name, or the one with an id; the latest first. KafkaError: nothing is
+        known."""
+        image = self._view.image
+        if topic_id != Uuid.ZERO:
+            which = self.topic(None, topic_id)
+            if which is None:
+                raise unknown_topic(image, topic_id)
+            return [self._living(which) if isinstance(which, TopicImage) else _dead(which)]
+        assert name is not None
+        live = image.topics.get(name)
+        renamed = former.get(name, ())
+        living = [*([] if live is None else [live]), *(each for each in renamed if isinstance(each, TopicImage))]
+        dead = [*deletions_of(image, name), *(each for each in renamed if isinstance(each, DeletionRecord))]
+        dead.sort(key=lambda record: record.deleted_ms, reverse=True)
+        found = [*map(self._living, living), *map(_dead, dead)]
+        if not found:
+            raise unknown_topic(image, name)
+        return found
+
+    def _living(self, topic: TopicImage) -> Incarnation:
+        made = _made(topic.lineage.events)
+        ends = []
+        for index in range(len(topic.partitions)):
+            offsets = self._native.partitions.offsets(topic.topic_id, index)
+            ends.append((-1, -1) if offsets is None else (offsets.log_start_offset, offsets.log_end_offset))
+        return Incarnation(
+            topic.topic_id,
+            topic.name,
+            "live",
+            topic.created_ms,
+            None if made is None else made.by,
+            CREATED if made is None else made.what,
+            -1,
+            None,
+            None,
+            None,
+            topic.lineage.events,
+            tuple(ends),
+        )
+
+    # --- deletions ----------------------------------------------------------------------------------------------------
+
+    async def deletions(
+        self, wanted: Sequence[str | Uuid] | None, told: Callable[[str], bool] = lambda _: True
+    ) -> list[Deletion]:
+        """Deletions whose data is not gone (None), or all that are meant, finished ones too. The latest first, and only
+        of topics of whose names the client may know (`told`). What brokers hold they say themselves."""
+        image = self._view.image
+        if wanted is None:
+            records = [record for record in image.deletions.values() if record.state in UNFINISHED]
+        else:
+            asked = frozenset(wanted)
+            records = [
+                record
+                for record in image.deletions.values()
+                if (record.topic_id in asked or record.topic in asked) and record.topic_id not in image.names
+            ]
+        records = [record for record in records if told(record.topic)]
+        records.sort(key=lambda record: record.deleted_ms, reverse=True)
+        holders: dict[int, list[Uuid]] = {}
+        for record in records:
+            if record.state in UNFINISHED:
+                for broker_id in {broker for index in record.partitions for broker in record.holders(index)}:
+                    holders.setdefault(broker_id, []).append(record.topic_id)
+        held = await self._staged.everywhere(holders) if holders else {}
+        return [_deletion(record, held) for record in records]
+
+
+def _deletion(record: DeletionRecord, held: Mapping[int, Held]) -> Deletion:
+    partitions = [
+        _replica(record, index, broker_id, held.get(broker_id))
+        for index in record.partitions
+        for broker_id in record.holders(index)
+    ]
+    sizes = [one.size_bytes for one in partitions if one.size_bytes >= 0]
+    return Deletion(
+        record,
+        sum(sizes) if sizes or not partitions else -1,
+        max((one.remaining_ms for one in partitions), default=-1),
+        tuple(partitions),
+    )
+
+
+def _replica(record: DeletionRecord, index: int, broker_id: int, held: Held | None) -> PartitionDeletion:
+    """A replica by what its broker says; by the record alone where the broker says nothing (`held` None)."""
+    if record.state == REMOVED:
+        return PartitionDeletion(index, broker_id, REMOVED, None, 0, -1)
+    confirmed = record.state == DELETING and broker_id not in record.unconfirmed
+    state = STAGED if confirmed else record.state
+    if held is None:
+        return PartitionDeletion(index, broker_id, state, None, -1, -1)
+    there = held.get((record.topic_id, index))
+    if there is not None:
+        state = "removing" if there.removing else state
+        return PartitionDeletion(index, broker_id, state, there.log_dir, there.size_bytes, there.remaining_ms)
+    if state in (STAGED, FOUND):
+        return PartitionDeletion(index, broker_id, REMOVED, None, 0, -1)
+    # Not put aside yet, or on its way back: its size is that of a partition in service.
+    return PartitionDeletion(index, broker_id, state, None, -1, -1)
+
+
+def _dead(record: DeletionRecord) -> Incarnation:
+    made = _made(record.lineage.events)
+    return Incarnation(
+        record.topic_id,
+        record.topic,
+        record.state,
+        record.created_ms,
+        None if made is None else made.by,
+        CREATED if made is None else made.what,
+        record.deleted_ms,
+        record.deleted_by,
+        record.how,
+        record.successor,
+        record.lineage.events,
+        tuple(record.end(index) for index in range(len(record.partitions))),
+    )
+
+
+def _made(events: Sequence[TopicEvent]) -> TopicEvent | None:
+    """How an incarnation came to be; None if that was before histories were kept."""
+    first = events[0] if events else None
+    if first is None or first.what not in BEGINNINGS:
+        return None
+    return first

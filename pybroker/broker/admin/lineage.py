@@ -1,0 +1,159 @@
+"""What operators may do about the lives of topics: undelete, purge and truncate. Knows no protocol version."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from pybroker.broker.admin.topic_log import log_purged, log_truncated
+from pybroker.broker.admin.topic_names import check_new_name
+from pybroker.broker.clock import Clock
+from pybroker.broker.cluster.events import (
+    PurgedTopic,
+    PurgeTopics,
+    TruncatedTopic,
+    TruncateTopics,
+    Truncation,
+    UndeletedTopic,
+    UndeleteTopic,
+)
+from pybroker.broker.cluster.lookup import living_topic, topic_or_deletion, unknown_id
+from pybroker.broker.cluster.port import ControllerPort
+from pybroker.broker.cluster.view import ClusterView
+from pybroker.broker.metadata.deletion_records import DeletionRecord
+from pybroker.broker.metadata.image import TopicImage
+from pybroker.config import BrokerConfig
+from pybroker.errors import KafkaError
+from pybroker.native import Uuid
+from pybroker.protocol.caller import Caller
+from pybroker.protocol.error_codes import ErrorCode
+
+log = logging.getLogger(__name__)
+
+
+class Restore(msgspec.Struct, frozen=True):
+    """A topic to undelete."""
+
+    topic_id: Uuid
+    new_name: str | None
+
+
+class Truncate(msgspec.Struct, frozen=True):
+    """A topic to truncate, by name or by id."""
+
+    which: str | Uuid
+    keep_offsets: bool
+
+
+class LineageAdmin:
+    """See the module."""
+
+    def __init__(self, view: ClusterView, port: ControllerPort, config: BrokerConfig, clock: Clock) -> None:
+        self._view = view
+        self._port = port
+        self._config = config
+        self._clock = clock
+
+    def topic(self, name: str | None, topic_id: Uuid) -> TopicImage | DeletionRecord | None:
+        """The topic that a request means, living or deleted."""
+        return topic_or_deletion(self._view.image, name, topic_id)
+
+    def unknown(self, topic_id: Uuid, told: Callable[[str], bool]) -> KafkaError:
+        """The error for an id without a living topic; `told` says whether the client may learn a name."""
+        return unknown_id(self._view.image, topic_id, told)
+
+    # --- undelete -----------------------------------------------------------------------------------------------------
+
+    async def undelete(
+        self, topics: Sequence[Restore], caller: Caller, timeout_ms: int
+    ) -> list[UndeletedTopic | KafkaError]:
+        """One result for each, in order. Success means: the topic is in service under its id."""
+        results = [self._undelete(one, caller, timeout_ms) for one in topics]
+        return list(await asyncio.gather(*results))
+
+    async def _undelete(self, one: Restore, caller: Caller, timeout_ms: int) -> UndeletedTopic | KafkaError:
+        try:
+            if one.new_name is not None:
+                check_new_name(one.new_name)
+            event = UndeleteTopic(one.topic_id, one.new_name, caller.principal, self._clock.wall_ms())
+            answer = await self._port.submit(event, timeout_ms, caller=caller)
+        except KafkaError as error:
+            return error
+        if not answer.in_force:
+            return KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT, "The undeletion goes on; `pybroker topics deletions` shows how far it is."
+            )
+        if isinstance(answer.reply, UndeletedTopic):
+            log.info("%r undeleted topic %s (id %s)", caller.principal, answer.reply.name, answer.reply.topic_id)
+        return answer.reply
+
+    # --- purge --------------------------------------------------------------------------------------------------------
+
+    async def know_deleted(self, topics: Sequence[Uuid], timeout_ms: int) -> None:
+        """Catches up with the controller unless this broker knows of all these deletions: another broker may have been
+        asked for one a moment ago."""
+        if not all(topic_id in self._view.image.deletions for topic_id in topics):
+            await self._port.catch_up(timeout_ms)
+
+    async def purge(
+        self, topics: Sequence[Uuid], delay_ms: int, caller: Caller, timeout_ms: int
+    ) -> list[PurgedTopic | KafkaError]:
+        """One result for each, in order. Success means: brokers remove the data at once, or after the shorter delay,
+        and brokers that are down do so when they are back."""
+        if not self._config["delete.topic.enable"]:
+            disabled = KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false on this broker.")
+            return [disabled] * len(topics)
+        if not topics:
+            return []
+        event = PurgeTopics(tuple(topics), caller.principal, self._clock.wall_ms(), delay_ms)
+        answer = await self._port.submit(event, timeout_ms, caller=caller)
+        done = [reply for reply in answer.reply if isinstance(reply, PurgedTopic)]
+        log_purged(event.purged_by, done, delay_ms)
+        return answer.reply
+
+    # --- truncate -----------------------------------------------------------------------------------------------------
+
+    async def truncate(
+        self, topics: Sequence[Truncate], caller: Caller, timeout_ms: int
+    ) -> list[TruncatedTopic | KafkaError]:
+        """One result for each, in order. Success means: the new incarnation takes records."""
+        if not self._config["delete.topic.enable"]:
+            disabled = KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false on this broker.")
+            return [disabled] * len(topics)
+        found: dict[int, TopicImage] = {}
+        results: list[TruncatedTopic | KafkaError | None] = []
+        for slot, one in enumerate(topics):
+            try:
+                topic = living_topic(self._view.image, one.which)
+            except KafkaError as error:
+                results.append(error)
+                continue
+            if any(topic.topic_id == other.topic_id for other in found.values()):
+                results.append(KafkaError(ErrorCode.INVALID_REQUEST, "The request names this topic more than once."))
+                continue
+            found[slot] = topic
+            results.append(None)
+        if found:
+            event = self._truncation(topics, found, caller.principal)
+            answer = await self._port.submit(event, timeout_ms, caller=caller)
+            done = [reply for reply in answer.reply if isinstance(reply, TruncatedTopic)]
+            log_truncated(event.truncated_by, done, event.now_ms + event.delay_ms)
+            late = KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT, "The topic is truncated, but not in service within the timeout."
+            )
+            for slot, reply in zip(found, answer.reply, strict=True):
+                results[slot] = late if isinstance(reply, TruncatedTopic) and not answer.in_force else reply
+        return [result for result in results if result is not None]
+
+    def _truncation(
+        self, topics: Sequence[Truncate], found: Mapping[int, TopicImage], truncated_by: str
+    ) -> TruncateTopics:
+        return TruncateTopics(
+            tuple(Truncation(topic.topic_id, topics[slot].keep_offsets) for slot, topic in found.items()),
+            truncated_by,
+            self._clock.wall_ms(),
+            self._config["delete.topic.delay.ms"],
+        )

@@ -1,0 +1,212 @@
+"""Quotas of users, client ids and addresses: alter and describe (KIP-546, KIP-612). Knows no protocol version.
+
+What is set holds on every broker when it is answered: `replicas/client_quotas.py` publishes it to native code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+
+import msgspec
+
+from pybroker.broker.cluster.events import AlterClientQuotas, QuotaChange
+from pybroker.broker.cluster.port import ControllerPort
+from pybroker.broker.cluster.view import ClusterView
+from pybroker.broker.metadata.client_quotas import (
+    CLIENT_ID,
+    IP,
+    OF_ADDRESSES,
+    OF_CLIENTS,
+    USER,
+    Entity,
+    Kind,
+    stored_quotas,
+)
+from pybroker.errors import KafkaError
+from pybroker.protocol.caller import Caller
+from pybroker.protocol.error_codes import ErrorCode
+
+log = logging.getLogger(__name__)
+
+NAME_BYTES_MAX = 255
+"""Longest name of a user, client id or address: it becomes part of a path."""
+
+FRACTION_MAX = 1e-6
+"""What an integral quota may be off."""
+
+TYPES = (USER, CLIENT_ID, IP)
+
+
+class Alteration(msgspec.Struct, frozen=True):
+    """What a client wants of one entity."""
+
+    entity: Sequence[tuple[str, str | None]]
+    """Types and names; None is the default of the type."""
+    values: Mapping[str, float | None]
+    """None removes a quota, if it is there."""
+
+
+class Match(IntEnum):
+    """How a part of a filter chooses, numbered as on the wire."""
+
+    EXACT = 0
+    DEFAULT = 1
+    ANY = 2
+
+
+class Component(msgspec.Struct, frozen=True):
+    """A part of a filter."""
+
+    entity_type: str
+    match: int
+    name: str | None
+
+
+class QuotaAdmin:
+    """Reads the view, and asks the controller."""
+
+    def __init__(self, view: ClusterView, port: ControllerPort) -> None:
+        self._view = view
+        self._port = port
+
+    async def alter(
+        self, alterations: Sequence[Alteration], caller: Caller, *, validate_only: bool
+    ) -> list[KafkaError | None]:
+        """For each: None, or why nothing of that entity was changed."""
+        results = [await _problem(one) for one in alterations]
+        changes = [
+            QuotaChange(tuple(sorted(one.entity)), _texts(one.values))
+            for one, problem in zip(alterations, results, strict=True)
+            if problem is None
+        ]
+        if validate_only or not changes:
+            return results
+        try:
+            answer = await self._port.submit(AlterClientQuotas(tuple(changes)), caller=caller)
+        except KafkaError as refusal:
+            # The response has an error for each entity, and none for the whole: it is not left empty.
+            return [problem or refusal for problem in results]
+        decided = iter(zip(changes, answer.reply, strict=True))
+        for place, problem in enumerate(results):
+            if problem is None:
+                change, error = next(decided)
+                results[place] = error or answer.late
+                if error is None:
+                    log.info("%r changed quotas of %s: %s", caller.principal, dict(change.entity), dict(change.values))
+        return results
+
+    def describe(self, components: Sequence[Component], *, strict: bool) -> list[tuple[Entity, dict[str, float]]]:
+        """The entities that a filter means, with their quotas. `strict`: those that have no other part than the filter.
+        Raises KafkaError: INVALID_REQUEST; UNSUPPORTED_VERSION (there is no such type of entities)."""
+        _check_filter(components)
+        found: list[tuple[Entity, dict[str, float]]] = []
+        for entity, stored in stored_quotas(self._view.image):
+            if _means(components, dict(entity), strict=strict):
+                values = _numbers(entity, stored)
+                if values:
+                    found.append((entity, values))
+        return sorted(found, key=lambda one: [(kind, name is not None, name or "") for kind, name in one[0]])
+
+
+def _means(components: Sequence[Component], entity: Mapping[str, str | None], *, strict: bool) -> bool:
+    if strict and len(entity) != len(components):
+        return False
+    return all(
+        one.entity_type in entity and (one.match == Match.ANY or entity[one.entity_type] == one.name)
+        for one in components
+    )
+
+
+def _check_filter(components: Sequence[Component]) -> None:
+    types = [one.entity_type for one in components]
+    for one in components:
+        if not one.entity_type:
+            raise _invalid("The filter names an empty entity type.")
+        if one.entity_type not in TYPES:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"There are no quotas for entity type {one.entity_type!r}.")
+        if types.count(one.entity_type) > 1:
+            raise _invalid(f"The filter names entity type {one.entity_type} more than once.")
+        if one.match not in list(Match):
+            raise _invalid(f"There is no match type {one.match}.")
+        if (one.match == Match.EXACT) != (one.name is not None):
+            raise _invalid("An exact match needs a name, and no other match has one.")
+    if IP in types and len(types) > 1:
+        raise _invalid("Quotas of an IP address stand for no user and no client id: they cannot be filtered together.")
+
+
+async def _problem(one: Alteration) -> KafkaError | None:
+    types = [kind for kind, _ in one.entity]
+    if not types:
+        return _invalid("An entity of quotas has at least one part.")
+    for kind, name in one.entity:
+        if kind not in TYPES:
+            return _invalid(f"There are no quotas for entity type {kind!r}.")
+        if types.count(kind) > 1:
+            return _invalid(f"The entity names {kind} more than once.")
+        if name == "":
+            return _invalid(f"The name of a {kind} is empty; null stands for the default.")
+        if name is not None and len(name.encode()) > NAME_BYTES_MAX:
+            return _invalid(f"The name of a {kind} is longer than {NAME_BYTES_MAX} bytes.")
+    if IP not in types:
+        return _problem_of_values(one.values, OF_CLIENTS)
+    if len(types) > 1:
+        return _invalid("Quotas of an IP address stand for no user and no client id.")
+    ((_, address),) = one.entity
+    if address is not None and not await _is_address(address):
+        return _invalid(f"{address} is no IP address, and no host that can be resolved.")
+    return _problem_of_values(one.values, OF_ADDRESSES)
+
+
+def _problem_of_values(values: Mapping[str, float | None], known: Mapping[str, Kind]) -> KafkaError | None:
+    for name, value in values.items():
+        if value is None:
+            continue  # removing what is not there is no error, whatever it is
+        kind = known.get(name)
+        if kind is None:
+            return _invalid(f"There is no quota {name!r} for such an entity; there are: {', '.join(known)}.")
+        if not value > 0 or math.isinf(value):
+            return _invalid(f"Quota {name} must be greater than 0 and finite, not {value}.")
+        if value > kind.highest:
+            return _invalid(f"Quota {name} is too large: {value}.")
+        if kind.integral and value % 1.0 > FRACTION_MAX:
+            return _invalid(f"Quota {name} must be a whole number, not {value}.")
+    return None
+
+
+async def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        try:
+            return bool(await asyncio.get_running_loop().getaddrinfo(text, None))
+        except (OSError, UnicodeError):
+            return False
+    return True
+
+
+def _texts(values: Mapping[str, float | None]) -> dict[str, str | None]:
+    """As Kafka stores them."""
+    kinds = {**OF_CLIENTS, **OF_ADDRESSES}
+    return {
+        name: None if value is None else str(int(value)) if kinds[name].integral else repr(float(value))
+        for name, value in values.items()
+    }
+
+
+def _numbers(entity: Entity, stored: Mapping[str, str]) -> dict[str, float]:
+    values: dict[str, float] = {}
+    for name, text in stored.items():
+        try:
+            values[name] = float(text)
+        except ValueError:
+            log.error("quota %s of %s is damaged and left out: %r", name, dict(entity), text)
+    return values
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, message)

@@ -1,0 +1,54 @@
+"""What AlterPartitionReassignments and ListPartitionReassignments mean (KIP-455)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from pybroker.broker.cluster.events import NewReplicas, ReassignPartitions
+from pybroker.broker.cluster.port import ControllerPort
+from pybroker.broker.cluster.view import ClusterView
+from pybroker.broker.metadata.image import PartitionImage, is_moving
+from pybroker.errors import KafkaError
+from pybroker.protocol.caller import Caller
+from pybroker.protocol.error_codes import ErrorCode
+
+
+class ReassignmentAdmin:
+    """Knows no protocol version."""
+
+    def __init__(self, view: ClusterView, port: ControllerPort) -> None:
+        self._view = view
+        self._port = port
+
+    async def alter(
+        self, partitions: Sequence[NewReplicas], timeout_ms: int, *, factor_may_change: bool, caller: Caller
+    ) -> list[KafkaError | None]:
+        """None for each that has begun (or ended) and is shown by this broker, in order; else why it has not.
+        KafkaError: nobody decides now."""
+        topics = self._view.image.topics
+        # By id from here on: who creates the name again meanwhile made another topic.
+        known = tuple(
+            one
+            if one.topic_id is not None or one.topic not in topics
+            else msgspec.structs.replace(one, topic_id=topics[one.topic].topic_id)
+            for one in partitions
+        )
+        answer = await self._port.submit(ReassignPartitions(known, factor_may_change), timeout_ms, caller=caller)
+        if answer.in_force:
+            return answer.reply
+        late = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "The reassignment is decided; brokers learn of it later.")
+        return [late if error is None else error for error in answer.reply]
+
+    def under_way(self, wanted: Mapping[str, Iterable[int]] | None) -> dict[str, dict[int, PartitionImage]]:
+        """Topic → partition → state of what is being reassigned: of all, or of these. What does not exist is passed
+        over, as Kafka does."""
+        topics = self._view.image.topics
+        found: dict[str, dict[int, PartitionImage]] = {}
+        for name in topics if wanted is None else wanted:
+            partitions = topics[name].partitions if name in topics else ()
+            for index in range(len(partitions)) if wanted is None else wanted[name]:
+                if 0 <= index < len(partitions) and is_moving(partitions[index]):
+                    found.setdefault(name, {})[index] = partitions[index]
+        return found

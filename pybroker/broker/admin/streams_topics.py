@@ -1,0 +1,69 @@
+"""Internal topics of Kafka Streams applications: made when a heartbeat's answer says that they are missing (KIP-1071).
+
+Nobody waits: the member heartbeats again. A topic that could not be made is not tried again for a while, so that a
+reason can be told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+
+from pybroker.broker.admin.topics import TopicAdmin, TopicSpec
+from pybroker.broker.clock import Clock
+from pybroker.errors import KafkaError
+from pybroker.protocol.caller import Caller
+from pybroker.protocol.error_codes import ErrorCode
+
+log = logging.getLogger(__name__)
+
+PROBLEMS_MAX = 1_000
+"""Topics whose trouble is remembered; the oldest is forgotten for a new one."""
+
+
+class StreamsTopics:
+    """See the module."""
+
+    def __init__(self, topics: TopicAdmin, clock: Clock) -> None:
+        self._topics = topics
+        self._clock = clock
+        self._making: set[str] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._problems: dict[str, tuple[str, int]] = {}
+        """Name → (what is wrong, monotonic ms until which it is not tried again)."""
+
+    def make(self, specs: Sequence[TopicSpec], timeout_ms: int, created_by: str, caller: Caller) -> None:
+        """Begins to make those that nobody is making."""
+        now_ms = self._clock.monotonic_ms()
+        self._problems = {name: known for name, known in self._problems.items() if known[1] > now_ms}
+        mine = [spec for spec in specs if spec.name not in self._making and spec.name not in self._problems]
+        if not mine:
+            return
+        self._making.update(spec.name for spec in mine)
+        task = asyncio.get_running_loop().create_task(self._make(mine, timeout_ms, created_by, caller))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _make(self, specs: Sequence[TopicSpec], timeout_ms: int, created_by: str, caller: Caller) -> None:
+        try:
+            results = await self._topics.create(specs, timeout_ms, created_by=created_by, caller=caller)
+            for spec, result in zip(specs, results.each, strict=True):
+                if isinstance(result, KafkaError) and result.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+                    self._note([spec], result, timeout_ms)
+        except KafkaError as problem:
+            self._note(specs, problem, timeout_ms)
+        finally:
+            self._making.difference_update(spec.name for spec in specs)
+
+    def _note(self, specs: Iterable[TopicSpec], problem: KafkaError, timeout_ms: int) -> None:
+        until_ms = self._clock.monotonic_ms() + timeout_ms
+        for spec in specs:
+            log.warning("internal topic %s of an application is not made: %s", spec.name, problem)
+            self._problems[spec.name] = problem.message or ErrorCode(problem.code).name, until_ms
+        while len(self._problems) > PROBLEMS_MAX:
+            del self._problems[next(iter(self._problems))]
+
+    def problems(self, names: Iterable[str]) -> dict[str, str]:
+        """Why topics could not be made, by name."""
+        return {name: self._problems[name][0] for name in names if name in self._problems}

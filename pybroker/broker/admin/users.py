@@ -1,0 +1,152 @@
+"""SCRAM credentials of users: alter and describe (KIP-554). Knows no protocol version."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Sequence
+
+import msgspec
+
+from pybroker.broker.cluster.events import AlterUsers, UserChange
+from pybroker.broker.cluster.port import ControllerPort
+from pybroker.broker.cluster.view import ClusterView
+from pybroker.errors import KafkaError
+from pybroker.protocol.caller import Caller
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.scram import (
+    BY_NAME,
+    STORED_ITERATIONS_MAX,
+    STORED_ITERATIONS_MIN,
+    ScramCredential,
+    ScramMechanism,
+)
+
+log = logging.getLogger(__name__)
+
+_MECHANISMS = frozenset(map(int, ScramMechanism))
+
+USER_BYTES_MAX = 255
+"""Longest name of a user: it becomes part of a path and of every line of the log about it."""
+
+
+class Deletion(msgspec.Struct, frozen=True):
+    """A credential to remove."""
+
+    name: str
+    mechanism: int
+
+
+class Upsertion(msgspec.Struct, frozen=True):
+    """A credential to set, as clients send it: they have done the slow part."""
+
+    name: str
+    mechanism: int
+    iterations: int
+    salt: bytes
+    salted_password: bytes
+
+
+class UserAdmin:
+    """Reads the view, and asks the controller."""
+
+    def __init__(self, view: ClusterView, port: ControllerPort) -> None:
+        self._view = view
+        self._port = port
+
+    async def alter(
+        self, deletions: Sequence[Deletion], upsertions: Sequence[Upsertion], caller: Caller
+    ) -> dict[str, KafkaError | None]:
+        """By user, in the order of their first mention: None, or why nothing of that user was changed."""
+        everything: list[Deletion | Upsertion] = [*deletions, *upsertions]
+        results: dict[str, KafkaError | None] = {one.name: None for one in everything}
+        named = Counter((one.name, one.mechanism) for one in everything)
+        for one in everything:
+            problem = _problem(one)
+            if problem is None and named[one.name, one.mechanism] > 1:
+                problem = KafkaError(
+                    ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request"
+                )
+            results[one.name] = results[one.name] or problem
+        changes: dict[str, dict[str, str | None]] = {}
+        for one in everything:
+            if results[one.name] is None:
+                mechanism = ScramMechanism(one.mechanism)
+                credential = None
+                if isinstance(one, Upsertion):
+                    credential = ScramCredential.of_salted_password(
+                        mechanism, one.salt, one.iterations, one.salted_password
+                    ).render()
+                changes.setdefault(one.name, {})[mechanism.mechanism_name] = credential
+        if changes:
+            event = AlterUsers(tuple(UserChange(name, credentials) for name, credentials in changes.items()))
+            try:
+                answer = await self._port.submit(event, caller=caller)
+            except KafkaError as refusal:
+                # The response has an error for each user, and none for the whole: it is not left empty.
+                return {name: problem or refusal for name, problem in results.items()}
+            for name, error in zip(changes, answer.reply, strict=True):
+                results[name] = error
+                if error is None:
+                    log.info(
+                        "%r changed the credentials of user %r: %s", caller.principal, name, sorted(changes[name])
+                    )
+                    results[name] = answer.late
+        return results
+
+    def describe(self, names: Sequence[str] | None) -> dict[str, list[tuple[ScramMechanism, int]] | KafkaError]:
+        """(mechanism, iterations) of these users, or of all."""
+        users = self._view.image.users
+        if not names:
+            found = {name: _infos(user.config) for name, user in sorted(users.items())}
+            return {name: infos for name, infos in found.items() if infos}
+        results: dict[str, list[tuple[ScramMechanism, int]] | KafkaError] = {}
+        asked = Counter(names)
+        for name in asked:
+            infos = _infos(users[name].config) if name in users else []
+            if asked[name] > 1:
+                results[name] = KafkaError(
+                    ErrorCode.DUPLICATE_RESOURCE,
+                    f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}",
+                )
+            elif not infos:
+                results[name] = KafkaError(
+                    ErrorCode.RESOURCE_NOT_FOUND,
+                    f"Attempt to describe a user credential that does not exist: {name}",
+                )
+            else:
+                results[name] = list(infos)
+        return results
+
+
+def _infos(config: object) -> list[tuple[ScramMechanism, int]]:
+    assert isinstance(config, dict)
+    infos = []
+    for mechanism_name, mechanism in BY_NAME.items():
+        if mechanism_name in config:
+            try:
+                infos.append((mechanism, ScramCredential.parse(config[mechanism_name]).iterations))
+            except ValueError as problem:
+                log.error("a %s credential is damaged: %s", mechanism_name, problem)
+    return infos
+
+
+def _problem(one: Deletion | Upsertion) -> KafkaError | None:
+    if not one.name:
+        return KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
+    if len(one.name.encode()) > USER_BYTES_MAX:
+        return KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, f"Username is longer than {USER_BYTES_MAX} bytes")
+    if one.mechanism not in _MECHANISMS:
+        return KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
+    if isinstance(one, Upsertion):
+        if one.iterations < STORED_ITERATIONS_MIN:
+            return KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
+        if one.iterations > STORED_ITERATIONS_MAX:
+            return KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
+        if not one.salt:
+            return KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Salt must not be empty")
+        if not one.salted_password:
+            return KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Password must not be empty")
+        if len(one.salt) > 1024 or len(one.salted_password) > 1024:
+            return KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Salt or salted password is longer than 1024 bytes")
+    return None

@@ -1,0 +1,86 @@
+"""What the requests about settings have in common: how a topic among the resources is named (DescribeConfigs, key 32,
+too), and that AlterConfigs (33) and IncrementalAlterConfigs (44) answer alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Protocol, TypeVar
+
+from pybroker.broker.admin.config_changes import ConfigOp, ResourceOps
+from pybroker.broker.admin.configs import ConfigAdmin
+from pybroker.broker.api.topic_ids import Meant, Names, meant
+from pybroker.broker.requests.context import RequestContext
+from pybroker.broker.security.acls import AclOperation
+from pybroker.broker.security.authorizer import Authorizer
+from pybroker.broker.security.config_access import TOPIC, require_configs
+from pybroker.errors import KafkaError
+from pybroker.native import Uuid
+from pybroker.protocol.error_codes import ErrorCode
+
+Row = TypeVar("Row")
+
+
+class Resource(Protocol):
+    """A resource of a request."""
+
+    @property
+    def resource_type(self) -> int:
+        """Kafka's code."""
+        ...
+
+    @property
+    def resource_name(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def topic_id(self) -> Uuid:
+        """ZERO: none is given."""
+        ...
+
+
+def meant_resource(names: Names, resource: Resource, require: Callable[[int, str], None]) -> Meant:
+    """The resource that is meant: only topics have ids. `require` raises KafkaError: the client has no right to it."""
+    authorize = partial(require, resource.resource_type)
+    if resource.resource_type == TOPIC:
+        return meant(names, resource.resource_name, resource.topic_id, authorize)
+    found = meant(names, resource.resource_name, Uuid.ZERO, authorize)
+    if resource.topic_id != Uuid.ZERO and found.refused is None:
+        of_no_topic = KafkaError(ErrorCode.INVALID_REQUEST, "A topic id is given for what is not a topic.")
+        return found._replace(refused=of_no_topic)
+    return found
+
+
+async def altered(
+    configs: ConfigAdmin,
+    names: Names,
+    authorizer: Authorizer,
+    context: RequestContext,
+    resources: Sequence[tuple[Resource, tuple[ConfigOp, ...]]],
+    *,
+    replace: bool = False,
+    validate_only: bool,
+    row: Callable[..., Row],
+) -> list[Row]:
+    """Changes the settings of those resources for which the client has the right. One row of the response for each, in
+    the request's order; `row` is its class."""
+    require = partial(require_configs, authorizer, context, AclOperation.ALTER_CONFIGS)
+    asked = [meant_resource(names, resource, require) for resource, _ in resources]
+    permitted = [
+        ResourceOps(resource.resource_type, one.name, ops, replace, one.topic_id)
+        for one, (resource, ops) in zip(asked, resources, strict=True)
+        if one.refused is None
+    ]
+    outcomes = iter(await configs.alter(permitted, validate_only, context.caller))
+    results = [one.refused if one.refused is not None else one.outcome(next(outcomes)) for one in asked]
+    return [
+        row(
+            error_code=problem.code if problem is not None else 0,
+            error_message=problem.message if problem is not None else None,
+            resource_type=resource.resource_type,
+            resource_name=one.asked,
+            topic_id=one.told_id,
+        )
+        for one, (resource, _), problem in zip(asked, resources, results, strict=True)
+    ]

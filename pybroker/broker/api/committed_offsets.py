@@ -1,0 +1,74 @@
+"""What OffsetCommit (key 8) and TxnOffsetCommit (key 28) have in common: whose offsets may be committed, and which
+answer belongs to which partition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pybroker.broker.coordinators.group.commits import CommitItem
+from pybroker.broker.coordinators.shards.ports import Topics
+from pybroker.broker.requests.context import RequestContext
+from pybroker.broker.security.acls import AclOperation
+from pybroker.broker.security.authorizer import Authorizer
+from pybroker.protocol.error_codes import ErrorCode
+
+
+class Wanted:
+    """The topics of one request, of which some may not be read. `by_id`: as this version names them."""
+
+    def __init__(
+        self, topics: Topics, authorizer: Authorizer, context: RequestContext, rows: Sequence[Any], *, by_id: bool
+    ) -> None:
+        self._topics = topics
+        self._rows = rows
+        self._by_id = by_id
+        self._denied = []
+        for row in rows:
+            # An id that nobody has is unknown before anything is asked of the authorizer.
+            name = topics.topic_name(row.topic_id) if by_id else row.name
+            self._denied.append(
+                name is not None and not authorizer.permits_topic(context, AclOperation.READ, name)
+            )
+
+    @property
+    def is_whole(self) -> bool:
+        """All of them may be read."""
+        return not any(self._denied)
+
+    def permitted(self) -> Iterator[CommitItem]:
+        """Each partition that may be committed. Only OffsetCommit has times."""
+        for row, denied in zip(self._rows, self._denied, strict=True):
+            for partition in () if denied else row.partitions:
+                yield CommitItem(
+                    None if self._by_id else row.name,
+                    row.topic_id if self._by_id else None,
+                    partition.partition_index,
+                    partition.committed_offset,
+                    partition.committed_leader_epoch,
+                    partition.committed_metadata,
+                    getattr(partition, "commit_timestamp", -1),
+                )
+
+    def refused(self, code: ErrorCode) -> list[ErrorCode]:
+        """For each of `permitted`, when the group refuses the request: what does not exist is said to be unknown all
+        the same, as in Kafka, whose brokers look before they ask the coordinator."""
+        codes = []
+        for row, denied in zip(self._rows, self._denied, strict=True):
+            topic_id = row.topic_id if self._by_id else self._topics.topic_id(row.name)
+            count = 0 if topic_id is None else self._topics.partition_count(topic_id)
+            no_id = self._by_id and not count
+            unknown = ErrorCode.UNKNOWN_TOPIC_ID if no_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            for partition in () if denied else row.partitions:
+                codes.append(code if 0 <= partition.partition_index < count else unknown)
+        return codes
+
+    def answers(self, codes: Sequence[ErrorCode]) -> Iterator[tuple[Any, list[tuple[int, ErrorCode]]]]:
+        """Each topic of the request with the numbers of its partitions and their codes; `codes` are those of
+        `permitted`, in order."""
+        remaining = iter(codes)
+        for row, denied in zip(self._rows, self._denied, strict=True):
+            yield row, [
+                (one.partition_index, ErrorCode.TOPIC_AUTHORIZATION_FAILED if denied else next(remaining))
+                for one in row.partitions
+            ]

@@ -1,0 +1,105 @@
+"""The controller's messages to this broker: as objects from the controller in this process, else from the wire."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from pybroker.broker.api import k04_leader_and_isr, k05_stop_replica, k06_update_metadata
+from pybroker.broker.metadata.control_messages import (
+    CloseTopics,
+    ControlRequest,
+    ControlResponse,
+    LeaderAndIsrRequest,
+    LeaderAndIsrType,
+    ReopenTopics,
+    RestoreReplicasRequest,
+    StopReplicaRequest,
+    UpdateCluster,
+    UpdateMetadataRequest,
+    refusal,
+)
+from pybroker.broker.metadata.image import ClusterImage
+from pybroker.broker.replicas.closing import TopicClosing
+from pybroker.broker.replicas.fence import Fence
+from pybroker.broker.replicas.known_cluster import KnownCluster
+from pybroker.broker.replicas.manager import ReplicaManager
+from pybroker.broker.replicas.metadata_updates import MetadataUpdates
+
+
+class ControlReceiver:
+    """Admits messages of the current controller, and hands each to who obeys it."""
+
+    def __init__(
+        self,
+        *,
+        fence: Fence,
+        cluster: KnownCluster,
+        replicas: ReplicaManager,
+        metadata: MetadataUpdates,
+        closing: TopicClosing,
+        on_led: Callable[[LeaderAndIsrRequest], None],
+    ) -> None:
+        """`on_led` is called when a LeaderAndIsr was obeyed, before its partitions are shown to clients."""
+        self._fence = fence
+        self._cluster = cluster
+        self._replicas = replicas
+        self._metadata = metadata
+        self._closing = closing
+        self._on_led = on_led
+        self._hosts = -1
+        """The latest life of this broker that was told by FULL what it hosts."""
+        self._told = -1
+        """The latest life of this broker that was told everything."""
+        self._heard = asyncio.Event()
+
+    async def introduced(self, broker_epoch: int) -> None:
+        """Waits until this life of the broker has been told everything: what it hosts is applied, and clients that come
+        now see the cluster."""
+        while self._told < broker_epoch:
+            self._heard.clear()
+            await self._heard.wait()
+
+    async def handle(self, request: ControlRequest, *, by_name: bool = False) -> ControlResponse:
+        """One message. Orders come one after another; questions (CloseTopics) may come beside them. `by_name`: the
+        version says no topic ids."""
+        refused = await self._fence.admit(request.controller_epoch, request.broker_epoch)
+        if refused:
+            return refusal(request, refused)
+        view = self._cluster
+        match request:
+            case UpdateCluster():
+                updated = await self._cluster.update(request)
+                if isinstance(request.change, ClusterImage) and not updated.error_code:
+                    await self._closing.expire(request.controller_epoch, request.broker_epoch)
+                return updated
+            case LeaderAndIsrRequest():
+                if by_name:
+                    applied = await k04_leader_and_isr.handle_by_name(self._replicas, view, request)
+                else:
+                    applied = await k04_leader_and_isr.handle(self._replicas, request)
+                self._on_led(request)
+                # Without a type it is the first one that says all that this life of the broker hosts.
+                if by_name or request.type == LeaderAndIsrType.FULL:
+                    self._hosts = max(self._hosts, request.broker_epoch)
+                return applied
+            case StopReplicaRequest():
+                if by_name:
+                    return await k05_stop_replica.handle_by_name(self._replicas, view, request)
+                return await k05_stop_replica.handle(self._replicas, request)
+            case UpdateMetadataRequest():
+                if by_name:
+                    response = k06_update_metadata.handle_by_name(self._metadata, view, request)
+                else:
+                    response = k06_update_metadata.handle(self._metadata, request)
+                if self._told < request.broker_epoch <= self._hosts and self._metadata.shows(self._cluster.image):
+                    # The last of those that a controller begins with.
+                    self._told = request.broker_epoch
+                    self._heard.set()
+                return response
+            case RestoreReplicasRequest():
+                return await self._replicas.restore_replicas(request)
+            case CloseTopics():
+                return await self._closing.close(request)
+            case ReopenTopics():
+                return await self._closing.reopen(request)

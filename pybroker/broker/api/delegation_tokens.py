@@ -1,0 +1,38 @@
+"""What the four requests about delegation tokens share (KIP-48): who may ask, and principals on the wire."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pybroker.broker.requests.context import RequestContext
+from pybroker.errors import KafkaError
+from pybroker.protocol.error_codes import ErrorCode
+
+ANONYMOUS = "User:ANONYMOUS"
+
+
+def require_password(context: RequestContext) -> None:
+    """Raises DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: nobody knows who asks, or who asks has logged in by a token."""
+    if context.by_token or context.principal == ANONYMOUS:
+        raise KafkaError(
+            ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
+            "Delegation tokens are for clients that have authenticated, and not by a token.",
+        )
+
+
+def type_and_name(principal: str) -> tuple[str, str]:
+    """`User:alice` as the wire has it."""
+    kind, _, name = principal.partition(":")
+    return kind, name
+
+
+def parties(owner: str, requester: str) -> dict[str, Any]:
+    """The fields of an answer that say whose token it is, and who has asked for it."""
+    kind, name = type_and_name(owner)
+    asked_kind, asked_name = type_and_name(requester)
+    return {
+        "principal_type": kind,
+        "principal_name": name,
+        "token_requester_principal_type": asked_kind,
+        "token_requester_principal_name": asked_name,
+    }

@@ -1,0 +1,66 @@
+"""What ConsumerGroupDescribe (69), ShareGroupDescribe (77) and StreamsGroupDescribe (89) share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from pybroker.broker.requests.context import RequestContext
+from pybroker.broker.security.acls import AclOperation, ResourceType
+from pybroker.broker.security.authorizer import Authorizer
+from pybroker.errors import KafkaError
+from pybroker.protocol.error_codes import ErrorCode
+
+
+def described(
+    request: Any,
+    authorizer: Authorizer,
+    context: RequestContext,
+    require_served: Callable[[], None],
+    *,
+    describe: Callable[[str], Any],
+    failed: Callable[..., Any],
+    topics_of: Callable[[Any], set[str]] | None = None,
+) -> list[Any]:
+    """A description of each group that is asked for.
+
+    `require_served` and `describe`, which makes one, raise KafkaError; `failed` is its class; `topics_of`: the topics
+    that it tells of, if not those of its members. A group with a topic that the caller may not describe is
+    TOPIC_AUTHORIZATION_FAILED, without its members.
+    """
+    answers = []
+    # Each once: a few bytes of a name would otherwise buy all members of the group, each time.
+    for group_id in dict.fromkeys(request.group_ids):
+        try:
+            require_served()
+            authorizer.require_group(context, AclOperation.DESCRIBE, group_id)
+            if not group_id:
+                raise KafkaError(ErrorCode.INVALID_GROUP_ID, "The group id is empty.")
+            answer = describe(group_id)
+            names = _topics_of_members(answer.members) if topics_of is None else topics_of(answer)
+            _require_topics(names, authorizer, context)
+        except KafkaError as error:
+            answer = failed(group_id=group_id, error_code=error.code, error_message=error.message)
+        else:
+            if request.include_authorized_operations:
+                answer.authorized_operations = authorizer.operations(context, ResourceType.GROUP, group_id)
+        answers.append(answer)
+    return answers
+
+
+def _topics_of_members(members: Iterable[Any]) -> set[str]:
+    names: set[str] = set()
+    for member in members:
+        names.update(member.subscribed_topic_names)
+        # Members of share groups have no target of their own.
+        for assigned in (member.assignment, getattr(member, "target_assignment", None)):
+            names.update(topic.topic_name for topic in (assigned.topic_partitions if assigned is not None else ()))
+    return names
+
+
+def _require_topics(names: Iterable[str], authorizer: Authorizer, context: RequestContext) -> None:
+    if not all(authorizer.permits_topic(context, AclOperation.DESCRIBE, name) for name in names):
+        raise KafkaError(
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            "Members of the group read topics that this client may not describe.",
+        )

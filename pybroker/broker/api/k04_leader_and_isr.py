@@ -1,0 +1,48 @@
+"""LeaderAndIsr (key 4), between controller and broker only; version 5 of KIP-516, by topic id, and 4, by name."""
+
+from __future__ import annotations
+
+import msgspec
+
+from pybroker.broker.cluster.view import ClusterView
+from pybroker.broker.metadata.control_messages import (
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrType,
+    NamedPartitionError,
+)
+from pybroker.broker.replicas.manager import ReplicaManager
+from pybroker.protocol.error_codes import ErrorCode
+
+API_KEY = 4
+
+
+async def handle(replicas: ReplicaManager, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+    """Answers when all partitions are open, with an error for each that is not."""
+    return await replicas.leader_and_isr(request)
+
+
+async def handle_by_name(
+    replicas: ReplicaManager, view: ClusterView, request: LeaderAndIsrRequest
+) -> LeaderAndIsrResponse:
+    """The same by names, which mean what they mean in the view: its change came before the orders that follow from it.
+    There is no type, nothing is compared with what lies on disk."""
+    living, unknown, names = [], [], {}
+    for topic in request.topic_states:
+        known = view.image.topics.get(topic.topic_name)
+        if known is None:
+            unknown += [
+                NamedPartitionError(topic.topic_name, one.partition_index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                for one in topic.partition_states
+            ]
+            continue
+        names[known.topic_id] = topic.topic_name
+        living.append(msgspec.structs.replace(topic, topic_id=known.topic_id))
+    resolved = msgspec.structs.replace(request, type=int(LeaderAndIsrType.INCREMENTAL), topic_states=living)
+    applied = await replicas.leader_and_isr(resolved)
+    told = [
+        NamedPartitionError(names[topic.topic_id], one.partition_index, one.error_code)
+        for topic in applied.topics
+        for one in topic.partition_errors
+    ]
+    return LeaderAndIsrResponse(applied.error_code, named_errors=told + unknown)

@@ -1,0 +1,36 @@
+"""UpdateMetadata (key 6), between controller and broker only; version 7 of KIP-516, with topic ids, and 6, without."""
+
+from __future__ import annotations
+
+import msgspec
+
+from pybroker.broker.cluster.view import ClusterView
+from pybroker.broker.metadata.control_messages import (
+    LEADER_DURING_DELETE,
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+)
+from pybroker.broker.replicas.metadata_updates import MetadataUpdates
+
+API_KEY = 6
+
+
+def handle(metadata: MetadataUpdates, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
+    """Answers when clients of this broker see the change."""
+    return metadata.update(request)
+
+
+def handle_by_name(
+    metadata: MetadataUpdates, view: ClusterView, request: UpdateMetadataRequest
+) -> UpdateMetadataResponse:
+    """The same without ids: what is deleted is what clients see under the name, what lives what the view says."""
+    topics = []
+    for topic in request.topic_states:
+        if any(one.leader == LEADER_DURING_DELETE for one in topic.partition_states):
+            topic_id = metadata.shown_as(topic.topic_name)
+        else:
+            known = view.image.topics.get(topic.topic_name)
+            topic_id = None if known is None else known.topic_id
+        if topic_id is not None:
+            topics.append(msgspec.structs.replace(topic, topic_id=topic_id))
+    return metadata.update(msgspec.structs.replace(request, topic_states=topics))

@@ -1,0 +1,33 @@
+"""ControlledShutdown (key 7), between brokers only: a broker is about to stop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pybroker.broker.cluster.events import ShutDownBroker, ShutDownOutcome
+from pybroker.broker.cluster.port import OwnPort
+from pybroker.broker.requests.context import RequestContext
+from pybroker.errors import KafkaError
+from pybroker.protocol import interbroker as wire
+from pybroker.protocol.api_keys import ApiKey
+
+API_KEY = ApiKey.CONTROLLED_SHUTDOWN
+
+TIMEOUT_MS = 30_000
+"""A broker that does not obey, as it is paused, holds nobody's stop up for longer."""
+
+
+async def handle(port: OwnPort, context: RequestContext, request: Any) -> Any:
+    """Answers when the others have taken over what they can."""
+    event = ShutDownBroker(request.broker_id, request.broker_epoch)
+    try:
+        outcome = ShutDownOutcome(more=True)
+        while outcome.more:
+            outcome = (await port.submit(event, TIMEOUT_MS, asked_by=event.broker_id)).reply
+    except KafkaError as error:
+        return wire.ControlledShutdownResponse(error_code=error.code)
+    remaining = [
+        wire.ControlledShutdownResponse_RemainingPartition(topic_name=name, partition_index=index)
+        for name, index in outcome.remaining
+    ]
+    return wire.ControlledShutdownResponse(error_code=0, remaining_partitions=remaining)

@@ -1,0 +1,83 @@
+"""OffsetCommit (key 8), versions 1–10: stores how far a group has read; answered when it is on disk.
+
+v1 has a commit timestamp for each partition, v2–4 a retention for the request, v6 leader epochs, v7
+group.instance.id, v9 is asked of members of consumer groups (KIP-848), v10 topic ids in place of names. A name or id
+that does not exist gets its error in its slots; the others are committed. Once a member's commit has succeeded, data
+threads take its next ones (`coordinators.shards.standing`).
+
+Differs from Kafka: a member whose generation formed before a topic was deleted and created again cannot commit for that
+name (REBALANCE_IN_PROGRESS, and the group rebalances; in a consumer group STALE_MEMBER_EPOCH); Kafka stores the old
+position for the new topic.
+"""
+
+from __future__ import annotations
+
+from pybroker.broker.api.committed_offsets import Wanted
+from pybroker.broker.coordinators.group.commits import CommitRequest
+from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
+from pybroker.broker.coordinators.shards.ports import Topics
+from pybroker.broker.requests.context import RequestContext, StandingCommits
+from pybroker.broker.requests.later import Later
+from pybroker.broker.security.acls import AclOperation
+from pybroker.broker.security.authorizer import Authorizer
+from pybroker.errors import KafkaError
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponse_OffsetCommitResponsePartition,
+    OffsetCommitResponse_OffsetCommitResponseTopic,
+)
+
+API_KEY = 8
+
+
+def handle(
+    groups: GroupCoordinator,
+    topics: Topics,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: OffsetCommitRequest,
+) -> object:
+    """Answers at once when nothing has to be written, else when it is."""
+    authorizer.require_group(context, AclOperation.READ, request.group_id)
+    wanted = Wanted(topics, authorizer, context, request.topics, by_id=context.api_version >= 10)
+    items = tuple(wanted.permitted())
+    later = Later()
+    commit = CommitRequest(
+        request.group_id,
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id_or_member_epoch,
+        items,
+        request.retention_time_ms,
+        knows_member_epochs=context.api_version >= 9,
+    )
+
+    def finished(codes: list[ErrorCode]) -> None:
+        response = _response(wanted, codes)
+        stored = wanted.is_whole and items and not any(codes)
+        grant = groups.grant_commits(commit) if stored else None
+        later.give(response if grant is None else StandingCommits(response, grant))
+
+    try:
+        groups.commit_then(commit, finished)
+    except KafkaError as error:
+        later.give(_response(wanted, wanted.refused(ErrorCode(error.code))))
+    return later.outcome()
+
+
+def _response(wanted: Wanted, codes: list[ErrorCode]) -> OffsetCommitResponse:
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponse_OffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    OffsetCommitResponse_OffsetCommitResponsePartition(partition_index=index, error_code=code)
+                    for index, code in partitions
+                ],
+            )
+            for topic, partitions in wanted.answers(codes)
+        ]
+    )

@@ -1,0 +1,223 @@
+"""OffsetFetch (key 9), versions 1–10: what groups have committed.
+
+v2 allows null topics for "all" and has a code for the group, v5 leader epochs, v7 require_stable (offsets that depend
+on a transaction which has not ended are UNSTABLE_OFFSET_COMMIT), v8 several groups,
+v9 member id and epoch, which are checked for consumer groups (KIP-848), v10 topic ids in place of
+names. A partition without a commit has offset −1 and no error. Offsets are kept by topic id, so a name gives what was
+committed for its present incarnation only. An unknown id is UNKNOWN_TOPIC_ID in its slots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from typing import NamedTuple
+
+from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
+from pybroker.broker.coordinators.group.offsets import CommittedOffset
+from pybroker.broker.coordinators.shards.ports import Topics
+from pybroker.broker.requests.context import RequestContext
+from pybroker.broker.security.acls import AclOperation, ResourceType
+from pybroker.broker.security.authorizer import Authorizer
+from pybroker.errors import KafkaError
+from pybroker.native import Uuid
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages import (
+    OffsetFetchRequest,
+    OffsetFetchRequest_OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+    OffsetFetchResponse_OffsetFetchResponseGroup,
+    OffsetFetchResponse_OffsetFetchResponsePartition,
+    OffsetFetchResponse_OffsetFetchResponsePartitions,
+    OffsetFetchResponse_OffsetFetchResponseTopic,
+    OffsetFetchResponse_OffsetFetchResponseTopics,
+)
+
+API_KEY = 9
+
+NOBODY: tuple[str | None, int] = (None, -1)
+"""The member and epoch of one who asks from outside of the group."""
+
+NO_OFFSET = CommittedOffset(-1, -1, "", -1)
+
+
+class _Asker(NamedTuple):
+    authorizer: Authorizer
+    context: RequestContext
+
+    def describes(self, name: str) -> bool:
+        return self.authorizer.permits_topic(self.context, AclOperation.DESCRIBE, name)
+
+
+class _Topic(NamedTuple):
+    name: str
+    topic_id: Uuid
+    partitions: list[tuple[int, CommittedOffset, ErrorCode]]
+
+
+class _Wanted(NamedTuple):
+    name: str
+    topic_id: Uuid | None
+    """None: the name does not exist, so nothing can have been committed for it."""
+    partitions: Sequence[int]
+    error: ErrorCode
+
+
+def handle(
+    groups: GroupCoordinator,
+    topics: Topics,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: OffsetFetchRequest,
+) -> OffsetFetchResponse:
+    """A plain function: everything is in memory."""
+    asker = _Asker(authorizer, context)
+    if context.api_version >= 8:
+        # All offsets of a group are told once: a few bytes of its name would otherwise buy them each time.
+        asked = {group.group_id if group.topics is None else id(group): group for group in request.groups}
+        return OffsetFetchResponse(
+            groups=[
+                _group(groups, topics, asker, context.api_version, group, stable=request.require_stable)
+                for group in asked.values()
+            ]
+        )
+    wanted = None
+    if request.topics is not None:
+        wanted = [_by_name(topics, asker, topic.name, topic.partition_indexes) for topic in request.topics]
+    error, found = _fetch(groups, asker, request.group_id, wanted, stable=request.require_stable)
+    return OffsetFetchResponse(
+        error_code=error,
+        topics=[
+            OffsetFetchResponse_OffsetFetchResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetFetchResponse_OffsetFetchResponsePartition(
+                        partition_index=partition,
+                        committed_offset=offset.offset,
+                        committed_leader_epoch=offset.leader_epoch,
+                        metadata=offset.metadata,
+                        # Version 1 has no code for the group, and aiokafka does not look at it in later ones: told
+                        # no offset while the group is being loaded, it would begin anew.
+                        error_code=code if code is not ErrorCode.NONE else error,
+                    )
+                    for partition, offset, code in topic.partitions
+                ],
+            )
+            for topic in found
+        ],
+    )
+
+
+def _group(
+    groups: GroupCoordinator,
+    topics: Topics,
+    asker: _Asker,
+    version: int,
+    request: OffsetFetchRequest_OffsetFetchRequestGroup,
+    *,
+    stable: bool,
+) -> OffsetFetchResponse_OffsetFetchResponseGroup:
+    wanted = None
+    if request.topics is not None:
+        wanted = [
+            _by_id(topics, asker, topic.topic_id, topic.partition_indexes)
+            if version >= 10
+            else _by_name(topics, asker, topic.name, topic.partition_indexes)
+            for topic in request.topics
+        ]
+    # Before version 9 nobody says who asks.
+    member = (request.member_id, request.member_epoch) if version >= 9 else NOBODY
+    error, found = _fetch(groups, asker, request.group_id, wanted, stable=stable, member=member)
+    if error is not ErrorCode.NONE:
+        found = []
+    return OffsetFetchResponse_OffsetFetchResponseGroup(
+        group_id=request.group_id,
+        error_code=error,
+        topics=[
+            OffsetFetchResponse_OffsetFetchResponseTopics(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    OffsetFetchResponse_OffsetFetchResponsePartitions(
+                        partition_index=partition,
+                        committed_offset=offset.offset,
+                        committed_leader_epoch=offset.leader_epoch,
+                        metadata=offset.metadata,
+                        error_code=code,
+                    )
+                    for partition, offset, code in topic.partitions
+                ],
+            )
+            for topic in found
+        ],
+    )
+
+
+def _by_name(topics: Topics, asker: _Asker, name: str, partitions: Sequence[int]) -> _Wanted:
+    if not asker.describes(name):
+        return _Wanted(name, None, partitions, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    return _Wanted(name, topics.topic_id(name), partitions, ErrorCode.NONE)
+
+
+def _by_id(topics: Topics, asker: _Asker, topic_id: Uuid, partitions: Sequence[int]) -> _Wanted:
+    name = topics.topic_name(topic_id)
+    if name is None:
+        return _Wanted("", topic_id, partitions, ErrorCode.UNKNOWN_TOPIC_ID)
+    permitted = asker.describes(name)
+    return _Wanted("", topic_id, partitions, ErrorCode.NONE if permitted else ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+
+def _fetch(
+    groups: GroupCoordinator,
+    asker: _Asker,
+    group_id: str,
+    wanted: Sequence[_Wanted] | None,
+    *,
+    stable: bool,
+    member: tuple[str | None, int] = NOBODY,
+) -> tuple[ErrorCode, list[_Topic]]:
+    unstable: Set[tuple[Uuid, int]] = set()
+    try:
+        asker.authorizer.require_group(asker.context, AclOperation.DESCRIBE, group_id)
+        groups.check_fetch(group_id, *member)
+        if stable:
+            unstable = groups.unstable(group_id)
+        if wanted is None:
+            return ErrorCode.NONE, [
+                _Topic(
+                    topic.name,
+                    topic_id,
+                    [
+                        (index, NO_OFFSET, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+                        if (topic_id, index) in unstable
+                        else (index, offset, ErrorCode.NONE)
+                        for index, offset in sorted(topic.partitions.items())
+                    ],
+                )
+                for topic_id, topic in groups.fetch_all(group_id)
+                if asker.authorizer.lists(asker.context, ResourceType.TOPIC, topic.name)
+            ]
+        keys = [(w.topic_id or Uuid.ZERO, partition) for w in wanted for partition in w.partitions]
+        offsets = iter(groups.fetch(group_id, keys))
+        error = ErrorCode.NONE
+    except KafkaError as problem:
+        error = ErrorCode(problem.code)
+        if wanted is None:
+            return error, []
+        offsets = iter([None] * sum(len(w.partitions) for w in wanted))
+    return error, [
+        _Topic(
+            w.name,
+            w.topic_id or Uuid.ZERO,
+            [_shown(w, partition, next(offsets), unstable) for partition in w.partitions],
+        )
+        for w in wanted
+    ]
+
+
+def _shown(
+    wanted: _Wanted, partition: int, found: CommittedOffset | None, unstable: Set[tuple[Uuid, int]]
+) -> tuple[int, CommittedOffset, ErrorCode]:
+    error = wanted.error
+    if error is ErrorCode.NONE and (wanted.topic_id, partition) in unstable:
+        error = ErrorCode.UNSTABLE_OFFSET_COMMIT
+    return partition, NO_OFFSET if found is None or error is not ErrorCode.NONE else found, error

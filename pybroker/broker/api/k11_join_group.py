@@ -1,0 +1,86 @@
+"""JoinGroup (key 11), versions 0–9: enters a group, or says anew what one supports; parked until the round is over.
+
+v1 has the rebalance timeout (before: the session timeout), v4 demands a second request with the id handed out
+(KIP-394), v5 group.instance.id (KIP-345), v7 tells the protocol type (KIP-559), v8 a reason (KIP-800), v9 lets a
+static leader that comes back skip the assignment (KIP-814).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
+from pybroker.broker.coordinators.group.group import JoinResult
+from pybroker.broker.coordinators.group.requests import NO_REASON, JoinRequest
+from pybroker.broker.requests.context import RequestContext
+from pybroker.broker.security.acls import AclOperation
+from pybroker.broker.security.authorizer import Authorizer
+from pybroker.errors import KafkaError
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages import (
+    JoinGroupRequest,
+    JoinGroupResponse,
+    JoinGroupResponse_JoinGroupResponseMember,
+)
+
+API_KEY = 11
+
+
+def handle(
+    groups: GroupCoordinator, authorizer: Authorizer, context: RequestContext, request: JoinGroupRequest
+) -> JoinGroupResponse | Coroutine[Any, Any, JoinGroupResponse]:
+    """Answers at once, or waits for the round."""
+    authorizer.require_group(context, AclOperation.READ, request.group_id)
+    version = context.api_version
+    try:
+        outcome = groups.join(
+            request.group_id,
+            JoinRequest(
+                member_id=request.member_id,
+                instance_id=request.group_instance_id,
+                client_id=context.client_id or "",
+                # As Java prints an address that was not looked up; tools cut the slash off.
+                client_host=f"/{context.client_host}",
+                protocol_type=request.protocol_type,
+                # Of two protocols with one name the first counts.
+                protocols=tuple({p.name: p.metadata for p in reversed(request.protocols)}.items())[::-1],
+                session_timeout_ms=request.session_timeout_ms,
+                rebalance_timeout_ms=(
+                    request.rebalance_timeout_ms
+                    if version >= 1 and request.rebalance_timeout_ms >= 0
+                    else request.session_timeout_ms
+                ),
+                requires_known_member_id=version >= 4,
+                supports_skipping_assignment=version >= 9,
+                reason=request.reason or NO_REASON,
+            ),
+        )
+    except KafkaError as error:
+        return _response(version, JoinResult(ErrorCode(error.code), request.member_id))
+    if isinstance(outcome, asyncio.Future):
+        return _wait(version, outcome)
+    return _response(version, outcome)
+
+
+async def _wait(version: int, outcome: asyncio.Future[JoinResult]) -> JoinGroupResponse:
+    return _response(version, await outcome)
+
+
+def _response(version: int, result: JoinResult) -> JoinGroupResponse:
+    return JoinGroupResponse(
+        error_code=result.error,
+        generation_id=result.generation,
+        protocol_type=result.protocol_type,
+        protocol_name=result.protocol_name if version >= 7 else result.protocol_name or "",
+        leader=result.leader,
+        skip_assignment=result.skip_assignment,
+        member_id=result.member_id,
+        members=[
+            JoinGroupResponse_JoinGroupResponseMember(
+                member_id=member_id, group_instance_id=instance_id, metadata=metadata
+            )
+            for member_id, instance_id, metadata in result.members
+        ],
+    )

@@ -1,0 +1,36 @@
+"""Heartbeat (key 12), versions 0–4: keeps a member's session, and tells it of a rebalance. v3 has group.instance.id.
+
+Data threads repeat the answer that there is nothing to tell (`coordinators.shards.standing`).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
+from pybroker.broker.requests.context import RequestContext, Standing
+from pybroker.broker.security.acls import AclOperation
+from pybroker.broker.security.authorizer import Authorizer
+from pybroker.errors import KafkaError
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages import HeartbeatRequest, HeartbeatResponse
+
+API_KEY = 12
+
+
+def handle(
+    groups: GroupCoordinator, authorizer: Authorizer, context: RequestContext, request: HeartbeatRequest
+) -> HeartbeatResponse | Standing:
+    """A plain function: the most frequent request of an idle cluster never waits for anything."""
+    authorizer.require_group(context, AclOperation.READ, request.group_id)
+    try:
+        code: int = groups.heartbeat(
+            request.group_id, request.member_id, request.group_instance_id, request.generation_id
+        )
+    except KafkaError as error:
+        code = error.code
+    response = HeartbeatResponse(error_code=code)
+    answers = groups.answers_to_repeat(request.group_id) if code == ErrorCode.NONE else None
+    if answers is None:
+        return response
+    return Standing(response, request.group_id, partial(answers.keep, request.member_id))

@@ -1,0 +1,63 @@
+"""SyncGroup (key 14), versions 0–5: the leader brings the assignment, everybody takes his own away.
+
+v3 has group.instance.id, v5 protocol type and name, which must agree with the group's (KIP-559).
+Followers are parked until the leader's assignment is on disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
+from pybroker.broker.coordinators.group.group import SyncResult
+from pybroker.broker.coordinators.group.requests import SyncRequest
+from pybroker.broker.requests.context import RequestContext
+from pybroker.broker.security.acls import AclOperation
+from pybroker.broker.security.authorizer import Authorizer
+from pybroker.errors import KafkaError
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages import SyncGroupRequest, SyncGroupResponse
+
+API_KEY = 14
+
+
+def handle(
+    groups: GroupCoordinator, authorizer: Authorizer, context: RequestContext, request: SyncGroupRequest
+) -> SyncGroupResponse | Coroutine[Any, Any, SyncGroupResponse]:
+    """Answers at once, or waits for the assignment."""
+    authorizer.require_group(context, AclOperation.READ, request.group_id)
+    if context.api_version >= 5 and (request.protocol_type is None or request.protocol_name is None):
+        # From version 5 on both are mandatory (KIP-559).
+        return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    try:
+        outcome = groups.sync(
+            request.group_id,
+            SyncRequest(
+                request.member_id,
+                request.group_instance_id,
+                request.generation_id,
+                request.protocol_type,
+                request.protocol_name,
+                tuple((a.member_id, a.assignment) for a in request.assignments),
+            ),
+        )
+    except KafkaError as error:
+        return SyncGroupResponse(error_code=error.code)
+    if isinstance(outcome, asyncio.Future):
+        return _wait(outcome)
+    return _response(outcome)
+
+
+async def _wait(outcome: asyncio.Future[SyncResult]) -> SyncGroupResponse:
+    return _response(await outcome)
+
+
+def _response(result: SyncResult) -> SyncGroupResponse:
+    return SyncGroupResponse(
+        error_code=result.error,
+        protocol_type=result.protocol_type,
+        protocol_name=result.protocol_name,
+        assignment=result.assignment,
+    )

@@ -1,0 +1,154 @@
+"""DeleteTopics (key 20), versions 0–6.
+
+v6 (KIP-516) deletes by name or by id; by id exactly that incarnation, never a newer one of the name. Deletion is
+immediate: the answer means that the topic is gone and its name is free. Refused with INVALID_REQUEST, as Kafka does:
+name and id both, neither, the same topic twice in any combination. An unknown id answers
+UNKNOWN_TOPIC_ID. Over controller_mutation_rate: THROTTLING_QUOTA_EXCEEDED from v5 (KIP-599). With
+delete.topic.enable=false: TOPIC_DELETION_DISABLED, before v3 INVALID_REQUEST.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from functools import partial
+
+from pybroker.broker.admin.cluster import ClusterAdmin
+from pybroker.broker.admin.topics import TopicAdmin
+from pybroker.broker.cluster.events import DeletedTopic
+from pybroker.broker.requests.context import RequestContext
+from pybroker.broker.security.acls import AclOperation, ResourceType
+from pybroker.broker.security.authorizer import Authorizer
+from pybroker.errors import KafkaError
+from pybroker.native import Uuid
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicsResponse_DeletableTopicResult,
+)
+
+API_KEY = 20
+FIRST_BY_ID = 6
+FIRST_THROTTLED = 5
+FIRST_WITH_DISABLED_CODE = 3
+
+Asked = tuple[str | None, Uuid]
+"""Name and id as the request gives them."""
+
+
+async def handle(
+    topics: TopicAdmin,
+    cluster: ClusterAdmin,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: DeleteTopicsRequest,
+) -> DeleteTopicsResponse:
+    """Answers when this broker shows the topics no more, or after timeout_ms."""
+    asked = _asked(context.api_version, request)
+    outcomes: dict[Asked, DeletedTopic | KafkaError] = dict(_malformed(asked))
+    denied: dict[Asked, bool] = {}
+    async for one in context.turns.each(asked):
+        describes = None
+        if one not in outcomes:
+            describes = _denied(topics, cluster, authorizer=authorizer, context=context, asked=one)
+        if describes is not None:
+            denied[one] = describes
+            outcomes[one] = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
+    # Only now: that a name and an id are the same topic is told to those who may know both.
+    outcomes.update(_repeated(cluster, [one for one in asked if one not in outcomes]))
+    wanted = [one for one in asked if one not in outcomes]
+    results = await topics.delete(
+        [name if name is not None else topic_id for name, topic_id in wanted],
+        context.caller_refused_since(FIRST_THROTTLED),
+        request.timeout_ms,
+    )
+    for one, result in zip(wanted, results.each, strict=True):
+        outcomes[one] = result
+        if one[0] is None and isinstance(result, KafkaError) and result.code == ErrorCode.UNKNOWN_TOPIC_ID:
+            # The name that a dead id had is told to those who may describe topics of that name.
+            outcomes[one] = topics.unknown(one[1], partial(authorizer.lists, context, ResourceType.TOPIC))
+    return DeleteTopicsResponse(
+        throttle_time_ms=results.throttle_time_ms,
+        responses=[
+            _answer(_told(cluster, one, denied), outcomes[one], context.api_version)
+            async for one in context.turns.each(dict.fromkeys(asked))
+        ],
+    )
+
+
+def _denied(
+    topics: TopicAdmin, cluster: ClusterAdmin, *, authorizer: Authorizer, context: RequestContext, asked: Asked
+) -> bool | None:
+    """None if it may go on, else whether the caller may know of the topic. An id that nobody has, and a name that may
+    be described and does not exist, are left to the controller: they are unknown whatever the caller may do."""
+    name, topic_id = asked
+    topic = cluster.topic(topic_id if name is None else name)
+    if name is None:
+        # What was found of an unknown topic can be deleted by who may delete topics of the name in its directories.
+        name = topic.name if topic is not None else topics.found(topic_id)
+        if name is None:
+            return None
+        if topic is None:
+            permitted = authorizer.permits_topic(context, AclOperation.DELETE, name)
+            return None if permitted else authorizer.permits_topic(context, AclOperation.DESCRIBE, name)
+    if not authorizer.permits_topic(context, AclOperation.DESCRIBE, name):
+        return False
+    permitted = topic is None or authorizer.permits_topic(context, AclOperation.DELETE, name)
+    return None if permitted else True
+
+
+def _told(cluster: ClusterAdmin, asked: Asked, denied: Mapping[Asked, bool]) -> Asked:
+    """By id, the name is told to those who may describe the topic."""
+    name, topic_id = asked
+    topic = cluster.topic(topic_id) if name is None and denied.get(asked) else None
+    return asked if topic is None else (topic.name, topic_id)
+
+
+def _asked(version: int, request: DeleteTopicsRequest) -> list[Asked]:
+    if version < FIRST_BY_ID:
+        return [(name, Uuid.ZERO) for name in request.topic_names]
+    return [(topic.name, topic.topic_id) for topic in request.topics]
+
+
+def _malformed(asked: list[Asked]) -> dict[Asked, KafkaError]:
+    """What is refused before anybody is asked."""
+    refused: dict[Asked, KafkaError] = {}
+    for one in asked:
+        name, topic_id = one
+        if name is not None and topic_id != Uuid.ZERO:
+            refused[one] = KafkaError(ErrorCode.INVALID_REQUEST, "A topic must be given by name or by id, not by both.")
+        elif name is None and topic_id == Uuid.ZERO:
+            refused[one] = KafkaError(
+                ErrorCode.INVALID_REQUEST, "A topic must be given by name or by id; this one has neither."
+            )
+    return refused
+
+
+def _repeated(cluster: ClusterAdmin, asked: list[Asked]) -> dict[Asked, KafkaError]:
+    """A topic that is asked for twice is refused once."""
+    targets = Counter(_target(cluster, name, topic_id) for name, topic_id in asked)
+    problem = KafkaError(ErrorCode.INVALID_REQUEST, "The request names this topic more than once.")
+    return {one: problem for one in asked if targets[_target(cluster, *one)] > 1}
+
+
+def _target(cluster: ClusterAdmin, name: str | None, topic_id: Uuid) -> str | Uuid:
+    """What is meant: a name and the id behind it are the same target."""
+    if name is None:
+        return topic_id
+    topic = cluster.topic(name)
+    return name if topic is None else topic.topic_id
+
+
+def _answer(
+    asked: Asked, outcome: DeletedTopic | KafkaError, version: int
+) -> DeleteTopicsResponse_DeletableTopicResult:
+    name, topic_id = asked
+    if isinstance(outcome, DeletedTopic):
+        return DeleteTopicsResponse_DeletableTopicResult(name=outcome.name, topic_id=outcome.topic_id)
+    code = outcome.code
+    if code == ErrorCode.TOPIC_DELETION_DISABLED and version < FIRST_WITH_DISABLED_CODE:
+        code = int(ErrorCode.INVALID_REQUEST)
+    return DeleteTopicsResponse_DeletableTopicResult(
+        name=name, topic_id=topic_id, error_code=code, error_message=outcome.message
+    )

@@ -1,0 +1,62 @@
+"""DeleteRecords (key 21), versions 0–2: moves the log start up; offset -1 means the high watermark.
+
+Refused per partition, as in Kafka: UNKNOWN_TOPIC_OR_PARTITION; INVALID_TOPIC_EXCEPTION for an internal topic;
+POLICY_VIOLATION for a topic whose cleanup.policy is without "delete"; OFFSET_OUT_OF_RANGE above the high watermark
+(the native side knows, and waits for a flush that is under way, so that what was acknowledged with acks=1 can go).
+From v2 on by id as well (`topic_ids`).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from pybroker.broker.admin.records import DeletedRecords, RecordAdmin
+from pybroker.broker.api.topic_ids import Names, meant
+from pybroker.broker.requests.context import RequestContext
+from pybroker.broker.security.acls import AclOperation
+from pybroker.broker.security.authorizer import Authorizer
+from pybroker.protocol.messages import (
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsResponse_DeleteRecordsPartitionResult,
+    DeleteRecordsResponse_DeleteRecordsTopicResult,
+)
+
+API_KEY = 21
+
+
+async def handle(
+    records: RecordAdmin, names: Names, authorizer: Authorizer, context: RequestContext, request: DeleteRecordsRequest
+) -> DeleteRecordsResponse:
+    """Answers when the new log starts are in force."""
+    require = partial(authorizer.require_topic, context, AclOperation.DELETE)
+    topics = [(meant(names, topic.name, topic.topic_id, require), topic.partitions) for topic in request.topics]
+    wanted = [
+        (topic.name, partition.partition_index, partition.offset)
+        for topic, partitions in topics
+        if topic.refused is None
+        for partition in partitions
+    ]
+    outcomes = iter(await records.delete(wanted, request.timeout_ms / 1000))
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsResponse_DeleteRecordsTopicResult(
+                name=topic.asked,
+                topic_id=topic.told_id,
+                partitions=[
+                    _answer(
+                        partition.partition_index,
+                        next(outcomes) if topic.refused is None else DeletedRecords(topic.refused.code, -1),
+                    )
+                    for partition in partitions
+                ],
+            )
+            for topic, partitions in topics
+        ]
+    )
+
+
+def _answer(partition: int, outcome: DeletedRecords) -> DeleteRecordsResponse_DeleteRecordsPartitionResult:
+    return DeleteRecordsResponse_DeleteRecordsPartitionResult(
+        partition_index=partition, low_watermark=outcome.low_watermark, error_code=outcome.error_code
+    )

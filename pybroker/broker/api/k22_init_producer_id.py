@@ -1,0 +1,67 @@
+"""InitProducerId (key 22), versions 0–5: an id and epoch for an idempotent or transactional producer.
+
+From v3 on a producer may bring its id and epoch to get the next epoch (KIP-360). Without a transactional id: one that
+this cluster has handed out and whose epochs are not used up keeps its id, so that a retried request gives the same
+answer; any other gets a new id. With one, its coordinator answers: who had the id before is fenced, and what it left
+open is aborted. v4 knows PRODUCER_FENCED.
+"""
+
+from __future__ import annotations
+
+from pybroker.broker.api.transactional import require_transactional_id, told
+from pybroker.broker.coordinators.producer_ids import ProducerIds
+from pybroker.broker.coordinators.transaction.coordinator import TransactionCoordinator
+from pybroker.broker.coordinators.transaction.transaction import Producer
+from pybroker.broker.requests.context import RequestContext
+from pybroker.broker.security.acls import AclOperation, ResourceType
+from pybroker.broker.security.authorizer import Authorizer
+from pybroker.errors import KafkaError
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages import InitProducerIdRequest, InitProducerIdResponse
+
+API_KEY = 22
+
+NONE_GIVEN = -1
+KNOWS_FENCED = 4
+
+
+async def handle(
+    producer_ids: ProducerIds,
+    transactions: TransactionCoordinator,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: InitProducerIdRequest,
+) -> InitProducerIdResponse:
+    """Waits for a new block of ids, once in a thousand; with a transactional id, until the producer is stored."""
+    try:
+        _check(authorizer, context, request)
+        given = None
+        if request.producer_id != NONE_GIVEN:
+            given = Producer(request.producer_id, request.producer_epoch)
+        if request.transactional_id is not None:
+            producer_id, epoch = await transactions.initialize(
+                request.transactional_id, request.transaction_timeout_ms, given
+            )
+        elif given is None:
+            producer_id, epoch = await producer_ids.next_id(), 0
+        else:
+            producer_id, epoch = await producer_ids.next_epoch(*given)
+    except KafkaError as error:
+        code = told(error.code, context.api_version, KNOWS_FENCED)
+        return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
+    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch)
+
+
+def _check(authorizer: Authorizer, context: RequestContext, request: InitProducerIdRequest) -> None:
+    if request.transactional_id is not None:
+        if not request.transactional_id:
+            raise KafkaError(ErrorCode.INVALID_REQUEST)
+        require_transactional_id(authorizer, context, AclOperation.WRITE, request.transactional_id)
+    # Who may write to any topic may do so idempotently (KIP-679).
+    elif not (
+        authorizer.may_on_cluster(context, AclOperation.IDEMPOTENT_WRITE)
+        or authorizer.permits_any(context, AclOperation.WRITE, ResourceType.TOPIC)
+    ):
+        raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    if (request.producer_id == NONE_GIVEN) != (request.producer_epoch == NONE_GIVEN):
+        raise KafkaError(ErrorCode.INVALID_REQUEST)

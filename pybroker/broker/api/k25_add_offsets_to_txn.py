@@ -1,0 +1,39 @@
+"""AddOffsetsToTxn (key 25), versions 0–4: the offsets of a group join the transaction of a producer.
+
+What joins is the partition of the offsets topic that the group belongs to. v2 knows PRODUCER_FENCED.
+"""
+
+from __future__ import annotations
+
+from pybroker.broker.api.transactional import require_transactional_id, told
+from pybroker.broker.coordinators.transaction.coordinator import PATIENCE_S, TransactionCoordinator
+from pybroker.broker.coordinators.transaction.offset_commits import TransactionalCommits
+from pybroker.broker.coordinators.transaction.transaction import Producer
+from pybroker.broker.requests.context import RequestContext
+from pybroker.broker.security.acls import AclOperation
+from pybroker.broker.security.authorizer import Authorizer
+from pybroker.errors import KafkaError
+from pybroker.protocol.messages import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+
+API_KEY = 25
+
+KNOWS_FENCED = 2
+
+
+async def handle(
+    transactions: TransactionCoordinator,
+    commits: TransactionalCommits,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: AddOffsetsToTxnRequest,
+) -> AddOffsetsToTxnResponse:
+    """Answers when it is stored; the first of a cluster's life waits for the offsets topic to be created."""
+    try:
+        require_transactional_id(authorizer, context, AclOperation.WRITE, request.transactional_id)
+        authorizer.require_group(context, AclOperation.READ, request.group_id)
+        part = await commits.partition_of(request.group_id)
+        who = Producer(request.producer_id, request.producer_epoch)
+        await transactions.add(request.transactional_id, who, [part], patience_s=PATIENCE_S)
+    except KafkaError as error:
+        return AddOffsetsToTxnResponse(error_code=told(error.code, context.api_version, KNOWS_FENCED))
+    return AddOffsetsToTxnResponse()

@@ -1,0 +1,68 @@
+"""EndTxn (key 26), versions 0–5: a producer commits or aborts its transaction.
+
+Answered when the outcome is stored; the markers follow, and what the producer begins before they are written waits for
+them (`coordinators.transaction.coordinator`). v2 knows PRODUCER_FENCED. From v5 on (KIP-890) the producer goes on under
+the epoch, or the id, that the answer gives.
+"""
+
+from __future__ import annotations
+
+from pybroker.broker.api.transactional import require_transactional_id, told
+from pybroker.broker.coordinators.transaction.coordinator import TransactionCoordinator
+from pybroker.broker.coordinators.transaction.transaction import Producer
+from pybroker.broker.requests.context import RequestContext
+from pybroker.broker.requests.later import Later
+from pybroker.broker.security.acls import AclOperation
+from pybroker.broker.security.authorizer import Authorizer
+from pybroker.errors import KafkaError
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages import EndTxnRequest, EndTxnResponse
+
+API_KEY = 26
+
+KNOWS_FENCED = 2
+BUMPS_EPOCH = 5
+
+
+def handle(
+    transactions: TransactionCoordinator, authorizer: Authorizer, context: RequestContext, request: EndTxnRequest
+) -> object:
+    """Answers when the outcome is stored."""
+    who = Producer(request.producer_id, request.producer_epoch)
+    later = Later()
+    try:
+        require_transactional_id(authorizer, context, AclOperation.WRITE, request.transactional_id)
+        if context.api_version < BUMPS_EPOCH:
+            transactions.end_then(
+                request.transactional_id, who, lambda code: later.give(_answer(context, code)), commit=request.committed
+            )
+        elif not transactions.end_and_bump_then(
+            request.transactional_id,
+            who,
+            lambda code, successor: later.give(_answer(context, code, successor)),
+            commit=request.committed,
+        ):
+            return _with_new_id(transactions, context, request)
+    except KafkaError as error:
+        later.give(_answer(context, error.code))
+    return later.outcome()
+
+
+async def _with_new_id(
+    transactions: TransactionCoordinator, context: RequestContext, request: EndTxnRequest
+) -> EndTxnResponse:
+    """The producer's epochs are used up."""
+    who = Producer(request.producer_id, request.producer_epoch)
+    try:
+        successor = await transactions.end_and_bump(request.transactional_id, who, commit=request.committed)
+    except KafkaError as error:
+        return _answer(context, error.code)
+    return _answer(context, ErrorCode.NONE, successor)
+
+
+def _answer(context: RequestContext, code: int, successor: Producer | None = None) -> EndTxnResponse:
+    if code:
+        return EndTxnResponse(error_code=told(code, context.api_version, KNOWS_FENCED))
+    if successor is None:
+        return EndTxnResponse()
+    return EndTxnResponse(producer_id=successor.producer_id, producer_epoch=successor.epoch)

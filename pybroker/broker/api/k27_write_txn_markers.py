@@ -1,0 +1,83 @@
+"""WriteTxnMarkers (key 27), versions 0–2: ends transactions in partitions that this broker leads.
+
+For brokers, and for administrators that end a hanging transaction by hand (KIP-664), who need CLUSTER_ACTION or ALTER
+on the cluster. v2 says by which version of the protocol the transaction ran. A marker of an older epoch than the
+partition knows is refused with INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED. From v1 on by id as well
+(`topic_ids`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from pybroker.broker.api.topic_ids import meant
+from pybroker.broker.api.transactional import part_of
+from pybroker.broker.coordinators.shards.ports import Topics
+from pybroker.broker.coordinators.transaction.markers import LocalMarkers
+from pybroker.broker.coordinators.transaction.ports import Marker
+from pybroker.broker.coordinators.transaction.transaction import Part
+from pybroker.broker.requests.context import RequestContext
+from pybroker.broker.security.acls import AclOperation
+from pybroker.broker.security.authorizer import Authorizer
+from pybroker.errors import KafkaError
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages import (
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersRequest_WritableTxnMarker,
+    WriteTxnMarkersResponse,
+    WriteTxnMarkersResponse_WritableTxnMarkerPartitionResult,
+    WriteTxnMarkersResponse_WritableTxnMarkerResult,
+    WriteTxnMarkersResponse_WritableTxnMarkerTopicResult,
+)
+
+API_KEY = 27
+
+
+async def handle(
+    markers: LocalMarkers,
+    topics: Topics,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: WriteTxnMarkersRequest,
+) -> WriteTxnMarkersResponse:
+    """Answers when all markers are committed or refused."""
+    if not authorizer.may_on_cluster(context, AclOperation.ALTER):
+        authorizer.require_cluster(context, AclOperation.CLUSTER_ACTION)
+    return WriteTxnMarkersResponse(
+        markers=list(await asyncio.gather(*(_write(markers, topics, one) for one in request.markers)))
+    )
+
+
+async def _write(
+    markers: LocalMarkers, topics: Topics, asked: WriteTxnMarkersRequest_WritableTxnMarker
+) -> WriteTxnMarkersResponse_WritableTxnMarkerResult:
+    marker = Marker(
+        asked.producer_id,
+        asked.producer_epoch,
+        asked.transaction_result,
+        asked.coordinator_epoch,
+        asked.transaction_version,
+    )
+    wanted = [(meant(topics, topic.name, topic.topic_id), topic.partition_indexes) for topic in asked.topics]
+    found = [(topic, [(index, part_of(topics, topic, index)) for index in indexes]) for topic, indexes in wanted]
+    parts = list(dict.fromkeys(part for _, row in found for _, part in row if isinstance(part, Part)))
+    try:
+        codes = dict(zip(parts, await markers.write(marker, parts), strict=True))
+    except KafkaError as error:
+        codes = dict.fromkeys(parts, ErrorCode(error.code))
+    return WriteTxnMarkersResponse_WritableTxnMarkerResult(
+        producer_id=asked.producer_id,
+        topics=[
+            WriteTxnMarkersResponse_WritableTxnMarkerTopicResult(
+                name=topic.asked,
+                topic_id=topic.told_id,
+                partitions=[
+                    WriteTxnMarkersResponse_WritableTxnMarkerPartitionResult(
+                        partition_index=index, error_code=codes[part] if isinstance(part, Part) else part
+                    )
+                    for index, part in row
+                ],
+            )
+            for topic, row in found
+        ],
+    )

@@ -1,0 +1,86 @@
+"""TxnOffsetCommit (key 28), versions 0–6: offsets of a group as part of a producer's transaction.
+
+They count when the transaction is committed. v3 names the group's member and generation, which are checked (KIP-447);
+v4 knows TRANSACTION_ABORTABLE; from v5 on (KIP-890) the group's partition of the offsets topic becomes part of the
+transaction by this; v6 names topics by id.
+"""
+
+from __future__ import annotations
+
+from pybroker.broker.api.committed_offsets import Wanted
+from pybroker.broker.api.transactional import require_transactional_id
+from pybroker.broker.coordinators.group.commits import CommitRequest
+from pybroker.broker.coordinators.shards.ports import Topics
+from pybroker.broker.coordinators.transaction.offset_commits import TransactionalCommits
+from pybroker.broker.requests.context import RequestContext
+from pybroker.broker.security.acls import AclOperation
+from pybroker.broker.security.authorizer import Authorizer
+from pybroker.errors import KafkaError
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponse_TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponse_TxnOffsetCommitResponseTopic,
+)
+
+API_KEY = 28
+
+KNOWS_LOADING = 2
+KNOWS_ABORTABLE = 4
+ADDS = 5
+BY_ID = 6
+
+
+async def handle(
+    commits: TransactionalCommits,
+    topics: Topics,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: TxnOffsetCommitRequest,
+) -> TxnOffsetCommitResponse:
+    """Answers when what is accepted is on disk."""
+    version = context.api_version
+    wanted = Wanted(topics, authorizer, context, request.topics, by_id=version >= BY_ID)
+    items = tuple(wanted.permitted())
+    try:
+        require_transactional_id(authorizer, context, AclOperation.WRITE, request.transactional_id)
+        authorizer.require_group(context, AclOperation.READ, request.group_id)
+        codes = await commits.commit(
+            request.transactional_id,
+            CommitRequest(
+                request.group_id,
+                request.member_id,
+                request.group_instance_id,
+                request.generation_id_or_member_epoch,
+                items,
+                producer=(request.producer_id, request.producer_epoch),
+            ),
+            adds=version >= ADDS,
+            abortable=version >= KNOWS_ABORTABLE,
+        )
+    except KafkaError as error:
+        codes = wanted.refused(ErrorCode(error.code))
+    return _response(wanted, [_told(code, version) for code in codes])
+
+
+def _told(code: ErrorCode, version: int) -> ErrorCode:
+    if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < KNOWS_LOADING:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return ErrorCode.INVALID_PRODUCER_EPOCH if code is ErrorCode.PRODUCER_FENCED else code
+
+
+def _response(wanted: Wanted, codes: list[ErrorCode]) -> TxnOffsetCommitResponse:
+    return TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponse_TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    TxnOffsetCommitResponse_TxnOffsetCommitResponsePartition(partition_index=index, error_code=code)
+                    for index, code in partitions
+                ],
+            )
+            for topic, partitions in wanted.answers(codes)
+        ]
+    )

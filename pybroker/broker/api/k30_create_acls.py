@@ -1,0 +1,38 @@
+"""CreateAcls, versions 0–3: adds entries (KIP-140, KIP-290)."""
+
+from __future__ import annotations
+
+from pybroker.broker.admin.acls import AclAdmin
+from pybroker.broker.requests.context import RequestContext
+from pybroker.broker.security.acls import AclBinding, AclOperation
+from pybroker.broker.security.authorizer import Authorizer
+from pybroker.protocol.messages import CreateAclsRequest, CreateAclsResponse, CreateAclsResponse_AclCreationResult
+
+API_KEY = 30
+
+
+async def handle(
+    acls: AclAdmin, authorizer: Authorizer, context: RequestContext, request: CreateAclsRequest
+) -> CreateAclsResponse:
+    """Needs ALTER on the cluster. Answers when the entries are in force."""
+    authorizer.require_cluster(context, AclOperation.ALTER)
+    bindings = [
+        AclBinding(
+            one.resource_type,
+            one.resource_pattern_type,
+            one.resource_name,
+            one.principal,
+            one.host,
+            one.operation,
+            one.permission_type,
+        )
+        for one in request.creations
+    ]
+    return CreateAclsResponse(
+        results=[
+            CreateAclsResponse_AclCreationResult(error_message=None)
+            if problem is None
+            else CreateAclsResponse_AclCreationResult(error_code=problem.code, error_message=problem.message)
+            for problem in await acls.create(bindings, context.caller)
+        ]
+    )

@@ -1,0 +1,62 @@
+"""DeleteAcls, versions 0–3: removes the entries that match filters (KIP-140, KIP-290)."""
+
+from __future__ import annotations
+
+from pybroker.broker.admin.acls import AclAdmin
+from pybroker.broker.requests.context import RequestContext
+from pybroker.broker.security.acls import AclBinding, AclFilter, AclOperation
+from pybroker.broker.security.authorizer import Authorizer
+from pybroker.errors import KafkaError
+from pybroker.protocol.messages import (
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+    DeleteAclsResponse_DeleteAclsFilterResult,
+    DeleteAclsResponse_DeleteAclsMatchingAcl,
+)
+
+API_KEY = 31
+
+
+async def handle(
+    acls: AclAdmin, authorizer: Authorizer, context: RequestContext, request: DeleteAclsRequest
+) -> DeleteAclsResponse:
+    """Needs ALTER on the cluster. Answers when the entries are in force no more."""
+    authorizer.require_cluster(context, AclOperation.ALTER)
+    filters = [
+        AclFilter(
+            one.resource_type_filter,
+            one.pattern_type_filter,
+            one.resource_name_filter,
+            one.principal_filter,
+            one.host_filter,
+            one.operation,
+            one.permission_type,
+        )
+        for one in request.filters
+    ]
+    results = []
+    for outcome in await acls.delete(filters, context.caller):
+        if isinstance(outcome, KafkaError):
+            results.append(
+                DeleteAclsResponse_DeleteAclsFilterResult(error_code=outcome.code, error_message=outcome.message)
+            )
+        else:
+            results.append(
+                DeleteAclsResponse_DeleteAclsFilterResult(
+                    error_message=None, matching_acls=[_matching(binding) for binding in outcome]
+                )
+            )
+    return DeleteAclsResponse(filter_results=results)
+
+
+def _matching(binding: AclBinding) -> DeleteAclsResponse_DeleteAclsMatchingAcl:
+    return DeleteAclsResponse_DeleteAclsMatchingAcl(
+        error_message=None,
+        resource_type=binding.resource_type,
+        resource_name=binding.name,
+        pattern_type=binding.pattern_type,
+        principal=binding.principal,
+        host=binding.host,
+        operation=binding.operation,
+        permission_type=binding.permission,
+    )

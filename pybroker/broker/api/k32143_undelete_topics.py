@@ -1,0 +1,74 @@
+"""UndeleteTopics (key 32143, pybroker's own), version 0: deleted topics live again while their data still waits.
+
+Each topic by its id, with a new name where its own is taken. Needs DELETE on the name that it had and, to give it
+another one, CREATE on that; whoever may not see the topic is told nothing of its name.
+"""
+
+from __future__ import annotations
+
+from pybroker.broker.admin.lineage import LineageAdmin, Restore
+from pybroker.broker.cluster.events import UndeletedTopic
+from pybroker.broker.metadata.deletion_records import DeletionRecord
+from pybroker.broker.requests.context import RequestContext
+from pybroker.broker.security.acls import AclOperation, ResourceType
+from pybroker.broker.security.authorizer import Authorizer
+from pybroker.errors import KafkaError
+from pybroker.native import Uuid
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages import (
+    UndeleteTopicsRequest,
+    UndeleteTopicsRequest_UndeletableTopic,
+    UndeleteTopicsResponse,
+    UndeleteTopicsResponse_UndeletedTopicResult,
+)
+
+API_KEY = 32143
+
+
+async def handle(
+    lineage: LineageAdmin, authorizer: Authorizer, context: RequestContext, request: UndeleteTopicsRequest
+) -> UndeleteTopicsResponse:
+    """Answers when the topics are in service, or after timeout_ms: they then come back later."""
+    answers: dict[Uuid, UndeletedTopic | KafkaError] = {}
+    wanted: list[Restore] = []
+    seen: dict[Uuid, None] = {}
+    for topic in request.topics:
+        if topic.topic_id in seen:
+            answers[topic.topic_id] = KafkaError(ErrorCode.INVALID_REQUEST, "The request names this topic twice.")
+            continue
+        seen[topic.topic_id] = None
+        refused = _refused(lineage, authorizer, context, topic)
+        if refused is not None:
+            answers[topic.topic_id] = refused
+        else:
+            wanted.append(Restore(topic.topic_id, topic.new_name))
+    wanted = [restore for restore in wanted if restore.topic_id not in answers]
+    results = await lineage.undelete(wanted, context.caller, request.timeout_ms)
+    answers |= {one.topic_id: result for one, result in zip(wanted, results, strict=True)}
+    return UndeleteTopicsResponse(topics=[_answer(topic_id, answers[topic_id]) for topic_id in seen])
+
+
+def _refused(
+    lineage: LineageAdmin,
+    authorizer: Authorizer,
+    context: RequestContext,
+    topic: UndeleteTopicsRequest_UndeletableTopic,
+) -> KafkaError | None:
+    which = lineage.topic(None, topic.topic_id)
+    if which is None:
+        return KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"Nothing is known of a topic with id {topic.topic_id}.")
+    former = which.topic if isinstance(which, DeletionRecord) else which.name
+    if not authorizer.permits(context, AclOperation.DELETE, ResourceType.TOPIC, former):
+        return KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    name = topic.new_name
+    if name is not None and not authorizer.permits(context, AclOperation.CREATE, ResourceType.TOPIC, name):
+        return KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    return None
+
+
+def _answer(topic_id: Uuid, outcome: UndeletedTopic | KafkaError) -> UndeleteTopicsResponse_UndeletedTopicResult:
+    if isinstance(outcome, KafkaError):
+        return UndeleteTopicsResponse_UndeletedTopicResult(
+            topic_id=topic_id, error_code=outcome.code, error_message=outcome.message
+        )
+    return UndeleteTopicsResponse_UndeletedTopicResult(topic_id=topic_id, name=outcome.name)

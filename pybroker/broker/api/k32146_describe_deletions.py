@@ -1,0 +1,69 @@
+"""DescribeDeletions (key 32146, pybroker's own), versions 0 and 1: what is being deleted, how much of it is still on
+disk, and when it goes.
+
+Behavior
+- Without topics: every deletion whose data is not gone. With topics, by name or by id: all of theirs, finished ones
+  too. Shows what the caller may DESCRIBE, nothing else.
+- The broker that is asked asks the others what they hold. Of a broker that does not answer within 2 s sizes and times
+  are unknown (-1).
+
+Versions
+- 1 adds when the delay ends (`remove_after_ms`) and whether the topic can still come back (`undeletable`).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from pybroker.broker.admin.history import Deletion, HistoryAdmin
+from pybroker.broker.requests.context import RequestContext
+from pybroker.broker.security.acls import ResourceType
+from pybroker.broker.security.authorizer import Authorizer
+from pybroker.native import Uuid
+from pybroker.protocol.messages import (
+    DescribeDeletionsRequest,
+    DescribeDeletionsResponse,
+    DescribeDeletionsResponse_Deletion,
+    DescribeDeletionsResponse_DeletionPartition,
+)
+
+API_KEY = 32146
+
+
+async def handle(
+    history: HistoryAdmin, authorizer: Authorizer, context: RequestContext, request: DescribeDeletionsRequest
+) -> DescribeDeletionsResponse:
+    """Answers from what this broker knows of the cluster, and the disks of all brokers."""
+    wanted: list[str | Uuid] | None = None
+    if request.topics is not None:
+        wanted = [topic.name if topic.name is not None else topic.topic_id for topic in request.topics]
+    # Before anything is read from disks: who may see nothing costs nothing.
+    told = partial(authorizer.lists, context, ResourceType.TOPIC)
+    return DescribeDeletionsResponse(deletions=[_deletion(one) for one in await history.deletions(wanted, told)])
+
+
+def _deletion(one: Deletion) -> DescribeDeletionsResponse_Deletion:
+    record = one.record
+    return DescribeDeletionsResponse_Deletion(
+        name=record.topic,
+        topic_id=record.topic_id,
+        state=record.state,
+        how=record.how,
+        deleted_ms=record.deleted_ms,
+        deleted_by=record.deleted_by,
+        remaining_ms=one.remaining_ms,
+        size_bytes=one.size_bytes,
+        remove_after_ms=record.remove_after_ms,
+        undeletable=record.undeletable,
+        partitions=[
+            DescribeDeletionsResponse_DeletionPartition(
+                partition_index=each.partition,
+                broker_id=each.broker_id,
+                state=each.state,
+                log_dir=each.log_dir,
+                size_bytes=each.size_bytes,
+                remaining_ms=each.remaining_ms,
+            )
+            for each in one.partitions
+        ],
+    )

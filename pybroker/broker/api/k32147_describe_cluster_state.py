@@ -1,0 +1,107 @@
+"""DescribeClusterState (key 32147, pybroker's own), version 0: how the cluster is, as the asked broker knows it.
+
+Brokers with their epochs and what they have; counts of partitions that are not well, and the first of those; whether
+the asked broker reaches the metadata store, and which of its own partitions do not do what clients read of them. Any
+broker answers. Needs DESCRIBE on the cluster. Ids of topics are zero while `inter.broker.protocol.version` shows none.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from pybroker.broker.admin.cluster_state import ClusterState
+from pybroker.broker.admin.conditions import Condition, Conditions
+from pybroker.broker.requests.context import RequestContext
+from pybroker.broker.security.acls import AclOperation
+from pybroker.broker.security.authorizer import Authorizer
+from pybroker.native import Uuid
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages import (
+    DescribeClusterStateRequest,
+    DescribeClusterStateResponse,
+    DescribeClusterStateResponse_BrokerState,
+    DescribeClusterStateResponse_DamagedTopic,
+    DescribeClusterStateResponse_PartitionCondition,
+    DescribeClusterStateResponse_WrongRole,
+)
+
+API_KEY = 32147
+
+PARTITIONS_MAX = 10_000
+"""In one answer, whatever is asked for."""
+
+
+async def handle(
+    cluster: ClusterState, authorizer: Authorizer, context: RequestContext, request: DescribeClusterStateRequest
+) -> DescribeClusterStateResponse:
+    """From what this broker knows of the cluster."""
+    if not authorizer.permits_on_cluster(context, AclOperation.DESCRIBE):
+        return DescribeClusterStateResponse(error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+    conditions = cluster.conditions
+    await conditions.catch_up()
+    image, counts = conditions.image, conditions.counts()
+    partitions_max = max(0, min(request.partitions_max, PARTITIONS_MAX))
+    return DescribeClusterStateResponse(
+        broker_id=cluster.broker_id,
+        store_session=cluster.session.state.value,
+        controller_id=cluster.cluster.controller_id,
+        controller_epoch=image.controller_epoch,
+        topics=len(image.topics),
+        partitions=counts.partitions,
+        offline_partitions=counts.offline,
+        under_replicated_partitions=counts.under_replicated,
+        under_min_isr_partitions=counts.under_min_isr,
+        at_min_isr_partitions=counts.at_min_isr,
+        reassigning_partitions=counts.reassigning,
+        too_few_replicas_partitions=counts.too_few_replicas,
+        brokers=_brokers(conditions),
+        conditions=[_condition(one, image.topic_ids) for one in islice(conditions.troubled(), partitions_max)],
+        damaged_topics=[
+            DescribeClusterStateResponse_DamagedTopic(name=name, reason=reason)
+            for name, reason in sorted(image.damaged.items())
+        ],
+        wrong_roles=[
+            DescribeClusterStateResponse_WrongRole(
+                name=one.topic,
+                topic_id=one.topic_id if image.topic_ids else Uuid.ZERO,
+                partition_index=one.partition,
+                leader_epoch=one.leader_epoch,
+                found=one.found,
+            )
+            for one in islice(cluster.wrong_roles(), partitions_max)
+        ],
+    )
+
+
+def _brokers(conditions: Conditions) -> list[DescribeClusterStateResponse_BrokerState]:
+    image, rows = conditions.image, []
+    for broker_id, load in sorted(conditions.loads().items()):
+        alive = image.brokers.get(broker_id)
+        rows.append(
+            DescribeClusterStateResponse_BrokerState(
+                broker_id=broker_id,
+                broker_epoch=-1 if alive is None else alive.epoch,
+                rack=None if alive is None else alive.rack,
+                leaving=broker_id in image.leaving,
+                leaders=load.leaders,
+                replicas=load.replicas,
+            )
+        )
+    return rows
+
+
+def _condition(one: Condition, topic_ids: bool) -> DescribeClusterStateResponse_PartitionCondition:
+    state = one.state
+    return DescribeClusterStateResponse_PartitionCondition(
+        name=one.topic.name,
+        topic_id=one.topic.topic_id if topic_ids else Uuid.ZERO,
+        partition_index=one.partition,
+        leader_id=state.leader,
+        leader_epoch=state.leader_epoch,
+        replica_nodes=list(state.replicas),
+        isr_nodes=list(state.isr),
+        adding_nodes=list(state.adding_replicas),
+        removing_nodes=list(state.removing_replicas),
+        min_isr=one.min_isr,
+        replicas_wanted=one.replicas_wanted,
+    )

@@ -1,0 +1,69 @@
+"""PurgeTopics (key 32149, pybroker's own), version 0: the data of deleted topics goes now, or sooner than it would.
+
+Behavior
+- Topics are named by id. `delay_ms` 0 removes the data at once on every broker and ends the way back; more than 0
+  shortens the delay, which counts from the deletion, and never makes it longer.
+- It needs DELETE on the name that the topic had. An unknown id answers UNKNOWN_TOPIC_ID, a topic that lives or is being
+  undeleted TOPIC_ALREADY_EXISTS, what brokers found without a deletion INVALID_REQUEST.
+- A repeated request succeeds: data that is gone already is gone.
+"""
+
+from __future__ import annotations
+
+from pybroker.broker.admin.lineage import LineageAdmin
+from pybroker.broker.cluster.events import PurgedTopic
+from pybroker.broker.metadata.deletion_records import DeletionRecord
+from pybroker.broker.requests.context import RequestContext
+from pybroker.broker.security.acls import AclOperation, ResourceType
+from pybroker.broker.security.authorizer import Authorizer
+from pybroker.errors import KafkaError
+from pybroker.native import Uuid
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages import (
+    PurgeTopicsRequest,
+    PurgeTopicsResponse,
+    PurgeTopicsResponse_PurgedTopicResult,
+)
+
+API_KEY = 32149
+
+
+async def handle(
+    lineage: LineageAdmin, authorizer: Authorizer, context: RequestContext, request: PurgeTopicsRequest
+) -> PurgeTopicsResponse:
+    """Answers when this broker has heard of the decision, or after timeout_ms."""
+    asked = list(dict.fromkeys(topic.topic_id for topic in request.topics))
+    answers: dict[Uuid, PurgedTopic | KafkaError] = {}
+    await lineage.know_deleted(asked, request.timeout_ms)
+    for topic_id in asked:
+        refused = _refused(lineage, authorizer, context, topic_id)
+        if refused is None and request.delay_ms < 0:
+            refused = KafkaError(ErrorCode.INVALID_REQUEST, f"delay_ms must not be below 0, it is {request.delay_ms}.")
+        if refused is not None:
+            answers[topic_id] = refused
+    wanted = [topic_id for topic_id in asked if topic_id not in answers]
+    results = await lineage.purge(wanted, request.delay_ms, context.caller, request.timeout_ms)
+    answers |= dict(zip(wanted, results, strict=True))
+    return PurgeTopicsResponse(topics=[_answer(topic_id, answers[topic_id]) for topic_id in asked])
+
+
+def _refused(
+    lineage: LineageAdmin, authorizer: Authorizer, context: RequestContext, topic_id: Uuid
+) -> KafkaError | None:
+    which = lineage.topic(None, topic_id)
+    if which is None:
+        return KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"There is no deleted topic with id {topic_id}.")
+    name = which.topic if isinstance(which, DeletionRecord) else which.name
+    if not authorizer.permits(context, AclOperation.DELETE, ResourceType.TOPIC, name):
+        return KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    return None
+
+
+def _answer(topic_id: Uuid, outcome: PurgedTopic | KafkaError) -> PurgeTopicsResponse_PurgedTopicResult:
+    if isinstance(outcome, KafkaError):
+        return PurgeTopicsResponse_PurgedTopicResult(
+            topic_id=topic_id, error_code=outcome.code, error_message=outcome.message
+        )
+    return PurgeTopicsResponse_PurgedTopicResult(
+        topic_id=topic_id, name=outcome.name, remove_after_ms=outcome.remove_after_ms
+    )

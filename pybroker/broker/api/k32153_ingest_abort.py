@@ -1,0 +1,24 @@
+"""IngestAbort (key 32153), version 0: drops an open ingest; after its commit it does nothing and says so."""
+
+from __future__ import annotations
+
+from pybroker.broker.ingest.access import IngestAccess, check_name
+from pybroker.broker.ingest.ingests import Ingests
+from pybroker.broker.ingest.states import wire_state
+from pybroker.broker.requests.context import RequestContext
+from pybroker.broker.security.acls import AclOperation
+from pybroker.protocol.messages import IngestAbortRequest, IngestAbortResponse
+
+API_KEY = 32153
+
+
+async def handle(
+    ingests: Ingests, access: IngestAccess, context: RequestContext, request: IngestAbortRequest
+) -> IngestAbortResponse:
+    """Answers when it is over; what was staged is removed by then, unless the disk refuses: then later."""
+    access.check_cluster(request.cluster_id)
+    check_name(request.ingest_id, request.batch_id)
+    access.topic(context, request.topic_id, AclOperation.WRITE, AclOperation.ALTER)
+    key = (request.topic_id, request.ingest_id, request.batch_id)
+    state = await ingests.abort(key, request.epoch, context.caller)
+    return IngestAbortResponse(state=wire_state(state))

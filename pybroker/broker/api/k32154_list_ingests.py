@@ -1,0 +1,96 @@
+"""ListIngests (key 32154), version 0: open ingests with what they have staged, and, if asked for, remembered commits.
+
+Ingests of topics that the asker may not describe are left out without a word, and do not count towards a page's size.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from pybroker.broker.ingest.access import IngestAccess
+from pybroker.broker.ingest.ingests import Ingests, IngestView
+from pybroker.broker.ingest.pages import Page, entries_of
+from pybroker.broker.ingest.states import wire_state
+from pybroker.broker.requests.context import RequestContext
+from pybroker.protocol.messages import (
+    ListIngestsRequest,
+    ListIngestsResponse,
+    ListIngestsResponse_ListedIngest,
+    ListIngestsResponse_ListedIngestPartition,
+)
+
+API_KEY = 32154
+
+LOOKED_AT_A_TURN = 500
+"""A hundred thousand may be remembered; after so many of them (1 μs each), or of those in the page and their partitions
+(up to 10 μs each), others get their turn."""
+
+
+async def handle(
+    ingests: Ingests, access: IngestAccess, context: RequestContext, request: ListIngestsRequest
+) -> ListIngestsResponse:
+    """From memory."""
+    views, following = await _page(ingests, access, context, request)
+    listed = []
+    made = 0
+    for view in views:
+        made += entries_of(view)
+        if made > LOOKED_AT_A_TURN:
+            await asyncio.sleep(0)
+            made = 0
+        name = access.cache.topic_name(view.record.topic_id)
+        # Its topic may have gone meanwhile.
+        if name is not None:
+            listed.append(_listed(view, name))
+    return ListIngestsResponse(ingests=listed, next=following)
+
+
+async def _page(
+    ingests: Ingests, access: IngestAccess, context: RequestContext, request: ListIngestsRequest
+) -> tuple[list[IngestView], str | None]:
+    wanted = None if request.topic_ids is None else set(request.topic_ids)
+    page = Page(request.after)
+    for looked_at, view in enumerate(ingests.views(request.include_committed)):
+        if looked_at % LOOKED_AT_A_TURN == 0:
+            await asyncio.sleep(0)
+        if (
+            (wanted is None or view.record.topic_id in wanted)
+            and request.ingest_id in (None, view.record.ingest_id)
+            and page.takes(view)
+            and (name := access.cache.topic_name(view.record.topic_id)) is not None
+            and access.lists(context, name)
+        ):
+            page.add(view)
+    return page.close()
+
+
+def _listed(view: IngestView, topic_name: str) -> ListIngestsResponse_ListedIngest:
+    record = view.record
+    partitions = [
+        ListIngestsResponse_ListedIngestPartition(
+            partition=index,
+            rows=part.rows,
+            bytes=part.bytes,
+            base_offset=part.base_offset,
+            end_offset=part.end_offset,
+        )
+        for index, part in sorted(record.partitions.items())
+    ] or [
+        ListIngestsResponse_ListedIngestPartition(partition=index, rows=rows, bytes=size)
+        for index, (rows, size) in sorted(view.staged.items())
+    ]
+    return ListIngestsResponse_ListedIngest(
+        topic_id=record.topic_id,
+        topic_name=topic_name,
+        ingest_id=record.ingest_id,
+        batch_id=record.batch_id,
+        epoch=record.epoch,
+        state=wire_state(record.state),
+        created_ms=record.created_ms,
+        touched_ms=view.touched_ms,
+        ttl_ms=record.ttl_ms,
+        writers=view.writers,
+        rows=sum(part.rows for part in partitions),
+        bytes=sum(part.bytes for part in partitions),
+        partitions=partitions,
+    )

@@ -1,0 +1,30 @@
+"""IngestOrder (key 32165), between brokers only: another broker commits a staged ingest, and this one is to have on
+disk what is listed (docs/staged-ingest.md)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pybroker.broker.cluster.ingest_orders import PrepareIngest
+from pybroker.broker.cluster.packed import UnreadableError, pack, unpack
+from pybroker.broker.ingest.ingests import Ingests
+from pybroker.broker.requests.context import RequestContext
+from pybroker.errors import KafkaError
+from pybroker.protocol import interbroker as wire
+from pybroker.protocol.api_keys import ApiKey
+from pybroker.protocol.error_codes import ErrorCode
+
+API_KEY = ApiKey.INGEST_ORDER
+
+
+async def handle(ingests: Ingests, context: RequestContext, request: Any) -> Any:
+    """Answers when it is on disk here, or with the reason why it is not."""
+    try:
+        order: PrepareIngest = unpack(PrepareIngest, request.order)
+    except UnreadableError as problem:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"The order cannot be read: {problem}") from None
+    try:
+        prepared = await ingests.prepare_here(order)
+    except KafkaError as error:
+        return wire.IngestOrderResponse(error_code=error.code, error_message=error.message, outcome=b"")
+    return wire.IngestOrderResponse(error_code=0, error_message=None, outcome=pack(prepared))

@@ -1,0 +1,26 @@
+"""VerifyTransaction (key 32166), between brokers only: a leader asks this broker, which coordinates a transaction,
+whether partitions are part of it, before the first records are written (KIP-890)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pybroker.broker.coordinators.transaction.membership import Membership
+from pybroker.broker.coordinators.transaction.transaction import Part, Producer
+from pybroker.broker.requests.context import RequestContext
+from pybroker.errors import KafkaError
+from pybroker.protocol import interbroker as wire
+from pybroker.protocol.api_keys import ApiKey
+
+API_KEY = ApiKey.VERIFY_TRANSACTION
+
+
+async def handle(membership: Membership, context: RequestContext, request: Any) -> Any:
+    """Answers at once, or when what is added is stored."""
+    who = Producer(request.producer_id, request.producer_epoch)
+    parts = [Part(one.topic, one.topic_id, one.partition_index) for one in request.partitions]
+    try:
+        codes = await membership.judge(request.transactional_id, who, parts, adds=request.adds)
+    except KafkaError as error:
+        return wire.VerifyTransactionResponse(error_code=error.code)
+    return wire.VerifyTransactionResponse(partition_errors=[int(code) for code in codes])

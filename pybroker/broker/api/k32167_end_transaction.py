@@ -1,0 +1,29 @@
+"""EndTransaction (key 32167), between brokers only: the coordinator of a transaction ends it in partitions that this
+broker leads. Kafka's WriteTxnMarkers by topic id: a marker is never written to another incarnation of a name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pybroker.broker.coordinators.transaction.markers import LocalMarkers
+from pybroker.broker.coordinators.transaction.ports import Marker
+from pybroker.broker.coordinators.transaction.transaction import Part
+from pybroker.broker.requests.context import RequestContext
+from pybroker.protocol import interbroker as wire
+from pybroker.protocol.api_keys import ApiKey
+
+API_KEY = ApiKey.END_TRANSACTION
+
+
+async def handle(markers: LocalMarkers, context: RequestContext, request: Any) -> Any:
+    """Answers when all markers are committed or refused."""
+    marker = Marker(
+        request.producer_id,
+        request.producer_epoch,
+        request.committed,
+        request.coordinator_epoch,
+        request.transaction_version,
+    )
+    parts = [Part(one.topic, one.topic_id, one.partition_index) for one in request.partitions]
+    codes = await markers.write(marker, parts)
+    return wire.EndTransactionResponse(partition_errors=[int(code) for code in codes])

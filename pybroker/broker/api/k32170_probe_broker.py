@@ -1,0 +1,17 @@
+"""ProbeBroker (key 32170), between brokers only: is a broker's port refused, seen from here?"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from pybroker.broker.requests.context import RequestContext
+from pybroker.protocol import interbroker as wire
+from pybroker.protocol.api_keys import ApiKey
+
+API_KEY = ApiKey.PROBE_BROKER
+
+
+async def handle(probe: Callable[[int, int], Awaitable[bool]], context: RequestContext, request: Any) -> Any:
+    """Answers after 300 ms if it is, sooner if not."""
+    return wire.ProbeBrokerResponse(refused=await probe(request.broker_id, request.broker_epoch))

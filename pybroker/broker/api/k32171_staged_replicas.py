@@ -1,0 +1,30 @@
+"""StagedReplicas (key 32171), between brokers only: what the receiver's disks hold of deleted topics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pybroker.broker.admin.staged_replicas import StagedReplicas
+from pybroker.broker.requests.context import RequestContext
+from pybroker.protocol import interbroker as wire
+from pybroker.protocol.api_keys import ApiKey
+
+API_KEY = ApiKey.STAGED_REPLICAS
+
+
+async def handle(staged: StagedReplicas, context: RequestContext, request: Any) -> Any:
+    """Answers from the disks as they are now."""
+    held = await staged.here(request.topic_ids)
+    return wire.StagedReplicasResponse(
+        replicas=[
+            wire.StagedReplicasResponse_StagedReplica(
+                topic_id=one.topic_id,
+                partition_index=one.partition,
+                log_dir=one.log_dir,
+                size_bytes=one.size_bytes,
+                remaining_ms=one.remaining_ms,
+                removing=one.removing,
+            )
+            for one in held.values()
+        ]
+    )

@@ -1,0 +1,43 @@
+"""AlterConfigs, versions 0 to 2: replaces all settings of a resource; what is not named goes back to its default.
+
+v2 brought flexible encoding, and topics by id (`topic_ids`). Kafka calls it deprecated (KIP-339) in favour of
+IncrementalAlterConfigs.
+"""
+
+from __future__ import annotations
+
+from pybroker.broker.admin.config_changes import ConfigOp, OpType
+from pybroker.broker.admin.configs import ConfigAdmin
+from pybroker.broker.api.altered_configs import altered
+from pybroker.broker.api.topic_ids import Names
+from pybroker.broker.requests.context import RequestContext
+from pybroker.broker.security.authorizer import Authorizer
+from pybroker.protocol.messages import (
+    AlterConfigsRequest,
+    AlterConfigsResponse,
+    AlterConfigsResponse_AlterConfigsResourceResponse,
+)
+
+API_KEY = 33
+
+
+async def handle(
+    configs: ConfigAdmin, names: Names, authorizer: Authorizer, context: RequestContext, request: AlterConfigsRequest
+) -> AlterConfigsResponse:
+    """One response for each resource, in the request's order."""
+    resources = [
+        (resource, tuple(ConfigOp(config.name, OpType.SET, config.value) for config in resource.configs))
+        for resource in request.resources
+    ]
+    return AlterConfigsResponse(
+        responses=await altered(
+            configs,
+            names,
+            authorizer,
+            context,
+            resources,
+            replace=True,
+            validate_only=request.validate_only,
+            row=AlterConfigsResponse_AlterConfigsResourceResponse,
+        )
+    )

@@ -1,0 +1,65 @@
+"""AlterReplicaLogDirs (key 34, KIP-113): moves partitions of this broker to other log directories. From v2 on by id as
+well (`topic_ids`)."""
+
+from __future__ import annotations
+
+from pybroker.broker.admin.log_dirs import LogDirAdmin
+from pybroker.broker.api.topic_ids import Names, meant
+from pybroker.broker.requests.context import RequestContext
+from pybroker.broker.security.acls import AclOperation
+from pybroker.broker.security.authorizer import Authorizer
+from pybroker.native import Uuid
+from pybroker.protocol.messages import (
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirsResponse_AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsResponse_AlterReplicaLogDirTopicResult,
+)
+
+API_KEY = 34
+
+
+async def handle(
+    log_dirs: LogDirAdmin,
+    names: Names,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: AlterReplicaLogDirsRequest,
+) -> AlterReplicaLogDirsResponse:
+    """Answers when the moves are ordered; DescribeLogDirs shows how far they have got."""
+
+    def require(_: str) -> None:
+        authorizer.require_cluster(context, AclOperation.ALTER)
+
+    # All are looked up before the first move is waited for.
+    wanted = [
+        (
+            meant(names, topic.name, topic.topic_id, require),
+            names.topic_id(topic.name),
+            topic.partitions,
+            directory.path,
+        )
+        for directory in request.dirs
+        for topic in directory.topics
+    ]
+    results: dict[tuple[str, Uuid], list[AlterReplicaLogDirsResponse_AlterReplicaLogDirPartitionResult]] = {}
+    for topic, named, partitions, path in wanted:
+        rows = results.setdefault((topic.asked, topic.told_id), [])
+        for partition in partitions:
+            if topic.refused is None:
+                code = await log_dirs.move(topic.topic_id or named, partition, path)
+            else:
+                code = topic.refused.code
+            rows.append(
+                AlterReplicaLogDirsResponse_AlterReplicaLogDirPartitionResult(
+                    partition_index=partition, error_code=int(code)
+                )
+            )
+    return AlterReplicaLogDirsResponse(
+        results=[
+            AlterReplicaLogDirsResponse_AlterReplicaLogDirTopicResult(
+                topic_name=name, topic_id=topic_id, partitions=partitions
+            )
+            for (name, topic_id), partitions in results.items()
+        ]
+    )

@@ -1,0 +1,70 @@
+"""DescribeLogDirs, versions 0 to 5: the log directories of this broker with the partitions in them (KIP-113).
+
+v3 brought an error code for the whole answer, v4 the sizes of the file systems (KIP-827), v5 the mark of
+cordoned directories (KIP-1066). From v2 on by id as well (`topic_ids`); a topic
+has no place for an error: one whose id is not that of its name is left out, as one that does not exist.
+"""
+
+from __future__ import annotations
+
+from pybroker.broker.admin.log_dirs import LogDirAdmin
+from pybroker.broker.api.topic_ids import Names, meant
+from pybroker.broker.requests.context import RequestContext
+from pybroker.broker.security.acls import AclOperation
+from pybroker.broker.security.authorizer import Authorizer
+from pybroker.native import Uuid
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages import (
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResponse_DescribeLogDirsPartition,
+    DescribeLogDirsResponse_DescribeLogDirsResult,
+    DescribeLogDirsResponse_DescribeLogDirsTopic,
+)
+
+API_KEY = 35
+
+
+async def handle(
+    log_dirs: LogDirAdmin,
+    names: Names,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: DescribeLogDirsRequest,
+) -> DescribeLogDirsResponse:
+    """All partitions with null topics, else those that are both named and hosted here."""
+    if not authorizer.permits_on_cluster(context, AclOperation.DESCRIBE):
+        # Before version 3 there is no place for the code: nothing is shown.
+        return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    wanted: dict[str | Uuid, set[int]] | None = None
+    if request.topics is not None:
+        wanted = {}
+        for asked in request.topics:
+            topic = meant(names, asked.topic, asked.topic_id)
+            if topic.refused is None:
+                wanted.setdefault(topic.topic_id or topic.name, set()).update(asked.partitions)
+    return DescribeLogDirsResponse(
+        results=[
+            DescribeLogDirsResponse_DescribeLogDirsResult(
+                error_code=directory.error_code,
+                log_dir=directory.path,
+                topics=[
+                    DescribeLogDirsResponse_DescribeLogDirsTopic(
+                        name=name,
+                        topic_id=topic_id if wanted is not None and topic_id in wanted else Uuid.ZERO,
+                        partitions=[
+                            DescribeLogDirsResponse_DescribeLogDirsPartition(
+                                partition_index=partition, partition_size=size, offset_lag=lag, is_future_key=future
+                            )
+                            for partition, size, lag, future in partitions
+                        ],
+                    )
+                    for (name, topic_id), partitions in topics.items()
+                ],
+                total_bytes=directory.total_bytes,
+                usable_bytes=directory.usable_bytes,
+                is_cordoned=log_dirs.is_cordoned(directory.path),
+            )
+            for directory, topics in await log_dirs.describe(wanted)
+        ]
+    )

@@ -1,0 +1,60 @@
+"""SaslAuthenticate, versions 0–2: the tokens of a mechanism (KIP-152), and how long the session lasts (KIP-368, v1)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+from pybroker.broker.requests.context import Authenticated, LastResponse, RequestContext
+from pybroker.broker.security.mechanisms import AuthenticationError
+from pybroker.broker.security.sasl import SaslServer
+from pybroker.errors import KafkaError
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages import SaslAuthenticateRequest, SaslAuthenticateResponse
+
+API_KEY = 36
+
+KEYS_WAIT_S = 5.0
+"""For an identity provider's keys, before a token is refused for want of them."""
+
+Answer = SaslAuthenticateResponse | Authenticated | LastResponse
+
+
+def handle(
+    sasl: SaslServer, context: RequestContext, request: SaslAuthenticateRequest
+) -> Answer | Coroutine[Any, Any, Answer]:
+    """A failure is told late, and ends the connection."""
+    try:
+        outcome = sasl.answer(context, request.auth_bytes)
+    except AuthenticationError as problem:
+        return _refuse(sasl.failure_delay_s, problem.message)
+    except KafkaError as error:
+        response = SaslAuthenticateResponse(error_code=error.code, error_message=error.message)
+        # On a listener without SASL, and after authentication, the connection is none the worse for it.
+        harmless = context.sasl_authenticated or not sasl.mechanisms(context.listener)
+        return response if harmless else LastResponse(response)
+    if outcome.wait is not None:
+        return _again(outcome.wait, sasl, context, request)
+    if outcome.principal is None:
+        return SaslAuthenticateResponse(auth_bytes=outcome.token)
+    # Clients before version 1 cannot authenticate again, and Kafka lets them be (KIP-368).
+    lifetime = outcome.session_lifetime_ms if context.api_version >= 1 or outcome.must_end else None
+    response = SaslAuthenticateResponse(auth_bytes=outcome.token, session_lifetime_ms=lifetime or 0)
+    return Authenticated(response, outcome.principal, outcome.by_token, lifetime)
+
+
+async def _again(
+    wait: asyncio.Future[None], sasl: SaslServer, context: RequestContext, request: SaslAuthenticateRequest
+) -> Answer:
+    """A conversation waits once: keys that are not here then do not exist."""
+    await asyncio.wait([wait], timeout=KEYS_WAIT_S)
+    answer = handle(sasl, context, request)
+    return await answer if isinstance(answer, Coroutine) else answer
+
+
+async def _refuse(delay_s: float, message: str) -> LastResponse:
+    await asyncio.sleep(delay_s)
+    return LastResponse(
+        SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=message)
+    )

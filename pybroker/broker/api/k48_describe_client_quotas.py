@@ -1,0 +1,39 @@
+"""DescribeClientQuotas (key 48), versions 0 and 1 (KIP-546)."""
+
+from __future__ import annotations
+
+from pybroker.broker.admin.quotas import Component, QuotaAdmin
+from pybroker.broker.requests.context import RequestContext
+from pybroker.broker.security.acls import AclOperation
+from pybroker.broker.security.authorizer import Authorizer
+from pybroker.protocol.messages import (
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    DescribeClientQuotasResponse_EntityData,
+    DescribeClientQuotasResponse_EntryData,
+    DescribeClientQuotasResponse_ValueData,
+)
+
+API_KEY = 48
+
+
+def handle(
+    quotas: QuotaAdmin, authorizer: Authorizer, context: RequestContext, request: DescribeClientQuotasRequest
+) -> DescribeClientQuotasResponse:
+    """Needs DESCRIBE_CONFIGS on the cluster. From what this broker knows."""
+    authorizer.require_cluster(context, AclOperation.DESCRIBE_CONFIGS)
+    components = [Component(one.entity_type, one.match_type, one.match) for one in request.components]
+    return DescribeClientQuotasResponse(
+        error_message=None,
+        entries=[
+            DescribeClientQuotasResponse_EntryData(
+                entity=[
+                    DescribeClientQuotasResponse_EntityData(entity_type=kind, entity_name=name) for kind, name in entity
+                ],
+                values=[
+                    DescribeClientQuotasResponse_ValueData(key=key, value=value) for key, value in values.items()
+                ],
+            )
+            for entity, values in quotas.describe(components, strict=request.strict)
+        ],
+    )

@@ -1,0 +1,52 @@
+"""AlterClientQuotas (key 49), versions 0 and 1 (KIP-546): each entity succeeds or fails by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pybroker.broker.admin.quotas import Alteration, QuotaAdmin
+from pybroker.broker.requests.context import RequestContext
+from pybroker.broker.security.acls import AclOperation
+from pybroker.broker.security.authorizer import Authorizer
+from pybroker.errors import KafkaError
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    AlterClientQuotasResponse_EntityData,
+    AlterClientQuotasResponse_EntryData,
+)
+
+API_KEY = 49
+
+
+async def handle(
+    quotas: QuotaAdmin, authorizer: Authorizer, context: RequestContext, request: AlterClientQuotasRequest
+) -> AlterClientQuotasResponse:
+    """Needs ALTER_CONFIGS on the cluster. Answers when every broker shows the change."""
+    results: Sequence[KafkaError | None]
+    if not authorizer.permits_on_cluster(context, AclOperation.ALTER_CONFIGS):
+        refused = KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
+        results = [refused] * len(request.entries)
+    else:
+        alterations = [
+            Alteration(
+                [(one.entity_type, one.entity_name) for one in entry.entity],
+                {one.key: None if one.remove else one.value for one in entry.ops},
+            )
+            for entry in request.entries
+        ]
+        results = await quotas.alter(alterations, context.caller, validate_only=request.validate_only)
+    return AlterClientQuotasResponse(
+        entries=[
+            AlterClientQuotasResponse_EntryData(
+                error_code=0 if error is None else error.code,
+                error_message=None if error is None else error.message,
+                entity=[
+                    AlterClientQuotasResponse_EntityData(entity_type=one.entity_type, entity_name=one.entity_name)
+                    for one in entry.entity
+                ],
+            )
+            for entry, error in zip(request.entries, results, strict=True)
+        ]
+    )

@@ -1,0 +1,59 @@
+"""Envelope (key 58), between brokers only: what one broker was asked, and the controller has to decide, for the client
+that asked (KIP-590 has the key; an event of ours is in it)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pybroker.broker.cluster.packed import UnreadableError, pack, pack_reply, unpack_event
+from pybroker.broker.cluster.port import Asked, OwnPort
+from pybroker.broker.cluster.seat import Office
+from pybroker.broker.requests.context import RequestContext
+from pybroker.errors import KafkaError
+from pybroker.native import CodecError, Uuid, decode, encode
+from pybroker.protocol import interbroker as wire
+from pybroker.protocol.api_keys import ApiKey
+from pybroker.protocol.caller import UnreadableCallerError, unpacked_caller
+from pybroker.protocol.error_codes import ErrorCode
+
+API_KEY = ApiKey.ENVELOPE
+
+
+async def handle(port: OwnPort, office: Office, context: RequestContext, request: Any) -> Any:
+    """Answers when the event is in force, with the controller's last change by then. NOT_CONTROLLER: nothing was
+    decided here; who is the controller is said, if it is known."""
+    try:
+        inner = decode(ApiKey.SUBMIT_EVENT, 0, request.request_data, True, interbroker=True)
+        event = unpack_event(inner.event)
+        caller = unpacked_caller(
+            request.request_principal,
+            request.client_host_address,
+            inner.client_id,
+            slowed_only=inner.slowed_only,
+        )
+    except (CodecError, UnreadableError, UnreadableCallerError) as problem:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"The envelope cannot be read: {problem}") from None
+    if not port.is_open:
+        return _not_controller(office)
+    try:
+        asked = Asked(request.request_id, inner.asked_ms_ago) if request.request_id != Uuid.ZERO else None
+        answer = await port.submit(event, inner.timeout_ms, caller=caller, asked_by=inner.broker_id, asked=asked)
+        reply = wire.SubmitEventResponse(
+            error_code=0,
+            error_message=None,
+            reply=pack_reply(answer.reply),
+            in_force=answer.in_force,
+            throttle_time_ms=answer.throttle_time_ms,
+        )
+    except KafkaError as error:
+        if error.code == ErrorCode.NOT_CONTROLLER:
+            return _not_controller(office)
+        reply = wire.SubmitEventResponse(error_code=error.code, error_message=error.message, reply=b"", in_force=False)
+    epoch, number = office.changes
+    return wire.EnvelopeResponse(
+        response_data=encode(reply, 0), error_code=0, change_number=number, controller_epoch=epoch
+    )
+
+
+def _not_controller(office: Office) -> Any:
+    return wire.EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER, response_data=pack(office.controller))

@@ -1,0 +1,51 @@
+"""DescribeCluster (key 60), versions 0–2.
+
+v1 adds the endpoint type (1 = brokers; 2 = controllers, of which clients see none here: MISMATCHED_ENDPOINT_TYPE), v2
+(KIP-1073) whether fenced brokers are included: a broker that is not alive is not listed at all.
+"""
+
+from __future__ import annotations
+
+from pybroker.broker.admin.cluster import OPERATIONS_NOT_ASKED, ClusterAdmin
+from pybroker.broker.requests.context import RequestContext
+from pybroker.broker.security.authorizer import Authorizer, cluster_operations
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    DescribeClusterResponse_DescribeClusterBroker,
+)
+
+API_KEY = 60
+
+ENDPOINTS_OF_BROKERS = 1
+ENDPOINTS_OF_CONTROLLERS = 2
+
+
+def handle(
+    cluster: ClusterAdmin, authorizer: Authorizer, context: RequestContext, request: DescribeClusterRequest
+) -> DescribeClusterResponse:
+    """From the metadata cache."""
+    kind = request.endpoint_type
+    if kind != ENDPOINTS_OF_BROKERS:
+        known = kind == ENDPOINTS_OF_CONTROLLERS
+        return DescribeClusterResponse(
+            error_code=int(ErrorCode.MISMATCHED_ENDPOINT_TYPE if known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE),
+            error_message=f"This listener serves endpoint type {ENDPOINTS_OF_BROKERS} (brokers), not {kind}.",
+            endpoint_type=kind,
+        )
+    return DescribeClusterResponse(
+        cluster_id=cluster.cluster_id,
+        controller_id=cluster.controller_id,
+        brokers=[
+            DescribeClusterResponse_DescribeClusterBroker(
+                broker_id=broker.broker_id, host=broker.host, port=broker.port, rack=broker.rack
+            )
+            for broker in cluster.brokers(context.listener)
+        ],
+        cluster_authorized_operations=(
+            cluster_operations(authorizer, context)
+            if request.include_cluster_authorized_operations
+            else OPERATIONS_NOT_ASKED
+        ),
+    )

@@ -1,0 +1,88 @@
+"""DescribeProducers (key 61), version 0: who writes idempotently or in transactions to partitions that are led here
+(KIP-664), by id as well (`topic_ids`).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Protocol
+
+from pybroker.broker.api.topic_ids import Meant, meant
+from pybroker.broker.api.transactional import part_of
+from pybroker.broker.coordinators.shards.ports import Topics
+from pybroker.broker.requests.context import RequestContext
+from pybroker.broker.security.acls import AclOperation
+from pybroker.broker.security.authorizer import Authorizer
+from pybroker.native import ActiveProducer, NativeError, Uuid
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    DescribeProducersResponse_PartitionResponse,
+    DescribeProducersResponse_ProducerState,
+    DescribeProducersResponse_TopicResponse,
+)
+
+API_KEY = 61
+
+
+class Partitions(Protocol):
+    """The partitions hosted here (`NativePartitions`)."""
+
+    def producers(self, topic_id: Uuid, partition: int) -> list[ActiveProducer]:
+        """Raises NativeError where it is not led here."""
+        ...
+
+
+def handle(
+    partitions: Partitions,
+    topics: Topics,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: DescribeProducersRequest,
+) -> DescribeProducersResponse:
+    """A plain function: everything is in memory."""
+    require = partial(authorizer.require_topic, context, AclOperation.READ)
+    wanted = [(meant(topics, topic.name, topic.topic_id, require), topic.partition_indexes) for topic in request.topics]
+    return DescribeProducersResponse(
+        topics=[
+            DescribeProducersResponse_TopicResponse(
+                name=topic.asked,
+                topic_id=topic.told_id,
+                partitions=[_describe(partitions, topics, topic, index) for index in indexes],
+            )
+            for topic, indexes in wanted
+        ]
+    )
+
+
+def _describe(
+    partitions: Partitions, topics: Topics, topic: Meant, index: int
+) -> DescribeProducersResponse_PartitionResponse:
+    part = part_of(topics, topic, index)
+    if topic.refused is not None:
+        return _refused(index, ErrorCode(topic.refused.code), topic.refused.message or "")
+    if isinstance(part, ErrorCode):
+        return _refused(index, part, f"There is no partition {topic.name}-{index}.")
+    try:
+        found = partitions.producers(part.topic_id, index)
+    except NativeError as error:
+        return _refused(index, ErrorCode(error.code), error.message)
+    return DescribeProducersResponse_PartitionResponse(
+        partition_index=index,
+        active_producers=[
+            DescribeProducersResponse_ProducerState(
+                producer_id=producer.producer_id,
+                producer_epoch=producer.producer_epoch,
+                last_sequence=producer.last_sequence,
+                last_timestamp=producer.last_timestamp_ms,
+                coordinator_epoch=producer.coordinator_epoch,
+                current_txn_start_offset=producer.transaction_start,
+            )
+            for producer in found
+        ],
+    )
+
+
+def _refused(index: int, code: ErrorCode, message: str) -> DescribeProducersResponse_PartitionResponse:
+    return DescribeProducersResponse_PartitionResponse(partition_index=index, error_code=code, error_message=message)

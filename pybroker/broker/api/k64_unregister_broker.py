@@ -1,0 +1,30 @@
+"""UnregisterBroker (key 64), version 0 (KIP-631): a dead broker will not come back under its id.
+
+Kafka forgets one that runs as well, and one that has replicas, which then wait for a broker that nobody knows; here it
+has to be dead and drained.
+"""
+
+from __future__ import annotations
+
+from pybroker.broker.admin.brokers import BrokerAdmin
+from pybroker.broker.requests.context import RequestContext
+from pybroker.broker.security.acls import AclOperation
+from pybroker.broker.security.authorizer import Authorizer
+from pybroker.errors import KafkaError
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages import UnregisterBrokerRequest, UnregisterBrokerResponse
+
+API_KEY = 64
+
+
+async def handle(
+    brokers: BrokerAdmin, authorizer: Authorizer, context: RequestContext, request: UnregisterBrokerRequest
+) -> UnregisterBrokerResponse:
+    """Answers when this broker shows what is left."""
+    try:
+        if not authorizer.permits_on_cluster(context, AclOperation.ALTER):
+            raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
+        await brokers.unregister(request.broker_id, caller=context.caller)
+    except KafkaError as error:
+        return UnregisterBrokerResponse(error_code=error.code, error_message=error.message)
+    return UnregisterBrokerResponse()

@@ -1,0 +1,84 @@
+"""ConsumerGroupHeartbeat (key 68), versions 0–1: a member of a consumer group joins, lives, tells what changed, leaves,
+and is told what it may read (KIP-848).
+
+v1 has subscription by regular expression, and members make their ids themselves (KIP-1082). Answered when what it
+changes is on disk; most heartbeats change nothing, and data threads repeat the answer to them
+(`coordinators.shards.standing`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from functools import partial
+from typing import Any
+
+from pybroker.broker.admin.features import FeatureAdmin
+from pybroker.broker.api.heartbeats import answered, client_host, filled, require_may_beat
+from pybroker.broker.coordinators.consumer.membership import check_form
+from pybroker.broker.coordinators.consumer.model import Heartbeat, HeartbeatResult
+from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
+from pybroker.broker.requests.context import RequestContext, Standing
+from pybroker.broker.security.acls import AclOperation
+from pybroker.broker.security.authorizer import Authorizer
+from pybroker.errors import KafkaError
+from pybroker.protocol.messages import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    ConsumerGroupHeartbeatResponse_Assignment,
+    ConsumerGroupHeartbeatResponse_TopicPartitions,
+)
+
+API_KEY = 68
+
+
+def handle(
+    groups: GroupCoordinator,
+    features: FeatureAdmin,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: ConsumerGroupHeartbeatRequest,
+) -> ConsumerGroupHeartbeatResponse | Standing | Coroutine[Any, Any, ConsumerGroupHeartbeatResponse]:
+    """Answers at once when nothing has to be written."""
+    features.require_consumer_groups()
+    authorizer.require_group(context, AclOperation.READ, request.group_id)
+    may_read = partial(authorizer.permits_topic, context, AclOperation.DESCRIBE)
+    try:
+        require_may_beat(request.group_id, request.subscribed_topic_names or (), may_read)
+        beat = _heartbeat(context, request)
+        check_form(beat, groups.assignors, own_id_required=context.api_version >= 1)
+        outcome = groups.consumer_heartbeat(request.group_id, beat, may_read)
+    except KafkaError as error:
+        return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
+    if isinstance(outcome, HeartbeatResult) and outcome.stands:
+        answers = groups.consumer_answers_to_repeat(request.group_id)
+        return Standing(_response(outcome), request.group_id, partial(answers.keep, beat.member_id))
+    return answered(outcome, _response)
+
+
+def _heartbeat(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> Heartbeat:
+    topics, owned = request.subscribed_topic_names, request.topic_partitions
+    return Heartbeat(
+        member_id=request.member_id,
+        epoch=request.member_epoch,
+        client_id=context.client_id or "",
+        client_host=client_host(context),
+        instance_id=request.instance_id,
+        rack_id=request.rack_id,
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        topics=None if topics is None else tuple(sorted(set(topics))),
+        regex=request.subscribed_topic_regex,
+        assignor=request.server_assignor,
+        owned=None
+        if owned is None
+        else frozenset((topic.topic_id, partition) for topic in owned for partition in topic.partitions),
+    )
+
+
+def _response(result: HeartbeatResult) -> ConsumerGroupHeartbeatResponse:
+    made: ConsumerGroupHeartbeatResponse = filled(
+        ConsumerGroupHeartbeatResponse(),
+        ConsumerGroupHeartbeatResponse_Assignment,
+        ConsumerGroupHeartbeatResponse_TopicPartitions,
+        result,
+    )
+    return made

@@ -1,0 +1,26 @@
+"""GetTelemetrySubscriptions (key 71), version 0: which metrics a client shall push, and how often (KIP-714). Everybody
+may ask, as in Kafka."""
+
+from __future__ import annotations
+
+from pybroker.broker.client_metrics.instances import COMPRESSION_TYPES, Telemetry
+from pybroker.broker.requests.context import RequestContext
+from pybroker.protocol.messages import GetTelemetrySubscriptionsRequest, GetTelemetrySubscriptionsResponse
+
+API_KEY = 71
+
+
+def handle(
+    telemetry: Telemetry, context: RequestContext, request: GetTelemetrySubscriptionsRequest
+) -> GetTelemetrySubscriptionsResponse:
+    """A client without an id gets one. Raises KafkaError (THROTTLING_QUOTA_EXCEEDED)."""
+    instance_id, asked = telemetry.subscription(request.client_instance_id, context)
+    return GetTelemetrySubscriptionsResponse(
+        client_instance_id=instance_id,
+        subscription_id=asked.subscription_id,
+        accepted_compression_types=list(COMPRESSION_TYPES),
+        push_interval_ms=asked.interval_ms,
+        telemetry_max_bytes=telemetry.max_bytes,
+        delta_temporality=True,
+        requested_metrics=list(asked.metrics),
+    )

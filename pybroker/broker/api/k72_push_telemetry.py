@@ -1,0 +1,23 @@
+"""PushTelemetry (key 72), version 0: what a client has measured (KIP-714). Everybody may push what is asked of them, as
+in Kafka."""
+
+from __future__ import annotations
+
+from pybroker.broker.client_metrics.instances import Telemetry
+from pybroker.broker.requests.context import RequestContext
+from pybroker.protocol.messages import PushTelemetryRequest, PushTelemetryResponse
+
+API_KEY = 72
+
+
+async def handle(telemetry: Telemetry, context: RequestContext, request: PushTelemetryRequest) -> PushTelemetryResponse:
+    """Raises KafkaError: THROTTLING_QUOTA_EXCEEDED, UNKNOWN_SUBSCRIPTION_ID, TELEMETRY_TOO_LARGE, …"""
+    await telemetry.push(
+        request.client_instance_id,
+        request.subscription_id,
+        context,
+        terminating=request.terminating,
+        codec=request.compression_type,
+        data=bytes(request.metrics),
+    )
+    return PushTelemetryResponse()

@@ -1,0 +1,68 @@
+"""ListConfigResources (key 74), versions 0 and 1 (KIP-714, KIP-1142): what has settings, by name.
+
+v0 is of subscriptions to metrics of clients alone. They and groups are listed if they have settings of their own.
+Differs from Kafka in leaving out topics and groups that the client may not describe.
+"""
+
+from __future__ import annotations
+
+from pybroker.broker.admin.cluster import ClusterAdmin
+from pybroker.broker.admin.config_changes import ResourceType
+from pybroker.broker.cluster.view import ClusterView
+from pybroker.broker.requests.context import RequestContext
+from pybroker.broker.security import acls
+from pybroker.broker.security.acls import AclOperation
+from pybroker.broker.security.authorizer import Authorizer
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages import (
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+    ListConfigResourcesResponse_ConfigResource,
+)
+
+API_KEY = 74
+
+LISTED = (
+    ResourceType.TOPIC,
+    ResourceType.BROKER,
+    ResourceType.BROKER_LOGGER,
+    ResourceType.CLIENT_METRICS,
+    ResourceType.GROUP,
+)
+
+
+def handle(
+    cluster: ClusterAdmin,
+    view: ClusterView,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: ListConfigResourcesRequest,
+) -> ListConfigResourcesResponse:
+    """From what this broker knows. UNSUPPORTED_VERSION: there is no such type of resource."""
+    if not authorizer.permits_on_cluster(context, AclOperation.DESCRIBE_CONFIGS):
+        return ListConfigResourcesResponse(error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+    wanted = tuple(dict.fromkeys(request.resource_types)) or LISTED
+    if context.api_version == 0:
+        wanted = (ResourceType.CLIENT_METRICS,)
+    if not set(wanted) <= set(LISTED):
+        return ListConfigResourcesResponse(error_code=int(ErrorCode.UNSUPPORTED_VERSION))
+    found = []
+    for kind in wanted:
+        for name in _names(kind, cluster, view, authorizer, context):
+            found.append(ListConfigResourcesResponse_ConfigResource(resource_name=name, resource_type=kind))
+    return ListConfigResourcesResponse(config_resources=found)
+
+
+def _names(
+    kind: int, cluster: ClusterAdmin, view: ClusterView, authorizer: Authorizer, context: RequestContext
+) -> list[str]:
+    if kind == ResourceType.TOPIC:
+        return [name for name in sorted(view.image.topics) if authorizer.lists(context, acls.ResourceType.TOPIC, name)]
+    if kind == ResourceType.GROUP:
+        groups = sorted(name for name, stored in view.image.group_configs.items() if stored.config)
+        return [name for name in groups if authorizer.lists(context, acls.ResourceType.GROUP, name)]
+    if kind == ResourceType.CLIENT_METRICS:
+        return sorted(name for name, stored in view.image.client_metrics.items() if stored.config)
+    if kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
+        return [str(broker.broker_id) for broker in cluster.brokers(context.listener)]
+    return []

@@ -1,0 +1,33 @@
+"""StreamsGroupTopologyDescriptionUpdate (key 93), version 0: a member tells the whole topology of its application, for
+a plug-in that keeps it. Kafka has none by default, and this broker cannot have any (they are Java classes): members are
+never asked for it, and who tells it all the same is answered as by a Kafka without a plug-in.
+"""
+
+from __future__ import annotations
+
+from pybroker.broker.admin.features import FeatureAdmin
+from pybroker.broker.coordinators.group.streams import StreamsCoordination
+from pybroker.broker.requests.context import RequestContext
+from pybroker.broker.security.acls import AclOperation
+from pybroker.broker.security.authorizer import Authorizer
+from pybroker.errors import KafkaError
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.messages import StreamsGroupTopologyDescriptionUpdateRequest
+
+API_KEY = 93
+
+
+def handle(
+    streams: StreamsCoordination,
+    features: FeatureAdmin,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: StreamsGroupTopologyDescriptionUpdateRequest,
+) -> None:
+    """Always refuses: KafkaError."""
+    features.require_streams_groups()
+    streams.require_served()
+    authorizer.require_group(context, AclOperation.READ, request.group_id)
+    raise KafkaError(
+        ErrorCode.UNSUPPORTED_VERSION, "The broker has no streams group topology description plugin configured."
+    )

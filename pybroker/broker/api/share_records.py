@@ -1,0 +1,105 @@
+"""What the requests of share groups have in common: ShareFetch (78), ShareAcknowledge (79), their administration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from pybroker.broker.admin.features import FeatureAdmin
+from pybroker.broker.coordinators.group.share import ShareCoordination
+from pybroker.broker.coordinators.shards.ports import Topics
+from pybroker.broker.coordinators.share.settings import ShareSettings
+from pybroker.broker.coordinators.share_partition.in_flight import AckBatch, AckType
+from pybroker.broker.coordinators.share_partition.manager import SharePartitions
+from pybroker.broker.coordinators.share_partition.requests import Answers
+from pybroker.broker.coordinators.share_partition.sessions import TopicPartition
+from pybroker.broker.requests.context import RequestContext
+from pybroker.broker.security.acls import AclOperation
+from pybroker.broker.security.authorizer import Authorizer
+from pybroker.errors import KafkaError
+from pybroker.native import Uuid
+from pybroker.protocol.error_codes import ErrorCode
+
+MOVED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+"""Errors with which a client is told who leads."""
+
+E = TypeVar("E")
+L = TypeVar("L")
+
+
+class ShareSources(NamedTuple):
+    """What answers."""
+
+    partitions: SharePartitions
+    settings: ShareSettings
+    features: FeatureAdmin
+
+
+class ShareAdmin(NamedTuple):
+    """What administration of share groups asks."""
+
+    shares: ShareCoordination
+    topics: Topics
+    features: FeatureAdmin
+
+
+def admitted(sources: ShareSources, authorizer: Authorizer, context: RequestContext, request: Any) -> tuple[str, str]:
+    """(group, member) of a request that may come in. KafkaError."""
+    sources.features.require_share_groups()
+    group_id, member_id = request.group_id or "", request.member_id or ""
+    authorizer.require_group(context, AclOperation.READ, group_id)
+    if not group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID, "The group id is empty.")
+    if not member_id:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "The member id is empty.")
+    return group_id, member_id
+
+
+def acknowledgements(topics: Iterable[Any], *, renews: bool) -> dict[TopicPartition, list[AckBatch]]:
+    """By partition. KafkaError INVALID_REQUEST: a lock is renewed by a request that does not say that it does."""
+    said: dict[TopicPartition, list[AckBatch]] = {}
+    for topic in topics:
+        for partition in topic.partitions:
+            batches = [
+                AckBatch(batch.first_offset, batch.last_offset, batch.acknowledge_types)
+                for batch in partition.acknowledgement_batches
+            ]
+            if batches:
+                said.setdefault((topic.topic_id, partition.partition_index), []).extend(batches)
+            if not renews and any(AckType.RENEW in batch.types for batch in batches):
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Locks are renewed with is_renew_ack.")
+    return said
+
+
+def reader(authorizer: Authorizer, context: RequestContext) -> Callable[[str], bool]:
+    """Whether the caller may read a topic."""
+    return lambda name: authorizer.permits_topic(context, AclOperation.READ, name)
+
+
+def by_topic(answers: Answers) -> dict[Uuid, list[int]]:
+    """Partitions of an answer."""
+    found: dict[Uuid, list[int]] = {}
+    for topic_id, index in answers:
+        found.setdefault(topic_id, []).append(index)
+    return found
+
+
+def leader_of(
+    sources: ShareSources, partition: TopicPartition, error: KafkaError | None, make: Callable[[int, int], L]
+) -> L | None:
+    """Who leads a partition that has moved."""
+    if error is None or error.code not in MOVED:
+        return None
+    return make(*sources.partitions.leader(partition))
+
+
+def endpoints(
+    sources: ShareSources, context: RequestContext, leaders: Sequence[int], make: Callable[[int, str, int], E]
+) -> list[E]:
+    """Where the leaders are that the answer names."""
+    found = []
+    for broker_id in dict.fromkeys(leaders):
+        place = sources.partitions.endpoint(broker_id, context.listener)
+        if place is not None:
+            found.append(make(broker_id, *place))
+    return found

@@ -1,0 +1,78 @@
+"""What is asked of which client: the stored subscriptions that match it, taken together. Pure
+(ClientMetricsManager)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from pybroker.broker.requests.context import RequestContext
+from pybroker.config.client_metrics_defs import (
+    ALL_METRICS,
+    CLIENT_ID,
+    CLIENT_INSTANCE_ID,
+    INTERVAL,
+    INTERVAL_DEFAULT_MS,
+    MATCH,
+    METRICS,
+    SOFTWARE_NAME,
+    SOFTWARE_VERSION,
+    SOURCE_ADDRESS,
+    SOURCE_PORT,
+    parsed_match,
+)
+from pybroker.native import Pattern, Uuid, crc32c
+
+ALL_CLIENTS: Mapping[str, Pattern] = {}
+
+
+class Subscription(msgspec.Struct, frozen=True):
+    """One stored resource."""
+
+    metrics: tuple[str, ...]
+    interval_ms: int
+    match: Mapping[str, Pattern]
+
+    @staticmethod
+    def of(config: Mapping[str, str]) -> Subscription:
+        """From its settings. Raises ConfigError and ValueError for what no broker of this version has stored."""
+        metrics = tuple(filter(None, (one.strip() for one in config.get(METRICS, "").split(","))))
+        interval_ms = int(config.get(INTERVAL, INTERVAL_DEFAULT_MS))
+        return Subscription(metrics, interval_ms, parsed_match(config[MATCH]) if MATCH in config else ALL_CLIENTS)
+
+    def matches(self, said: Mapping[str, str]) -> bool:
+        """Whether each selector's expression matches the whole of what the client has said."""
+        return all(pattern.matches(said[selector]) for selector, pattern in self.match.items())
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """Of one client instance."""
+
+    subscription_id: int
+    interval_ms: int
+    metrics: tuple[str, ...]
+    """Prefixes; ("*",) for all."""
+
+
+def described(instance_id: Uuid, context: RequestContext) -> Mapping[str, str]:
+    """A client, by selector."""
+    return {
+        CLIENT_INSTANCE_ID: str(instance_id),
+        CLIENT_ID: context.client_id or "",
+        SOFTWARE_NAME: context.client_software[0],
+        SOFTWARE_VERSION: context.client_software[1],
+        SOURCE_ADDRESS: context.client_host,
+        SOURCE_PORT: str(context.client_port),
+    }
+
+
+def asked_of(instance_id: Uuid, said: Mapping[str, str], subscriptions: Iterable[Subscription]) -> Asked:
+    """The shortest interval and all metrics of those that match; the id changes when either does."""
+    found = [one for one in subscriptions if one.matches(said)]
+    metrics: tuple[str, ...] = tuple(sorted({name for one in found for name in one.metrics}))
+    if ALL_METRICS in metrics:
+        metrics = (ALL_METRICS,)
+    interval_ms = min((one.interval_ms for one in found), default=INTERVAL_DEFAULT_MS)
+    crc = crc32c(f"{metrics}{interval_ms}".encode() + instance_id.bytes)
+    return Asked(crc - (1 << 32) if crc >= 1 << 31 else crc, interval_ms, metrics)

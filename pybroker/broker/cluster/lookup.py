@@ -1,0 +1,100 @@
+"""Which topic is meant, and what is answered when it does not live. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping, Sequence
+
+from pybroker.broker.metadata.deletion_records import FOUND, DeletionRecord
+from pybroker.broker.metadata.image import ClusterImage, TopicImage
+from pybroker.broker.metadata.times import time_text
+from pybroker.errors import KafkaError
+from pybroker.native import Uuid
+from pybroker.protocol.error_codes import ErrorCode
+
+NO_SUCH_ID = "There is no topic with id {}."
+
+
+def living_topic(image: ClusterImage, which: str | Uuid, removed: Container[Uuid] = ()) -> TopicImage:
+    """The live topic of a name or id. KafkaError: there is none (`removed`: it was deleted a moment ago)."""
+    topic = image.topics.get(which) if isinstance(which, str) else image.topic_by_id(which)
+    if topic is None or topic.topic_id in removed:
+        raise unknown_topic(image, which)
+    return topic
+
+
+def topic_or_deletion(image: ClusterImage, name: str | None, topic_id: Uuid) -> TopicImage | DeletionRecord | None:
+    """What a name or an id means: by id (not ZERO) the living topic, else the deletion of that id; by name the living
+    topic. None if there is none."""
+    if topic_id != Uuid.ZERO:
+        return image.topic_by_id(topic_id) or image.deletions.get(topic_id)
+    return None if name is None else image.topics.get(name)
+
+
+class _DeletionsByName:
+    """Of the image that was asked last: one request may ask for thousands of names."""
+
+    def __init__(self) -> None:
+        self._last: tuple[Mapping[Uuid, DeletionRecord], Mapping[str, list[DeletionRecord]]] = ({}, {})
+
+    def of(self, deletions: Mapping[Uuid, DeletionRecord]) -> Mapping[str, list[DeletionRecord]]:
+        records, found = self._last
+        if records is not deletions:
+            found = {}
+            for record in sorted(deletions.values(), key=lambda record: -record.deleted_ms):
+                found.setdefault(record.topic, []).append(record)
+            self._last = (deletions, found)
+        return found
+
+
+_by_name = _DeletionsByName()
+
+
+def deletions_of(image: ClusterImage, name: str) -> Sequence[DeletionRecord]:
+    """Deletions of topics that had a name, finished ones too, without those that live again. The latest first."""
+    found = _by_name.of(image.deletions).get(name, ())
+    return [record for record in found if record.topic_id not in image.names]
+
+
+def last_deletion(image: ClusterImage, name: str) -> DeletionRecord | None:
+    """The latest deletion of a topic that had a name; None if none is remembered."""
+    return next((record for record in deletions_of(image, name) if record.state != FOUND), None)
+
+
+def death(record: DeletionRecord, replaced: str = "") -> str:
+    """When a topic was deleted, by whom, and how it comes back. `replaced`: by what."""
+    by = record.deleted_by or "an unknown principal"
+    told = f"it was deleted by {by} at {time_text(record.deleted_ms)}{replaced}"
+    if not record.undeletable:
+        return f"{told} and cannot come back"
+    until = time_text(record.remove_after_ms)
+    return f"{told}; until {until} `pybroker topics undelete {record.topic_id}` brings it back"
+
+
+def unknown_id(image: ClusterImage, topic_id: Uuid, told: Callable[[str], bool]) -> KafkaError:
+    """As `unknown_topic`. `told`: whether the asker may know that a topic of this name exists; to others an id that had
+    the name once is one of which nothing is known."""
+    dead = image.deletions.get(topic_id)
+    if dead is None or told(dead.topic):
+        return unknown_topic(image, topic_id)
+    return KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, NO_SUCH_ID.format(topic_id))
+
+
+def unknown_topic(image: ClusterImage, which: str | Uuid) -> KafkaError:
+    """What is answered about a topic that does not live, by name or by id; what is known of its death is said."""
+    if isinstance(which, str):
+        if which in image.damaged:
+            return KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"The metadata of topic '{which}' is damaged: {image.damaged[which]}"
+            )
+        last = last_deletion(image, which)
+        told = "" if last is None else f": {death(last)}"
+        return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{which}'{told}.")
+    dead = image.deletions.get(which)
+    if dead is None:
+        return KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, NO_SUCH_ID.format(which))
+    successor = image.topics.get(dead.topic)
+    replaced = "" if successor is None else f", and replaced by id {successor.topic_id}"
+    return KafkaError(
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        f"Topic id {which} was '{dead.topic}': {death(dead, replaced)}.",
+    )

@@ -1,0 +1,55 @@
+"""Preferred leaders come back by themselves (`auto.leader.rebalance.enable`): a look at the whole cluster from time to
+time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from pybroker.broker.cluster.port import ControllerPort
+from pybroker.broker.controller.elect_leaders import BALANCED_AT_ONCE
+from pybroker.broker.controller.events import BalanceLeaders
+from pybroker.errors import KafkaError
+
+log = logging.getLogger(__name__)
+
+PAUSE_S = 1.0
+"""Between two parts of what is to be given back: clients find their leaders meanwhile."""
+
+
+class LeaderBalance:
+    """Of one controller; on the loop's thread."""
+
+    def __init__(self, port: ControllerPort, settings: Mapping[str, Any]) -> None:
+        self._port = port
+        self._settings = settings
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Looks each `leader.imbalance.check.interval.seconds`, if that is wanted."""
+        if self._settings["auto.leader.rebalance.enable"]:
+            self._task = asyncio.create_task(self._run(), name="leader-balance")
+
+    async def stop(self) -> None:
+        """Looks no more."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        pause: float = self._settings["leader.imbalance.check.interval.seconds"]
+        while True:
+            await asyncio.sleep(pause)
+            pause = self._settings["leader.imbalance.check.interval.seconds"]
+            try:
+                event = BalanceLeaders(self._settings["leader.imbalance.per.broker.percentage"])
+                elected = await self._port.submit(event)
+            except KafkaError as error:
+                log.warning("leaders cannot be balanced now: %s", error)
+                continue
+            if elected.reply:
+                log.info("%d preferred leaders lead again", elected.reply)
+            if elected.reply == BALANCED_AT_ONCE:
+                pause = PAUSE_S

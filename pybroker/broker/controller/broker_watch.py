@@ -1,0 +1,109 @@
+"""Which brokers are registered, as the controller sees it in the store: every change becomes an event."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from pybroker.broker.controller.events import Arrival, BrokersChanged
+from pybroker.broker.metadata import znodes
+from pybroker.broker.metadata.image import BrokerImage
+from pybroker.broker.metadata.store import (
+    MetadataStore,
+    Node,
+    StoreClosedError,
+    StoreError,
+    UnavailableError,
+    WatchEvent,
+    values,
+)
+from pybroker.broker.metadata.znodes import DamagedNodeError
+
+log = logging.getLogger(__name__)
+
+
+class BrokerWatch:
+    """Of one controller; on the loop's thread. A registration that cannot be read counts as none."""
+
+    def __init__(self, store: MetadataStore, report: Callable[[BrokersChanged], None]) -> None:
+        """`report` has an event decided; events are decided in the order of the calls."""
+        self._store = store
+        self._report = report
+        self._known: dict[int, int] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> BrokersChanged | None:
+        """All that are registered now, so that what another controller left is judged once, and before anything else;
+        None: nobody is. What changes from now on is reported."""
+        looked = await self._look()
+        if looked is None:
+            return None
+        event, changed = looked
+        self._task = asyncio.create_task(self._run(changed), name="broker-watch")
+        return event
+
+    async def stop(self) -> None:
+        """Reports nothing more."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self, changed: asyncio.Event) -> None:
+        while True:
+            await changed.wait()
+            looked = await self._look()
+            if looked is None:
+                return
+            event, changed = looked
+            if event is not None:
+                self._report(event)
+
+    async def _look(self) -> tuple[BrokersChanged | None, asyncio.Event] | None:
+        """What is different, and what is set at the next change; None: the store tells nothing any more."""
+        while True:
+            changed = asyncio.Event()
+
+            def fired(_: WatchEvent, changed: asyncio.Event = changed) -> None:
+                changed.set()
+
+            try:
+                # Before the read: what comes in between fires it.
+                await self._store.children(znodes.BROKER_IDS, fired)
+                nodes = await self._store.subtree(znodes.BROKER_IDS)
+            except UnavailableError as problem:
+                log.warning("the registrations of brokers cannot be read; trying again: %s", problem)
+                continue
+            except StoreClosedError:
+                return None
+            except StoreError as problem:
+                log.error("the registrations of brokers cannot be read: %s", problem)
+                return None
+            return self._compare(values(nodes, znodes.BROKER_IDS)), changed
+
+    def _compare(self, nodes: dict[str, Node]) -> BrokersChanged | None:
+        arrived: list[Arrival] = []
+        there: dict[int, int] = {}
+        for name, node in nodes.items():
+            path = f"{znodes.BROKER_IDS}/{name}"
+            try:
+                found = znodes.decode_broker(path, node.data)
+                broker_id = znodes.broker_id_of(path, name)
+            except DamagedNodeError as problem:
+                log.error("the registration of a broker is damaged, and counts as none: %s", problem)
+                continue
+            there[broker_id] = node.created_zxid
+            if self._known.get(broker_id) != node.created_zxid:
+                broker = BrokerImage(
+                    broker_id,
+                    node.created_zxid,
+                    found.endpoints,
+                    found.rack,
+                    found.emptied,
+                    found.log_dirs,
+                    found.cordoned,
+                )
+                arrived.append(Arrival(broker, found.intact))
+        gone = tuple(sorted(self._known.keys() - there.keys()))
+        self._known = there
+        return BrokersChanged(tuple(arrived), gone) if arrived or gone else None

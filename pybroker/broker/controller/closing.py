@@ -1,0 +1,80 @@
+"""Before a topic is deleted or truncated: it is asked of all live brokers to close it, so that what the deletion record
+keeps (log ends, committed offsets) is all there is.
+
+It lasts as long as one decision. Clients that come in between get answers that they try again with. Deleting waits for
+nobody: what another broker has not said after 20 ms is decided without, and is "not known". Only the controller's own
+broker is waited for as long as it takes; it may be slow, but it is not away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from pybroker.broker.controller.decision import Closed
+from pybroker.broker.controller.outbox import Outbox, SentMessage
+from pybroker.broker.metadata.control_messages import ClosedTopic, CloseTopicsResponse
+from pybroker.broker.metadata.image import ClusterImage, TopicImage
+from pybroker.native import Uuid
+
+OTHERS_WAIT_S = 0.020
+
+
+class ClosedTopics(msgspec.Struct, frozen=True):
+    """What was closed for one decision."""
+
+    topics: tuple[Uuid, ...]
+    number: int
+    asked: tuple[int, ...]
+    closed: Closed
+
+
+class Closing:
+    """Belongs to the controller; runs on the loop's thread."""
+
+    def __init__(self, broker_id: int, outbox: Outbox) -> None:
+        self._broker_id = broker_id
+        self._outbox = outbox
+        self._number = 0
+
+    async def close(self, image: ClusterImage, topics: Sequence[TopicImage]) -> ClosedTopics:
+        """Closes topics; each call needs its `reopen`."""
+        ids = tuple(topic.topic_id for topic in topics)
+        self._number += 1
+        number = self._number
+        asked = self._outbox.ask_to_close(image, ids, number)
+        others = [one.response for one in asked if one.broker_id != self._broker_id]
+        if others:
+            await asyncio.wait(others, timeout=OTHERS_WAIT_S)
+        own = [one.response for one in asked if one.broker_id == self._broker_id]
+        if own:
+            await asyncio.wait(own)
+        return ClosedTopics(ids, number, tuple(one.broker_id for one in asked), _gathered(topics, asked))
+
+    def reopen(self, image: ClusterImage, closed: ClosedTopics) -> None:
+        """After the decision, and behind the messages that follow from it."""
+        self._outbox.send_reopen(image, closed.asked, closed.topics, closed.number)
+
+
+def _gathered(topics: Sequence[TopicImage], asked: Sequence[SentMessage]) -> Closed:
+    ends = {topic.topic_id: [(-1, -1)] * len(topic.partitions) for topic in topics}
+    offsets: dict[Uuid, list[Mapping[str, Any]]] = {topic.topic_id: [] for topic in topics}
+    for one in asked:
+        for found in _said(one):
+            known = ends[found.topic_id]
+            for index, span in found.ends.items():
+                if index < len(known):
+                    known[index] = span
+            offsets[found.topic_id] += found.offsets
+    return Closed(
+        {topic_id: tuple(kept) for topic_id, kept in offsets.items()},
+        {topic_id: tuple(spans) for topic_id, spans in ends.items()},
+    )
+
+
+def _said(one: SentMessage) -> tuple[ClosedTopic, ...]:
+    response = one.response.result() if one.response.done() else None
+    return response.topics if isinstance(response, CloseTopicsResponse) else ()

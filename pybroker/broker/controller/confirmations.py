@@ -1,0 +1,95 @@
+"""What brokers have answered, and what follows from it: events, repetitions, or a line for the operator."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from pybroker.broker.cluster.events import Event, LogEndsTold, ReplicasOffline
+from pybroker.broker.controller.deletions import Deletions
+from pybroker.broker.controller.departures import Departures
+from pybroker.broker.controller.events import FinishMigrations
+from pybroker.broker.controller.migration import Migrations
+from pybroker.broker.metadata.control_messages import (
+    ControlRequest,
+    ControlResponse,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    RestoreReplicasRequest,
+    RestoreReplicasResponse,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    UpdateClusterResponse,
+)
+from pybroker.broker.metadata.image import ClusterImage
+from pybroker.broker.metadata.znodes import MISSING_LOG
+from pybroker.protocol.error_codes import ErrorCode, error_name
+
+log = logging.getLogger(__name__)
+
+
+class Followers(NamedTuple):
+    """Those who follow what brokers have done."""
+
+    migrations: Migrations
+    deletions: Deletions
+    departures: Departures
+
+
+class Confirmations:
+    """Belongs to the controller; runs on the loop's thread."""
+
+    def __init__(
+        self,
+        followers: Followers,
+        image: Callable[[], ClusterImage],
+        report: Callable[[Event[Any]], None],
+        tell_everything: Callable[[int], None],
+    ) -> None:
+        """`report` has an event decided; `tell_everything` sends a broker the whole image."""
+        self._migrations, self._deletions, self._departures = followers
+        self._image = image
+        self._report = report
+        self._tell_everything = tell_everything
+
+    def answered(self, broker_id: int, request: ControlRequest, response: ControlResponse) -> None:
+        """A broker has answered an order."""
+        if isinstance(response, UpdateClusterResponse) and response.error_code == ErrorCode.INVALID_UPDATE_VERSION:
+            log.warning("broker %d has missed a change of the cluster; it gets the whole image", broker_id)
+            self._tell_everything(broker_id)
+            return
+        if response.error_code:
+            # What was meant for a life that has ended is told to nobody any more.
+            level = logging.INFO if response.error_code == ErrorCode.STALE_BROKER_EPOCH else logging.ERROR
+            reason = error_name(response.error_code)
+            log.log(level, "broker %d answered %s with %s", broker_id, type(request).__name__, reason)
+        if isinstance(response, LeaderAndIsrResponse) and isinstance(request, LeaderAndIsrRequest):
+            self._applied(broker_id, request, response)
+        elif isinstance(response, StopReplicaResponse) and isinstance(request, StopReplicaRequest):
+            self._deletions.stopped(broker_id, request, response)
+            self._departures.stopped(broker_id, request, response)
+        elif isinstance(response, RestoreReplicasResponse) and isinstance(request, RestoreReplicasRequest):
+            self._deletions.restored(broker_id, request, response)
+
+    def _applied(self, broker_id: int, request: LeaderAndIsrRequest, response: LeaderAndIsrResponse) -> None:
+        problems = [
+            (topic.topic_id, partition.partition_index, partition.error_code)
+            for topic in response.topics
+            for partition in topic.partition_errors
+            if partition.error_code
+        ]
+        failed = tuple((topic_id, index) for topic_id, index, code in problems if code != ErrorCode.LOG_DIR_NOT_FOUND)
+        if failed:
+            self._report(ReplicasOffline(broker_id, failed))
+        missing = tuple(
+            (topic_id, index, -1, MISSING_LOG)
+            for topic_id, index, code in problems
+            if code == ErrorCode.LOG_DIR_NOT_FOUND
+        )
+        if missing:
+            self._report(LogEndsTold(broker_id, request.broker_epoch, missing))
+        finished = self._migrations.confirmed(broker_id, request, response)
+        # Without topic ids the records stay: they are all that knows the ids.
+        if finished and self._image().topic_ids:
+            self._report(FinishMigrations(finished))

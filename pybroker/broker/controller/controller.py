@@ -1,0 +1,403 @@
+"""The controller: the one writer of the cluster's metadata.
+
+One loop takes events in order. Each is decided by a pure function, made durable by one multi that also checks the
+controller epoch, applied to the image, sent to brokers, and answered: in that order, so that nobody hears of what a
+crash can undo. A write that is refused because the epoch moved on means another controller exists: this one resigns.
+What is refused or needs no write is said only after a read of the same epoch, for the same reason.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+import msgspec
+
+from pybroker.broker.clock import Clock
+from pybroker.broker.cluster.channel import Channels
+from pybroker.broker.cluster.events import Event
+from pybroker.broker.controller.activation import FindLocalIds, ShowsTopicIds, load_cluster, take_office
+from pybroker.broker.controller.balance import LeaderBalance
+from pybroker.broker.controller.broadcast import Messages
+from pybroker.broker.controller.broker_watch import BrokerWatch
+from pybroker.broker.controller.closing import Closing
+from pybroker.broker.controller.confirmations import Confirmations, Followers
+from pybroker.broker.controller.decision import Closed, Decision, rule_of
+from pybroker.broker.controller.deletions import Deletions
+from pybroker.broker.controller.departures import Departures
+from pybroker.broker.controller.events import ElectAnyLeaders, FinishMigrations, RemoveLeftovers
+from pybroker.broker.controller.families import FAMILIES
+from pybroker.broker.controller.in_force import Decided, InForce
+from pybroker.broker.controller.leader_election import allows_more, unclean_elections_of
+from pybroker.broker.controller.local_port import LocalPort, Submission
+from pybroker.broker.controller.migration import Migrations
+from pybroker.broker.controller.mutations import COSTS, ITEMS, Mutations, count_mutations
+from pybroker.broker.controller.outbox import Outbox, Sent
+from pybroker.broker.controller.outcomes import Outcomes
+from pybroker.broker.controller.reassignments import Reassignments
+from pybroker.broker.controller.rights import Granted, Rights, grant
+from pybroker.broker.controller.unregistrations import Unregistrations
+from pybroker.broker.controller.writer import ResignedError, Writer
+from pybroker.broker.metadata.deletion_records import REMOVED
+from pybroker.broker.metadata.image import ClusterImage, ImageDelta, TopicImage
+from pybroker.broker.metadata.store import MetadataStore
+from pybroker.errors import FatalError, KafkaError
+from pybroker.native import Uuid
+from pybroker.protocol.error_codes import ErrorCode
+
+log = logging.getLogger(__name__)
+
+APART_MIN = 20_000
+"""Partitions."""
+
+R = TypeVar("R")
+
+assert FAMILIES, "the decisions are registered"
+
+
+class Controller:
+    """See the module. `start` makes this broker the controller; the port is how everything happens."""
+
+    def __init__(
+        self,
+        *,
+        port: LocalPort,
+        store: MetadataStore,
+        clock: Clock,
+        broker_id: int,
+        channels: Channels,
+        between: str | None,
+        settings: Mapping[str, Any],
+        unclean_elections: bool,
+        on_fatal: Callable[[FatalError], None],
+        mutations: Mutations,
+        rights: Rights | None = None,
+    ) -> None:
+        """`between`: the listener that brokers use among themselves, if there is one. `settings`: of this broker, as
+        they are in force; `unclean_elections`: what its file says of them. `mutations`: what clients may have made and
+        removed; `rights`: of clients; None without authorizer."""
+        self._port = port
+        self._store = store
+        self._clock = clock
+        self._broker_id = broker_id
+        self._on_fatal = on_fatal
+        self._image = ClusterImage.initial(0)
+        self._writer: Writer
+        self._migrations = Migrations()
+        self._deletions = Deletions(
+            store, port, self._send_deletions_again, lambda: settings["topic.history.max.incarnations"]
+        )
+        self._departures = Departures(port, self._send_departures_again)
+        self._unregistrations = Unregistrations(store, port, lambda: self._image)
+        self._confirmations = Confirmations(
+            Followers(self._migrations, self._deletions, self._departures),
+            lambda: self._image,
+            self._report,
+            self._send_whole,
+        )
+        self._outbox = Outbox(broker_id, channels, between, self._confirmations.answered)
+        self._closing = Closing(broker_id, self._outbox)
+        self._in_force = InForce(port, self._deletions, clock.wall_ms)
+        self._outcomes = Outcomes(clock.wall_ms) if between is not None else None
+        self._brokers = BrokerWatch(store, self._report)
+        self._balance = None if between is None else LeaderBalance(port, settings)
+        self._reassignments = Reassignments(port)
+        self._unclean = unclean_elections
+        self._mutations = mutations
+        self._rights = rights
+        self.resigned = asyncio.Event()
+        """Set when a write was refused because another controller is in office, or because somebody who is none has
+        written to the store …"""
+        self.overwritten = False
+        """… which this says."""
+        self._loop: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # --- life ---------------------------------------------------------------------------------------------------------
+
+    async def start(self, find_local_ids: FindLocalIds, shows_topic_ids: ShowsTopicIds) -> None:
+        """Takes the office and loads everything; nothing is sent before it is complete.
+
+        Raises LoweredError: topics have ids already, and the protocol version does not know them.
+        """
+        office = await take_office(self._store, self._broker_id, self._clock.wall_ms())
+        self._writer = Writer(self._store, office)
+        if self._outcomes is not None:
+            await self._outcomes.load(self._store)
+        loaded = await load_cluster(self._store, office, find_local_ids, shows_topic_ids)
+        self._image = self._with_unclean_elections(loaded.image)
+        if self._rights is not None:
+            self._rights.follow(self._image, self._image)
+        gone = self._migrations.start(self._image, loaded.unfinished)
+        # Brokers are announced by their registrations, which also elects leaders for what they host: before anything is
+        # decided that needs brokers.
+        first = self._port.open(await self._brokers.start())
+        if first is not None:
+            self._spawn(self._recorded("what is registered", first))
+        self._loop = asyncio.create_task(self._run(), name="controller")
+        # Before the first brokers are told what they owe.
+        self._deletions.start(self._image)
+        self._departures.start(self._image)
+        self._unregistrations.start(self._image)
+        if gone:
+            await self._port.submit(FinishMigrations(gone))
+        for name in self._image.leftovers:
+            self._report(RemoveLeftovers(name))
+        self._reassignments.start(self._image)
+        if self._balance is not None:
+            self._balance.start()
+        log.info(
+            "broker %d is controller with epoch %d: %d topics, %d deletions in progress",
+            self._broker_id,
+            office.epoch,
+            len(self._image.topics),
+            sum(record.state != REMOVED for record in self._image.deletions.values()),
+        )
+
+    async def stop(self) -> None:
+        """Finishes the event at hand; answers the others with an error, once the brokers have answered what was
+        sent."""
+        self._port.close()
+        self._writer.give_up()
+        await self._brokers.stop()
+        if self._balance is not None:
+            await self._balance.stop()
+        await self._reassignments.stop()
+        await self._departures.stop()
+        await self._unregistrations.stop()
+        await self._deletions.stop()
+        if self._loop is not None:
+            self._loop.cancel()
+            await asyncio.gather(self._loop, return_exceptions=True)
+        await self._outbox.close()
+        # Whatever they wait for has come, or will not come any more.
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for submission in self._port.left():
+            submission.fail(KafkaError(ErrorCode.NOT_CONTROLLER, "The broker is shutting down."))
+
+    @property
+    def changes(self) -> tuple[int, int]:
+        """The controller epoch, and the number of the last change that brokers were told of."""
+        return self._image.controller_epoch, self._outbox.number
+
+    # --- events -------------------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        while True:
+            submission = await self._port.take()
+            # A decision that has begun is finished even when the loop is cancelled: half of it may be durable.
+            work = asyncio.ensure_future(self._serve(submission))
+            try:
+                await asyncio.shield(work)
+            except asyncio.CancelledError:
+                await asyncio.wait([work])
+                raise
+
+    async def _serve(self, submission: Submission) -> None:
+        """Whatever happens, the submission is answered."""
+        try:
+            decided = self._decided_before(submission)
+            if decided is None:
+                submission.require_time()
+                granted = await self._within_quota(submission, grant(self._image, submission, self._rights))
+                topics = self._to_be_closed(submission, granted)
+                if topics:
+                    self._spawn(self._close_first(submission, topics))
+                    return
+                decided = await self._decide(submission, granted)
+        except KafkaError as error:
+            submission.fail(error)
+        except Exception as problem:
+            self._say_bug(submission, problem)
+        else:
+            self._spawn(self._answer(submission, decided))
+        if submission.closed is not None:
+            self._closing.reopen(self._image, submission.closed)
+
+    def _decided_before(self, submission: Submission) -> Decided | None:
+        """Who asked has lost the answer, of this controller or of one before; brokers have been told, or are with all
+        the rest."""
+        outcomes, asked = self._outcomes, submission.asked
+        if outcomes is None or asked is None:
+            return None
+        outcome = outcomes.find(submission.event, asked)
+        if outcome is None:
+            return None
+        return self._in_force.decided(submission, outcomes.reply_of(submission.event, outcome), ())
+
+    async def _within_quota(self, submission: Submission, granted: Granted) -> Granted:
+        """Without what is too much for the client's quota. Counted once, before anything is closed for it."""
+        event, caller = submission.event, submission.caller
+        if caller is None or type(event) not in COSTS or granted.refusal is not None:
+            return granted
+        if submission.over_quota is None:
+            submission.over_quota = {}
+            if self._mutations.bounds(caller):
+                counted = await self._apart(partial(count_mutations, self._image, granted, caller, self._mutations))
+                submission.over_quota, submission.throttle_time_ms = counted
+        return granted.without(ITEMS, submission.over_quota)
+
+    def _to_be_closed(self, submission: Submission, granted: Granted) -> Sequence[TopicImage]:
+        closes = rule_of(submission.event).closes
+        if closes is None or submission.closed is not None or granted.refusal is not None:
+            return ()
+        return closes(self._image, granted.event)
+
+    async def _close_first(self, submission: Submission, topics: Sequence[TopicImage]) -> None:
+        """Others have their turn meanwhile."""
+        submission.closed = await self._closing.close(self._image, topics)
+        self._port.put_back(submission)
+
+    async def _decide(self, submission: Submission, granted: Granted) -> Decided:
+        before = self._image
+        closed = () if submission.closed is None else (submission.closed.closed,)
+        try:
+            decision = await self._apart(partial(_decision, before, granted, *closed))
+        except KafkaError:
+            await self._while_in_office(self._writer.confirm(submission.decide_by))
+            raise
+        if decision.operations:
+            await self._write(decision, submission)
+        else:
+            await self._while_in_office(self._writer.confirm(submission.decide_by))
+        for sentence in decision.warnings:
+            log.warning("%s", sentence)
+        self._image, messages = await self._apart(partial(self._consequences, before, decision.delta))
+        if allows_more(before, self._image, decision.delta):
+            self._report(ElectAnyLeaders())
+        if self._rights is not None:
+            self._rights.follow(before, decision.delta)
+        self._deletions.observe(self._image, decision.delta)
+        for name, left in decision.delta.leftovers.items():
+            if left >= 0:
+                self._report(RemoveLeftovers(name))
+        self._reassignments.observe(decision.delta)
+        self._departures.observe(decision.delta)
+        self._unregistrations.observe(decision.delta)
+        if decision.delta.raised:
+            log.warning("topics have ids now: the protocol version is 2.8 or later and cannot be lowered below again")
+            self._report(FinishMigrations(self._migrations.settled(self._image)))
+        return self._in_force.decided(submission, decision.reply, self._send(decision.delta, messages))
+
+    def _consequences(self, before: ClusterImage, delta: ImageDelta) -> tuple[ClusterImage, Messages]:
+        """The image after a change, and what brokers are told of it. Pure."""
+        after = self._with_unclean_elections(before.apply(delta))
+        return after, self._outbox.said(before, after, delta)
+
+    async def _apart(self, work: Callable[[], R]) -> R:
+        """Pure work, on a thread if the cluster is so large that it may hold the loop: this broker serves others."""
+        topics = self._image.topics
+        if len(topics) < APART_MIN and sum(len(topic.partitions) for topic in topics.values()) < APART_MIN:
+            return work()
+        return await asyncio.get_running_loop().run_in_executor(None, work)
+
+    def _with_unclean_elections(self, image: ClusterImage) -> ClusterImage:
+        allowed = unclean_elections_of(image.broker_configs, self._broker_id, self._unclean)
+        if allowed == image.unclean_elections:
+            return image
+        return msgspec.structs.replace(image, unclean_elections=allowed)
+
+    async def _answer(self, submission: Submission, decided: Decided) -> None:
+        try:
+            answer = await self._in_force.answer(submission, decided)
+            submission.answer(msgspec.structs.replace(answer, throttle_time_ms=submission.throttle_time_ms))
+        except KafkaError as error:
+            submission.fail(error)
+        except Exception as problem:
+            self._say_bug(submission, problem)
+
+    @staticmethod
+    def _say_bug(submission: Submission, problem: Exception) -> None:
+        name = type(submission.event).__name__
+        log.error("%s failed in the controller: this is a bug in pybroker", name, exc_info=problem)
+        submission.fail(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"internal error: {type(problem).__name__}"))
+
+    async def _write(self, decision: Decision, submission: Submission) -> None:
+        outcomes, asked = self._outcomes, submission.asked
+        kept = None
+        if outcomes is not None and asked is not None:
+            kept = outcomes.to_keep(submission.event, asked, decision.reply)
+        await self._while_in_office(
+            self._writer.write(
+                decision.operations,
+                separable=decision.separable,
+                seams=decision.seams,
+                outcome=() if kept is None else kept.operations,
+                begin_by=submission.decide_by,
+            )
+        )
+        if outcomes is not None and kept is not None:
+            outcomes.kept(kept)
+
+    async def _while_in_office(self, work: Coroutine[Any, Any, None]) -> None:
+        """Ends the term if somebody else is in office."""
+        try:
+            await work
+        except ResignedError as error:
+            if self._port.is_open:
+                self._port.close()
+                log.error("another controller has taken over: %s", error.message)
+            self.resigned.set()
+            raise
+        except FatalError as fatal:
+            if self._outcomes is None:
+                self._on_fatal(fatal)
+                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(fatal)) from fatal
+            # Nothing was written. A controller that reads everything anew decides on what is there now.
+            if self._port.is_open:
+                self._port.close()
+                log.error("%s; this broker resigns, and the next controller reads everything anew", fatal)
+            self.overwritten = True
+            self.resigned.set()
+            raise ResignedError(str(fatal)) from fatal
+
+    # --- messages -----------------------------------------------------------------------------------------------------
+
+    def _send(self, delta: ImageDelta, messages: Messages) -> Sent:
+        sent = self._outbox.send_change(self._image, delta, messages)
+        for broker in delta.brokers:
+            owed = self._deletions.owed_by(broker.broker_id)
+            sent += self._outbox.send_deletions(self._image, broker.broker_id, owed)
+            left = self._departures.owed_by(broker.broker_id)
+            sent += self._outbox.send_departures(self._image, broker.broker_id, left)
+        return sent
+
+    def _send_deletions_again(self, broker_id: int, ids: Sequence[Uuid]) -> None:
+        self._outbox.send_deletions(self._image, broker_id, ids)
+
+    def _send_departures_again(self, broker_id: int, topics: Sequence[Uuid]) -> None:
+        self._outbox.send_departures(self._image, broker_id, topics)
+
+    def _send_whole(self, broker_id: int) -> None:
+        self._outbox.send_whole(self._image, broker_id)
+
+    def _report(self, event: Event[Any]) -> None:
+        """Has something decided that follows from what brokers have answered."""
+        if self._port.is_open:
+            self._spawn(self._record(event))
+
+    async def _record(self, event: Event[Any]) -> None:
+        await self._recorded(type(event).__name__, self._port.submit(event))
+
+    @staticmethod
+    async def _recorded(what: str, answer: Awaitable[Any]) -> None:
+        try:
+            await answer
+        except KafkaError as error:
+            log.error("what brokers answered could not be recorded (%s): %s", what, error)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _decision(image: ClusterImage, granted: Granted, *closed: Closed) -> Decision:
+    """Of what is granted; the reply is about all that was asked. Raises KafkaError. Pure."""
+    if granted.refusal is not None:
+        raise granted.refusal
+    decision = rule_of(granted.event).decide(image, granted.event, *closed)
+    return msgspec.structs.replace(decision, reply=granted.whole(decision.reply)) if granted.refused else decision

@@ -1,0 +1,87 @@
+"""How transactions ended that had written to topics which were deleted meanwhile. Pure.
+
+Their coordinator counts such partitions as finished; what it would have written there waits in the deletion record. If
+the topic comes back, the leaders of its partitions write it before anybody sees the topic (`coordinators.transaction`),
+and say so here.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from pybroker.broker.cluster.events import KeepOutcome, OutcomesWritten
+from pybroker.broker.controller.decision import Decision, Steps, decides, nothing
+from pybroker.broker.metadata.deletion_records import (
+    LIVE,
+    OUTCOMES_MAX,
+    REMOVED,
+    DeletionRecord,
+    TransactionOutcome,
+    forget_operations,
+    write_operations,
+)
+from pybroker.broker.metadata.image import ClusterImage, ImageDelta
+from pybroker.native import Uuid
+
+
+@decides(KeepOutcome)
+def decide_keep(image: ClusterImage, event: KeepOutcome) -> Decision:
+    """Notes it in each record that an undelete could still use."""
+    by_topic: dict[Uuid, list[int]] = {}
+    for topic_id, partition in event.partitions:
+        by_topic.setdefault(topic_id, []).append(partition)
+    live = tuple(topic_id for topic_id in by_topic if image.topic_by_id(topic_id) is not None)
+    steps = Steps()
+    kept: list[DeletionRecord] = []
+    warnings: list[str] = []
+    for topic_id, partitions in by_topic.items():
+        record = image.deletions.get(topic_id)
+        if topic_id in live or record is None or record.closed or record.state == REMOVED:
+            continue
+        outcome = TransactionOutcome(
+            event.producer_id,
+            event.producer_epoch,
+            event.coordinator_epoch,
+            event.committed,
+            event.version,
+            tuple(sorted(partitions)),
+        )
+        others = tuple(one for one in record.outcomes if not _is_of(one, outcome))
+        if sum(len(one.partitions) for one in (*others, outcome)) > OUTCOMES_MAX:
+            warnings.append(
+                f"the deletion record of topic id {topic_id} ('{record.topic}') is full: if the topic comes back, the "
+                f"transaction of producer {event.producer_id} is open there until it is ended by hand"
+            )
+            continue
+        after, written = write_operations(record, msgspec.structs.replace(record, outcomes=(*others, outcome)))
+        steps.add([written])
+        kept.append(after)
+    return Decision(
+        tuple(steps.operations),
+        ImageDelta(deletions=tuple(kept)),
+        live,
+        seams=tuple(steps.seams),
+        warnings=tuple(warnings),
+    )
+
+
+def _is_of(one: TransactionOutcome, other: TransactionOutcome) -> bool:
+    return (one.producer_id, one.producer_epoch) == (other.producer_id, other.producer_epoch)
+
+
+@decides(OutcomesWritten)
+def decide_written(image: ClusterImage, event: OutcomesWritten) -> Decision:
+    """The record of a living topic forgets what it owed, and goes when nothing is left."""
+    record = image.deletions.get(event.topic_id)
+    if record is None or record.state != LIVE or not record.outcomes:
+        return nothing(None)
+    done = set(event.partitions)
+    left = (
+        msgspec.structs.replace(one, partitions=tuple(index for index in one.partitions if index not in done))
+        for one in record.outcomes
+    )
+    outcomes = tuple(one for one in left if one.partitions)
+    if not outcomes and record.offsets_for is None:
+        return Decision(tuple(forget_operations(record)), ImageDelta(forgotten_deletions=(record.topic_id,)), None)
+    after, operations = write_operations(record, msgspec.structs.replace(record, outcomes=outcomes))
+    return Decision(tuple(operations), ImageDelta(deletions=(after,)), None)

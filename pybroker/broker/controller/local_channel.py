@@ -1,0 +1,80 @@
+"""The channel to the broker in this process: messages are handed over as objects."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+
+from pybroker.broker.cluster.channel import Channel
+from pybroker.broker.metadata.control_messages import ControlRequest, ControlResponse, refusal
+from pybroker.broker.metadata.image import BrokerImage
+from pybroker.protocol.error_codes import ErrorCode
+
+log = logging.getLogger(__name__)
+
+Receiver = Callable[[ControlRequest], Awaitable[ControlResponse]]
+
+
+class LocalChannel:
+    """`cluster.channel.Channel`. A receiver that fails (a bug) answers UNKNOWN_SERVER_ERROR."""
+
+    def __init__(self, receiver: Receiver) -> None:
+        self._receiver = receiver
+        self._queue: deque[tuple[ControlRequest, asyncio.Future[ControlResponse]]] = deque()
+        self._task: asyncio.Task[None] | None = None
+        self._asked: set[asyncio.Task[ControlResponse]] = set()
+
+    def send(self, request: ControlRequest) -> asyncio.Future[ControlResponse]:
+        """Queues an order."""
+        future: asyncio.Future[ControlResponse] = asyncio.get_running_loop().create_future()
+        self._queue.append((request, future))
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run(), name="controller-channel")
+        return future
+
+    def ask(self, request: ControlRequest) -> asyncio.Future[ControlResponse]:
+        """Asks at once."""
+        task = asyncio.create_task(self._answer(request), name="controller-question")
+        self._asked.add(task)
+        task.add_done_callback(self._asked.discard)
+        return task
+
+    async def drain(self) -> None:
+        """Waits until everything has been answered."""
+        while (self._task is not None and not self._task.done()) or self._asked:
+            await asyncio.wait([*([] if self._task is None else [self._task]), *self._asked])
+
+    async def _run(self) -> None:
+        while self._queue:
+            request, future = self._queue.popleft()
+            response = await self._answer(request)
+            if not future.done():
+                future.set_result(response)
+
+    async def _answer(self, request: ControlRequest) -> ControlResponse:
+        try:
+            return await self._receiver(request)
+        except Exception:  # the controller waits for an answer; the order after this one must still be obeyed
+            log.exception("%s failed in the local broker: this is a bug in pybroker", type(request).__name__)
+            return refusal(request, int(ErrorCode.UNKNOWN_SERVER_ERROR))
+
+
+class LocalOnly:
+    """`Channels` where the controller's broker is the only one."""
+
+    def __init__(self, broker_id: int, local: LocalChannel) -> None:
+        self._broker_id = broker_id
+        self._local = local
+
+    def to(self, broker: BrokerImage) -> Channel | None:
+        """See `Channels`."""
+        return self._local if broker.broker_id == self._broker_id else None
+
+    def follow(self, brokers: Mapping[int, BrokerImage]) -> None:
+        """There is nobody else."""
+
+    async def close(self) -> None:
+        """See `Channels`."""
+        await self._local.drain()

@@ -1,0 +1,85 @@
+"""What is left from before topic ids.
+
+The last step of giving ids to topics that had none: when all replicas have written theirs, the record of the migration
+goes. A crash before that finds the record and goes on (checklist 212).
+
+Deletions that were ordered in the old format, `/admin/delete_topics/[topic]`, and not finished (checklist 115, 116,
+120): once the topic has its id it is deleted like any other, and the multi that does it takes the order away, too. An
+order for a topic that is not there is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from pybroker.broker.cluster.events import DropDeleteOrders
+from pybroker.broker.controller.decision import Decision, decides
+from pybroker.broker.controller.events import FinishMigrations
+from pybroker.broker.metadata import znodes
+from pybroker.broker.metadata.control_messages import LeaderAndIsrRequest, LeaderAndIsrResponse
+from pybroker.broker.metadata.image import ClusterImage, ImageDelta
+from pybroker.broker.metadata.store import Delete
+
+
+@decides(FinishMigrations)
+def decide_finish(image: ClusterImage, event: FinishMigrations) -> Decision:
+    """Removes the records."""
+    del image
+    return Decision(tuple(Delete(znodes.topic_id_path(name)) for name in event.topics), ImageDelta(), None)
+
+
+@decides(DropDeleteOrders)
+def decide_drop_orders(image: ClusterImage, event: DropDeleteOrders) -> Decision:
+    """Removes the nodes of orders that are still there."""
+    names = tuple(name for name in event.topics if name in image.delete_orders)
+    operations = tuple(Delete(znodes.old_deletion_path(name)) for name in names)
+    return Decision(operations, ImageDelta(dropped_orders=names), None)
+
+
+class Migrations:
+    """Which replicas of which topics have not confirmed yet. On the loop's thread."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, set[tuple[int, int]]] = {}
+        """(partition, broker) by topic."""
+
+    def start(self, image: ClusterImage, names: Collection[str]) -> tuple[str, ...]:
+        """Waits for the replicas of these topics; gives those that are not there any more."""
+        for name in names:
+            topic = image.topics.get(name)
+            if topic is not None:
+                self._waiting[name] = {
+                    (index, broker) for index, partition in enumerate(topic.partitions) for broker in partition.replicas
+                }
+        return tuple(name for name in names if name not in image.topics and name not in image.damaged)
+
+    def settled(self, image: ClusterImage) -> tuple[str, ...]:
+        """The topics whose replicas have all written their ids."""
+        return tuple(name for name in image.topics if name not in self._waiting)
+
+    def confirmed(
+        self, broker_id: int, request: LeaderAndIsrRequest, response: LeaderAndIsrResponse
+    ) -> tuple[str, ...]:
+        """A broker has answered; gives the topics that are finished by it."""
+        if not self._waiting or response.error_code:
+            return ()
+        errors = {
+            (topic.topic_id, partition.partition_index)
+            for topic in response.topics
+            for partition in topic.partition_errors
+            if partition.error_code
+        }
+        finished = []
+        for topic in request.topic_states:
+            waiting = self._waiting.get(topic.topic_name)
+            if waiting is None:
+                continue
+            waiting -= {
+                (state.partition_index, broker_id)
+                for state in topic.partition_states
+                if (topic.topic_id, state.partition_index) not in errors
+            }
+            if not waiting:
+                del self._waiting[topic.topic_name]
+                finished.append(topic.topic_name)
+        return tuple(finished)

@@ -1,0 +1,84 @@
+"""How many partitions a client may have made and removed (`controller_mutation_rate`, KIP-599).
+
+Counted where it is decided, so that a client has one quota whichever brokers it asks, and, as Kafka's controller does,
+for what would be done: a topic that is refused for any other reason costs nothing, and neither does a trial.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from pybroker.broker.cluster import events as e
+from pybroker.broker.controller.decision import rule_of
+from pybroker.broker.controller.rights import Granted
+from pybroker.broker.metadata.image import ClusterImage
+from pybroker.errors import KafkaError
+from pybroker.native import Uuid
+from pybroker.protocol.caller import Caller
+from pybroker.protocol.error_codes import ErrorCode
+
+
+class Mutations(Protocol):
+    """What clients have used up."""
+
+    def bounds(self, caller: Caller) -> bool:
+        """Whether a quota holds for it."""
+        ...
+
+    def take(self, caller: Caller, partitions: int) -> tuple[bool, int]:
+        """Counts them, unless the client is refused; whether they are counted, and the milliseconds it has to wait."""
+        ...
+
+
+ITEMS = "topics"
+"""The field of the events below with what succeeds or fails each by itself."""
+
+
+def _made(_image: ClusterImage, _topic: e.NewTopic, made: e.CreatedTopic) -> int:
+    return made.num_partitions
+
+
+def _added(image: ClusterImage, topic: e.NewPartitions, _: None) -> int:
+    return topic.total - len(image.topics[topic.name].partitions)
+
+
+def _removed(image: ClusterImage, topic_id: Uuid, _: e.DeletedTopic) -> int:
+    topic = image.topic_by_id(topic_id)
+    # What nobody knew and brokers have put aside goes as well.
+    return len(image.deletions[topic_id].partitions if topic is None else topic.partitions)
+
+
+COSTS: Mapping[type[e.Event[Any]], Callable[[ClusterImage, Any, Any], int]] = {
+    e.CreateTopics: _made,
+    e.CreatePartitions: _added,
+    e.DeleteTopics: _removed,
+}
+"""Partitions that an item makes or removes, of the image before, the item, and what it would be answered."""
+
+
+def count_mutations(
+    image: ClusterImage, granted: Granted, caller: Caller, mutations: Mutations
+) -> tuple[dict[int, KafkaError], int]:
+    """The items that are refused, by their places in the original event, and the milliseconds that the client has to
+    wait."""
+    event = granted.event
+    if getattr(event, "validate_only", False):
+        return {}, 0
+    cost = COSTS[type(event)]
+    try:
+        would_be = rule_of(event).decide(image, event).reply
+    except KafkaError:
+        return {}, 0  # refused as a whole, which the decision says
+    refused: dict[int, KafkaError] = {}
+    throttle_time_ms = 0
+    for place, item, reply in zip(granted.places(ITEMS), getattr(event, ITEMS), would_be, strict=True):
+        if isinstance(reply, KafkaError):
+            continue
+        taken, wait_ms = mutations.take(caller, max(cost(image, item, reply), 1))
+        throttle_time_ms = max(throttle_time_ms, wait_ms)
+        if not taken:
+            refused[place] = KafkaError(
+                ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded."
+            )
+    return refused, throttle_time_ms

@@ -1,0 +1,145 @@
+"""What became of what this cluster's controllers were asked lately: kept by request id, in the store, so that who has
+lost an answer gets it from whoever is the controller by then, and nothing is decided twice.
+
+An outcome is written by the multi that makes its decision durable. Where none is found, nothing was decided: a former
+controller's multi cannot be done any more, as the controller epoch has moved on. A decision that changes nothing leaves
+no outcome; it may be made anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from pybroker.broker.cluster.events import Event
+from pybroker.broker.cluster.packed import UnreadableError, pack_reply, unpack_reply
+from pybroker.broker.cluster.port import Asked
+from pybroker.broker.metadata.store import Create, Delete, MetadataStore, Node, Operation, ensure_path
+from pybroker.broker.metadata.znodes import OUTCOMES, DamagedNodeError, decode_json
+from pybroker.errors import KafkaError
+from pybroker.native import Uuid
+from pybroker.protocol.error_codes import ErrorCode
+
+KEPT_MS = 600_000
+"""Outcomes go when they are older."""
+OUTCOMES_MAX = 4_000
+"""The oldest go when there are more."""
+REPLY_BYTES_MAX = 64 * 1024
+"""Of a longer reply only is kept that the decision was made."""
+FORGOTTEN_AT_ONCE_MAX = 50
+"""By one multi."""
+
+
+class Outcome(NamedTuple):
+    """One of them."""
+
+    at_ms: int
+    event: str
+    reply: bytes | None
+    """Packed; None: too long to be kept."""
+
+
+class Kept(NamedTuple):
+    """An outcome that is to be written, and those that go."""
+
+    request_id: Uuid
+    outcome: Outcome
+    forgotten: tuple[Uuid, ...]
+
+    @property
+    def operations(self) -> tuple[Operation, ...]:
+        """For the decision's multi."""
+        at_ms, event, reply = self.outcome
+        data = msgspec.json.encode({"version": 1, "at": at_ms, "event": event, "reply": reply})
+        return (Create(_path(self.request_id), data), *(Delete(_path(one)) for one in self.forgotten))
+
+
+class _OutcomeJson(msgspec.Struct):
+    at: int
+    event: str
+    reply: bytes | None = None
+
+
+class Outcomes:
+    """Of one controller, which is the only one that writes them."""
+
+    def __init__(self, wall_ms: Callable[[], int]) -> None:
+        self._wall_ms = wall_ms
+        self._known: dict[Uuid, Outcome] = {}
+        """The oldest first."""
+        self._complete_since_ms = 0
+        """Older outcomes may have gone."""
+
+    async def load(self, store: MetadataStore) -> None:
+        """All that the store has."""
+        await ensure_path(store, OUTCOMES)
+        self.fill(await store.subtree(OUTCOMES))
+
+    def fill(self, nodes: Mapping[str, Node]) -> None:
+        """From nodes; one that is damaged still says that the decision was made."""
+        found: dict[Uuid, Outcome] = {}
+        for path, node in nodes.items():
+            if path == OUTCOMES:
+                continue
+            try:
+                request_id = Uuid.parse(path.removeprefix(f"{OUTCOMES}/"))
+            except ValueError:
+                continue  # nobody asks for it
+            try:
+                read: _OutcomeJson = decode_json(path, node.data, _OutcomeJson)
+                found[request_id] = Outcome(read.at, read.event, read.reply)
+            except DamagedNodeError:
+                found[request_id] = Outcome(node.created_ms, "", None)
+        self._known = dict(sorted(found.items(), key=lambda one: one[1].at_ms))
+        if len(found) >= OUTCOMES_MAX:
+            self._complete_since_ms = next(iter(self._known.values())).at_ms
+
+    def find(self, event: Event[Any], asked: Asked) -> Outcome | None:
+        """What became of it; None: nothing yet. KafkaError REQUEST_TIMED_OUT: nobody knows any more."""
+        found = self._known.get(asked.request_id)
+        if found is None:
+            if asked.ms_ago and self._wall_ms() - asked.ms_ago < self._oldest_ms():
+                raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "Whether this was decided is not known any more; look.")
+            return None
+        if found.reply is None or found.event != type(event).__name__:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "This was decided, and the answer was lost; look.")
+        return found
+
+    def _oldest_ms(self) -> int:
+        return max(self._complete_since_ms, self._wall_ms() - KEPT_MS)
+
+    @staticmethod
+    def reply_of(event: Event[Any], outcome: Outcome) -> Any:
+        """What was answered, or would have been."""
+        assert outcome.reply is not None
+        try:
+            return unpack_reply(type(event), outcome.reply)
+        except UnreadableError as problem:
+            raise KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT, f"This was decided, and the answer cannot be read ({problem}); look."
+            ) from None
+
+    def to_keep(self, event: Event[Any], asked: Asked, reply: object) -> Kept:
+        """What a decision's multi has to write beside it."""
+        now_ms = self._wall_ms()
+        packed = pack_reply(reply)
+        outcome = Outcome(now_ms, type(event).__name__, packed if len(packed) <= REPLY_BYTES_MAX else None)
+        surplus = len(self._known) + 1 - OUTCOMES_MAX
+        forgotten: list[Uuid] = []
+        for position, (request_id, one) in enumerate(self._known.items()):
+            if len(forgotten) >= FORGOTTEN_AT_ONCE_MAX or (position >= surplus and one.at_ms >= now_ms - KEPT_MS):
+                break
+            forgotten.append(request_id)
+        return Kept(asked.request_id, outcome, tuple(forgotten))
+
+    def kept(self, kept: Kept) -> None:
+        """It is durable."""
+        for one in kept.forgotten:
+            self._complete_since_ms = max(self._complete_since_ms, self._known.pop(one).at_ms)
+        self._known[kept.request_id] = kept.outcome
+
+
+def _path(request_id: Uuid) -> str:
+    return f"{OUTCOMES}/{request_id}"

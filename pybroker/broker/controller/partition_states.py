@@ -1,0 +1,157 @@
+"""From an election to the new state of a partition: image and store operation together. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from pybroker.broker.controller.leader_election import Election, awaited, may_elect_uncleanly, never_began
+from pybroker.broker.controller.topics import encode_state
+from pybroker.broker.metadata import znodes
+from pybroker.broker.metadata.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
+from pybroker.broker.metadata.store import Operation, Set
+
+NAMED_MAX = 100
+"""Partitions that one line of the log names."""
+
+
+class Changed(msgspec.Struct, frozen=True):
+    """Partitions that have another state."""
+
+    topics: tuple[TopicImage, ...] = ()
+    operations: tuple[Operation, ...] = ()
+    warnings: tuple[str, ...] = ()
+    more: bool = False
+    """Whether others are to change, see `at_most` of `change_partitions`."""
+
+
+def with_partitions(topic: TopicImage, partitions: Sequence[PartitionImage]) -> TopicImage:
+    """The topic with other partition states; its node is unchanged."""
+    return msgspec.structs.replace(topic, partitions=tuple(partitions))
+
+
+def next_state(image: ClusterImage, before: PartitionImage, election: Election) -> PartitionImage:
+    """A new leadership, also if the same replica leads.
+
+    A member that was in sync and may have lost something had a log: nothing follows any more from one that has none."""
+    known = {one.broker_id for one in before.suspect}
+    return PartitionImage(
+        replicas=before.replicas,
+        leader=election.leader,
+        leader_epoch=before.leader_epoch + 1,
+        isr=election.isr,
+        controller_epoch=image.controller_epoch,
+        state_version=before.state_version + 1,
+        adding_replicas=before.adding_replicas,
+        removing_replicas=before.removing_replicas,
+        suspect=election.suspect,
+        young=before.young and known.issuperset(one.broker_id for one in election.suspect),
+        offline=tuple(one for one in before.offline if one != election.leader),
+    )
+
+
+def set_state(name: str, index: int, after: PartitionImage, before: PartitionImage) -> Operation:
+    """Writes it, if the state is what it was."""
+    return Set(znodes.state_path(name, index), encode_state(after), before.state_version)
+
+
+def change_partitions(
+    image: ClusterImage,
+    topics: Iterable[TopicImage],
+    change: Callable[[PartitionImage, bool], Election | None],
+    *,
+    at_most: int | None = None,
+) -> Changed:
+    """`change` gives what becomes of a partition, None for nothing; it hears whether its topic rather loses records
+    than to be without a leader. With `at_most`, no more partitions change than that."""
+    changed: list[TopicImage] = []
+    operations: list[Operation] = []
+    losses = Losses()
+    # Partitions of equal state change equally: one object and one encoding stand for all of them.
+    known: dict[tuple[PartitionImage, bool], tuple[PartitionImage, bytes, Election] | None] = {}
+    more = False
+    for topic in topics:
+        lossy = may_elect_uncleanly(image, topic)
+        partitions = list(topic.partitions)
+        touched = False
+        for index, before in enumerate(topic.partitions):
+            key = (before, lossy)
+            if key not in known:
+                election = change(before, lossy)
+                known[key] = None
+                if election is not None:
+                    after = next_state(image, before, election)
+                    known[key] = after, encode_state(after), election
+            found = known[key]
+            if found is not None and len(operations) == at_most:
+                more = True
+                break
+            if found is not None:
+                partitions[index], data, election = found
+                operations.append(Set(znodes.state_path(topic.name, index), data, before.state_version))
+                touched = True
+                losses.note(f"{topic.name}-{index}", before, election)
+        if touched:
+            changed.append(with_partitions(topic, partitions))
+        if more:
+            break
+    return Changed(tuple(changed), tuple(operations), losses.warnings(), more)
+
+
+BEHIND = "replicas that were not in sync lead now, since no other was left"
+HURT = "may have lost the end of their logs (a machine lost power with log.flush.mode=os, or data is gone)"
+FURTHEST = f"all that were in sync {HURT}, and the one that has most leads"
+NOT_AWAITED = f"replicas that {HURT} lead now by an unclean election, which waits for no other that may have more"
+
+
+MAY_HAVE_MORE = (
+    "may have records that the others have lost (a machine lost power with log.flush.mode=os, or data is gone)"
+)
+MAY_HAVE_BEGUN = "may have the only log of partitions whose creation was interrupted"
+
+
+class Losses:
+    """What elections may lose, for the operator to hear: partitions by what has happened to them."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, list[str]] = {BEHIND: [], NOT_AWAITED: [], FURTHEST: []}
+
+    def note(self, partition: str, before: PartitionImage, election: Election) -> None:
+        """Of one election; most lose nothing."""
+        if election.doubtful:
+            self._found[NOT_AWAITED if election.unclean else FURTHEST].append(partition)
+        elif election.leader not in (NO_LEADER, *before.isr, *(one.broker_id for one in before.suspect)):
+            self._found[BEHIND].append(partition)
+
+    def warnings(self) -> tuple[str, ...]:
+        """A sentence each, with many partitions in it."""
+        return tuple(
+            f"{what}: records that were acknowledged may be lost in {', '.join(found[at : at + NAMED_MAX])}"
+            for what, found in self._found.items()
+            for at in range(0, len(found), NAMED_MAX)
+        )
+
+
+def waiting_warnings(
+    before: ClusterImage, changed: Iterable[TopicImage], alive: frozenset[int], emptied: frozenset[int]
+) -> tuple[str, ...]:
+    """What the operator is told, once, of partitions without a leader that wait for brokers which may never come.
+    `emptied`: brokers that have lost a log directory."""
+    waiting: dict[tuple[tuple[int, ...], bool], list[str]] = {}
+    for topic in changed:
+        known = before.topics.get(topic.name)
+        for index, partition in enumerate(topic.partitions):
+            missing = awaited(partition, alive) if partition.suspect else ()
+            if missing and known is not None and not (
+                known.partitions[index].suspect and awaited(known.partitions[index], alive)
+            ):
+                began = not never_began(partition, emptied)
+                waiting.setdefault((missing, began), []).append(f"{topic.name}-{index}")
+    return tuple(
+        f"brokers {', '.join(map(str, brokers))} {MAY_HAVE_MORE if began else MAY_HAVE_BEGUN}: nobody leads before "
+        "they are back, or an unclean election (kafka-leader-election --election-type unclean) does without them: "
+        f"{', '.join(names[at : at + NAMED_MAX])}"
+        for (brokers, began), names in waiting.items()
+        for at in range(0, len(names), NAMED_MAX)
+    )

@@ -1,0 +1,111 @@
+"""Where replicas go. Pure; the caller gives the starting point.
+
+Leaders walk around the brokers from a start that the seed chooses; followers lie at a shift from their leader that
+grows with each round, so that losing one broker spreads its work over all others (KIP-36 describes the result). With
+racks known for all brokers, neighbours in the walk are of different racks, and no rack gets a second replica of a
+partition while another has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pybroker.broker.metadata.image import BrokerImage, ClusterImage
+from pybroker.broker.metadata.znodes import DEFAULT_BROKER_CONFIG
+from pybroker.errors import KafkaError
+from pybroker.protocol.error_codes import ErrorCode
+
+
+def away(image: ClusterImage) -> frozenset[int]:
+    """The brokers that are down and awaited: they have replicas, or what was deleted meanwhile. One that was drained is
+    not among them."""
+    hosts = {one for topic in image.topics.values() for partition in topic.partitions for one in partition.replicas}
+    owe = {one for record in image.deletions.values() for one in record.unconfirmed & record.brokers}
+    return frozenset(hosts | owe) - image.brokers.keys()
+
+
+def is_cordoned(image: ClusterImage, broker: BrokerImage) -> bool:
+    """Whether `cordoned.log.dirs` names all log directories of the broker (KIP-1066)."""
+    listed = broker.cordoned
+    for name in (str(broker.broker_id), DEFAULT_BROKER_CONFIG):
+        stored = image.broker_configs.get(name)
+        if stored is not None and (text := stored.config.get("cordoned.log.dirs")) is not None:
+            listed = tuple(path.strip() for path in text.split(","))
+            break
+    return "*" in listed or (bool(broker.log_dirs) and set(broker.log_dirs) <= set(listed))
+
+
+def place_new(
+    image: ClusterImage, partitions: int, replication_factor: int, seed: int, first_partition: int = 0
+) -> list[tuple[int, ...]]:
+    """As `place`, on live brokers. What they are too few for goes to those that are down, which copy it when they are
+    back: so does Apache Kafka with KRaft, and a topic can be made again while a broker is down. Brokers whose log
+    directories are all cordoned get none. KafkaError INVALID_REPLICATION_FACTOR: the cluster has not so many."""
+    live = [broker for broker in image.brokers.values() if not is_cordoned(image, broker)]
+    missing = replication_factor - len(live)
+    if missing <= 0:
+        return place(live, partitions, replication_factor, seed, first_partition)
+    down = sorted(away(image))
+    if missing > len(down):
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"Replication factor {replication_factor} is larger than the number of available brokers, "
+            f"{len(live) + len(down)}.",
+        )
+    placed = place(live, partitions, len(live), seed, first_partition)
+    return [
+        (*assigned, *(down[(seed + index + step) % len(down)] for step in range(missing)))
+        for index, assigned in enumerate(placed, first_partition)
+    ]
+
+
+def place(
+    brokers: Sequence[BrokerImage], partitions: int, replication_factor: int, seed: int, first_partition: int = 0
+) -> list[tuple[int, ...]]:
+    """Replicas for `partitions` partitions, preferred leader first. Needs 1 ≤ replication_factor ≤ len(brokers)."""
+    walk = _walk(brokers)
+    racks = {} if any(one.rack is None for one in brokers) else {one.broker_id: one.rack or "" for one in brokers}
+    count = len(walk)
+    assert 1 <= replication_factor <= count
+    if count == 1:
+        return [(walk[0],)] * partitions
+    start = seed % count
+    shift = seed // count % (count - 1)
+    placed: list[tuple[int, ...]] = []
+    for partition in range(first_partition, first_partition + partitions):
+        leader = (start + partition) % count
+        turned = shift + partition // count
+        followers = (walk[(leader + 1 + (turned + step) % (count - 1)) % count] for step in range(count - 1))
+        placed.append((walk[leader], *_followers(walk[leader], list(followers), replication_factor - 1, racks)))
+    return placed
+
+
+def _followers(leader: int, candidates: list[int], wanted: int, racks: Mapping[int, str]) -> list[int]:
+    if not racks:
+        return candidates[:wanted]
+    chosen: list[int] = []
+    had = {racks[leader]}
+    while len(chosen) < wanted:
+        fresh = next((broker for broker in candidates if racks[broker] not in had), None)
+        if fresh is None:
+            # Each rack that can have one more has had its turn.
+            had = set()
+            continue
+        candidates.remove(fresh)
+        chosen.append(fresh)
+        had.add(racks[fresh])
+    return chosen
+
+
+def _walk(brokers: Sequence[BrokerImage]) -> list[int]:
+    ordered = sorted(brokers, key=lambda broker: broker.broker_id)
+    if any(broker.rack is None for broker in ordered):
+        return [broker.broker_id for broker in ordered]
+    racks: dict[str, list[int]] = {}
+    for broker in ordered:
+        racks.setdefault(broker.rack or "", []).append(broker.broker_id)
+    lanes = [racks[rack] for rack in sorted(racks)]
+    walk: list[int] = []
+    for depth in range(max(len(lane) for lane in lanes)):
+        walk += [lane[depth] for lane in lanes if depth < len(lane)]
+    return walk

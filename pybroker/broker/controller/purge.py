@@ -1,0 +1,89 @@
+"""Purge: a deleted topic's data goes at once, or sooner than its delay says. Pure.
+
+The record says so, and every broker gets the record: those that run remove the data now, those that are down as soon as
+they are back. A purge closes the deletion, so that no undelete finds half of the topic. A delay that is only shortened
+leaves the way back open until it is over.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from pybroker.broker.cluster.events import PurgedTopic, PurgeTopics
+from pybroker.broker.cluster.lookup import unknown_topic
+from pybroker.broker.controller.decision import Decision, Steps, decides
+from pybroker.broker.metadata.deletion_records import (
+    DELETING,
+    FOUND,
+    REMOVED,
+    STAGED,
+    UNDELETING,
+    DeletionRecord,
+    write_operations,
+)
+from pybroker.broker.metadata.image import ClusterImage, ImageDelta
+from pybroker.broker.metadata.lineage import PURGED, TopicEvent
+from pybroker.errors import KafkaError
+from pybroker.native import Uuid
+from pybroker.protocol.error_codes import ErrorCode
+
+
+@decides(PurgeTopics)
+def decide_purge(image: ClusterImage, event: PurgeTopics) -> Decision:
+    """Shortens what can be shortened; each topic succeeds or fails by itself. Data that is gone is a success."""
+    steps = Steps()
+    records: dict[Uuid, DeletionRecord] = {}
+    reply: list[PurgedTopic | KafkaError] = []
+    for topic_id in event.topics:
+        try:
+            record = records.get(topic_id) or _deleted(image, topic_id)
+        except KafkaError as error:
+            reply.append(error)
+            continue
+        shortened = _shortened(record, event)
+        if shortened != record:
+            records[topic_id], written = write_operations(record, shortened)
+            steps.add([written])
+        reply.append(PurgedTopic(record.topic, topic_id, shortened.remove_after_ms))
+    delta = ImageDelta(deletions=tuple(records.values()))
+    return Decision(tuple(steps.operations), delta, reply, seams=tuple(steps.seams))
+
+
+def _deleted(image: ClusterImage, topic_id: Uuid) -> DeletionRecord:
+    live = image.topic_by_id(topic_id)
+    if live is not None:
+        raise KafkaError(
+            ErrorCode.TOPIC_ALREADY_EXISTS,
+            f"Topic id {topic_id} ('{live.name}') is not deleted: only deleted topics are purged.",
+        )
+    record = image.deletions.get(topic_id)
+    if record is None:
+        raise unknown_topic(image, topic_id)
+    if record.state == UNDELETING:
+        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic id {topic_id} is being undeleted.")
+    if record.state == FOUND:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"Topic id {topic_id} was not deleted: brokers found data of it. `pybroker topics deletions --discard "
+            f"{topic_id}` deletes that.",
+        )
+    return record
+
+
+def _shortened(record: DeletionRecord, event: PurgeTopics) -> DeletionRecord:
+    if record.state == REMOVED or 0 <= record.delay_max_ms <= event.delay_ms:
+        return record
+    assert record.state in (DELETING, STAGED)
+    if event.delay_ms > 0:
+        until_ms = record.deleted_ms + event.delay_ms
+        if until_ms >= record.remove_after_ms:
+            return record
+        return msgspec.structs.replace(record, delay_max_ms=event.delay_ms, remove_after_ms=until_ms)
+    purged = TopicEvent(PURGED, event.now_ms, event.purged_by, record.topic)
+    return msgspec.structs.replace(
+        record,
+        delay_max_ms=0,
+        remove_after_ms=min(record.remove_after_ms, event.now_ms),
+        closed=True,
+        lineage=record.lineage.with_event(purged),
+    )

@@ -1,0 +1,229 @@
+"""Which right a client needs for what it wants decided.
+
+The broker that was asked has looked already. Its view may be behind, so the controller looks again (KIP-590), at the
+entries that are decided by its own count: what was taken away before an event is refused to it, whoever passed it on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from pybroker.broker.cluster import events as e
+from pybroker.broker.cluster.lookup import topic_or_deletion
+from pybroker.broker.controller.local_port import Submission
+from pybroker.broker.metadata.acls import CLUSTER_NAME
+from pybroker.broker.metadata.deletion_records import FOUND, DeletionRecord
+from pybroker.broker.metadata.image import ClusterImage, ImageDelta
+from pybroker.errors import KafkaError
+from pybroker.native import Uuid
+from pybroker.protocol.acl_codes import AclOperation, ResourceType
+from pybroker.protocol.caller import Caller
+from pybroker.protocol.error_codes import ErrorCode
+
+log = logging.getLogger(__name__)
+
+
+class Rights(Protocol):
+    """The entries that are decided."""
+
+    def follow(self, before: ClusterImage, change: ImageDelta | ClusterImage) -> None:
+        """Takes a decision over."""
+        ...
+
+    def permits(self, caller: Caller, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
+        """Whether they permit that."""
+        ...
+
+
+class Need(NamedTuple):
+    """A right on a resource."""
+
+    operation: AclOperation
+    resource_type: ResourceType
+    name: str
+
+
+Needs = tuple[tuple[Need, ...], ...]
+"""Of each group one right is enough."""
+
+
+class Rule(NamedTuple):
+    """What an event needs."""
+
+    needs: Callable[[ClusterImage, Any], Needs]
+    """Of the event, or of one of its items."""
+    items: str | None = None
+    """The field with what succeeds or fails each by itself; the reply has one result for each."""
+
+
+class Granted(NamedTuple):
+    """What is left to be decided of an event."""
+
+    event: e.Event[Any]
+    refused: Mapping[int, KafkaError] = {}
+    """Items that are not in it, by their place in the original one."""
+    refusal: KafkaError | None = None
+    """Nothing is left."""
+
+    def whole(self, reply: Any) -> Any:
+        """The reply to the original event."""
+        if not self.refused:
+            return reply
+        rest = iter(reply)
+        return [self.refused.get(place) or next(rest) for place in range(len(self.refused) + len(reply))]
+
+    def places(self, items: str) -> list[int]:
+        """Where the items that are left stood in the original event; `items`: the field that has them."""
+        count = len(getattr(self.event, items))
+        return [place for place in range(len(self.refused) + count) if place not in self.refused]
+
+    def without(self, items: str, refused: Mapping[int, KafkaError]) -> Granted:
+        """What is left without these as well, by their places in the original event."""
+        if not refused:
+            return self
+        there = zip(self.places(items), getattr(self.event, items), strict=True)
+        kept = tuple(item for place, item in there if place not in refused)
+        event = msgspec.structs.replace(self.event, **{items: kept})
+        return self._replace(event=event, refused={**refused, **self.refused})
+
+
+def grant(image: ClusterImage, submission: Submission, rights: Rights | None) -> Granted:
+    """What the client that wants an event may have of it. What brokers want by themselves is granted; so is everything
+    without authorizer (`rights` None)."""
+    event, caller = submission.event, submission.caller
+    if rights is None or caller is None:
+        return Granted(event)
+    rule = RULES.get(type(event))
+    if rule is None:
+        return Granted(event, refusal=KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Only brokers may ask that."))
+    if rule.items is None:
+        return Granted(event, refusal=_refusal(rule.needs(image, event), submission, caller, rights))
+    kept: list[Any] = []
+    refused: dict[int, KafkaError] = {}
+    for place, item in enumerate(getattr(event, rule.items)):
+        refusal = _refusal(rule.needs(image, item), submission, caller, rights)
+        if refusal is None:
+            kept.append(item)
+        else:
+            refused[place] = refusal
+    return Granted(msgspec.structs.replace(event, **{rule.items: tuple(kept)}) if refused else event, refused)
+
+
+def _refusal(needs: Needs, submission: Submission, caller: Caller, rights: Rights) -> KafkaError | None:
+    for enough in needs:
+        if not any(rights.permits(caller, *need) for need in enough):
+            missing = enough[-1]
+            log.info(
+                "%r from %s may not %s on %s %r: its %s, passed on by broker %d, is refused",
+                caller.principal,
+                caller.host,
+                missing.operation.name,
+                missing.resource_type.name,
+                missing.name,
+                type(submission.event).__name__,
+                submission.asked_by,
+            )
+            if missing.resource_type == ResourceType.CLUSTER:
+                return KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
+            if missing.resource_type == ResourceType.USER:
+                return KafkaError(ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
+            return KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
+    return None
+
+
+def _cluster(operation: AclOperation) -> Need:
+    return Need(operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+
+def _topic(operation: AclOperation, name: str) -> Need:
+    return Need(operation, ResourceType.TOPIC, name)
+
+
+def _alter_cluster(_image: ClusterImage, _: Any) -> Needs:
+    return ((_cluster(AclOperation.ALTER),),)
+
+
+def _living(image: ClusterImage, topic_id: Uuid, *operations: AclOperation) -> Needs:
+    """One of these on a topic; of one that does not live the decision says that."""
+    name = image.names.get(topic_id)
+    return () if name is None else (tuple(_topic(operation, name) for operation in operations),)
+
+
+def _create(_image: ClusterImage, topic: e.NewTopic) -> Needs:
+    return ((_cluster(AclOperation.CREATE), _topic(AclOperation.CREATE, topic.name)),)
+
+
+def _delete(image: ClusterImage, topic_id: Uuid) -> Needs:
+    record = image.deletions.get(topic_id)
+    if topic_id not in image.names and record is not None and record.state == FOUND:
+        # By the name in the directories that were found.
+        return ((_topic(AclOperation.DELETE, record.topic),),)
+    return _living(image, topic_id, AclOperation.DELETE)
+
+
+def _purge(image: ClusterImage, topic_id: Uuid) -> Needs:
+    former = topic_or_deletion(image, None, topic_id)
+    if former is None:
+        return ()
+    name = former.topic if isinstance(former, DeletionRecord) else former.name
+    return ((_topic(AclOperation.DELETE, name),),)
+
+
+def _undelete(image: ClusterImage, event: e.UndeleteTopic) -> Needs:
+    needs = _purge(image, event.topic_id)
+    return needs if event.new_name is None or not needs else (*needs, (_topic(AclOperation.CREATE, event.new_name),))
+
+
+def _alter_configs(_image: ClusterImage, change: e.ConfigChange) -> Needs:
+    if change.resource == "topic":
+        return ((_topic(AclOperation.ALTER_CONFIGS, change.name),),)
+    if change.resource == "group":
+        return ((Need(AclOperation.ALTER_CONFIGS, ResourceType.GROUP, change.name),),)
+    return ((_cluster(AclOperation.ALTER_CONFIGS),),)
+
+
+def _create_token(_image: ClusterImage, event: e.CreateToken) -> Needs:
+    owner, requester = event.token.owner, event.token.requester
+    return () if owner == requester else ((Need(AclOperation.CREATE_TOKENS, ResourceType.USER, owner),),)
+
+
+def _ingest(image: ClusterImage, event: e.BeginIngest | e.CommitIngest) -> Needs:
+    return _living(image, event.key[0], AclOperation.WRITE)
+
+
+def _drop_ingests(image: ClusterImage, event: e.DropIngests) -> Needs:
+    return tuple(
+        needs
+        for key, _ in event.open
+        for needs in _living(image, key[0], AclOperation.WRITE, AclOperation.ALTER)
+    )
+
+
+RULES: Mapping[type[e.Event[Any]], Rule] = {
+    e.CreateTopics: Rule(_create, "topics"),
+    e.DeleteTopics: Rule(_delete, "topics"),
+    e.TruncateTopics: Rule(lambda image, one: _living(image, one.topic_id, AclOperation.DELETE), "topics"),
+    e.UndeleteTopic: Rule(_undelete),
+    e.PurgeTopics: Rule(_purge, "topics"),
+    e.CreatePartitions: Rule(lambda _, one: ((_topic(AclOperation.ALTER, one.name),),), "topics"),
+    e.AlterConfigs: Rule(_alter_configs, "changes"),
+    e.AlterClientQuotas: Rule(lambda *_: ((_cluster(AclOperation.ALTER_CONFIGS),),), "changes"),
+    # Of whom the token is, the decision looks at itself.
+    e.ChangeToken: Rule(lambda *_: ()),
+    e.CreateToken: Rule(_create_token),
+    e.CreateAcls: Rule(_alter_cluster),
+    e.DeleteAcls: Rule(_alter_cluster),
+    e.AlterUsers: Rule(_alter_cluster, "changes"),
+    e.ElectLeaders: Rule(_alter_cluster),
+    e.ReassignPartitions: Rule(_alter_cluster),
+    e.UnregisterBroker: Rule(_alter_cluster),
+    e.UpdateFeatures: Rule(_alter_cluster),
+    e.BeginIngest: Rule(_ingest),
+    e.CommitIngest: Rule(_ingest),
+    e.DropIngests: Rule(_drop_ingests),
+}
+"""What clients may want. Every other event is of brokers alone."""

@@ -1,0 +1,82 @@
+"""Decisions about access control entries and users. Pure; what they mean was validated before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pybroker.broker.cluster.events import AlterUsers, CreateAcls, DeleteAcls
+from pybroker.broker.controller.decision import Decision, decides
+from pybroker.broker.metadata.acls import AclBinding, AclNode, AclPattern, acl_path, encode_acls
+from pybroker.broker.metadata.image import ClusterImage, ConfigImage, ImageDelta
+from pybroker.broker.metadata.store import Create, Delete, Operation, Set
+from pybroker.broker.metadata.users import user_path
+from pybroker.broker.metadata.znodes import encode_config
+from pybroker.errors import KafkaError
+from pybroker.protocol.error_codes import ErrorCode
+
+_NO_NODE = AclNode((), -1)
+
+
+@decides(CreateAcls)
+def decide_create_acls(image: ClusterImage, event: CreateAcls) -> Decision:
+    """An entry that exists already stays as it is."""
+    wanted: dict[AclPattern, dict[AclBinding, None]] = {}
+    for binding in event.bindings:
+        entries = wanted.setdefault(binding.pattern, dict.fromkeys(image.acls.get(binding.pattern, _NO_NODE).bindings))
+        entries[binding] = None
+    return _acl_decision(image, {pattern: tuple(entries) for pattern, entries in wanted.items()}, None)
+
+
+@decides(DeleteAcls)
+def decide_delete_acls(image: ClusterImage, event: DeleteAcls) -> Decision:
+    """What several filters mean is in the reply of each."""
+    everything = [binding for node in image.acls.values() for binding in node.bindings]
+    reply = [tuple(binding for binding in everything if one.matches(binding)) for one in event.filters]
+    gone = {binding for found in reply for binding in found}
+    changed = {binding.pattern for binding in gone}
+    left = {
+        pattern: tuple(binding for binding in image.acls[pattern].bindings if binding not in gone)
+        for pattern in changed
+    }
+    return _acl_decision(image, left, reply)
+
+
+def _acl_decision(image: ClusterImage, wanted: Mapping[AclPattern, tuple[AclBinding, ...]], reply: object) -> Decision:
+    operations: list[Operation] = []
+    nodes: dict[AclPattern, AclNode] = {}
+    for pattern, bindings in wanted.items():
+        before = image.acls.get(pattern, _NO_NODE)
+        if bindings == before.bindings:
+            continue
+        path = acl_path(pattern)
+        if not bindings:
+            operations.append(Delete(path, before.version))
+        elif before.version < 0:
+            operations.append(Create(path, encode_acls(bindings)))
+        else:
+            operations.append(Set(path, encode_acls(bindings), before.version))
+        nodes[pattern] = AclNode(bindings, before.version + 1)
+    return Decision(tuple(operations), ImageDelta(acls=nodes), reply)
+
+
+@decides(AlterUsers)
+def decide_alter_users(image: ClusterImage, event: AlterUsers) -> Decision:
+    """Each user succeeds or fails as a whole (KIP-554)."""
+    operations: list[Operation] = []
+    users: dict[str, ConfigImage] = {}
+    reply: list[KafkaError | None] = []
+    for change in event.changes:
+        before = image.users.get(change.name, ConfigImage({}, -1))
+        if any(value is None and name not in before.config for name, value in change.credentials.items()):
+            reply.append(
+                KafkaError(ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")
+            )
+            continue
+        merged: dict[str, str | None] = {**before.config, **change.credentials}
+        config = {name: value for name, value in merged.items() if value is not None}
+        data = encode_config(config)
+        path = user_path(change.name)
+        operations.append(Create(path, data) if before.version < 0 else Set(path, data, before.version))
+        users[change.name] = ConfigImage(config, before.version + 1)
+        reply.append(None)
+    return Decision(tuple(operations), ImageDelta(users=users), reply)

@@ -1,0 +1,232 @@
+"""Undelete: a deleted topic lives again under its id, while its data still waits. Pure.
+
+    deleting | staged ──UndeleteTopic──► undeleting ──FinishUndelete──► live ──OffsetsRestored, OutcomesWritten──► (no
+                          the name is taken;             its nodes are back;                                   record)
+                          replicas move their data back  groups get their offsets, transactions their markers
+
+What cannot be brought back (a removal that has begun, a disk that fails) goes back to `deleting`. Every step is stored
+before anybody hears of it, so each can be repeated by the next controller, and replicas take each order twice.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from pybroker.broker.cluster.events import OffsetsRestored, UndeletedTopic, UndeleteTopic
+from pybroker.broker.controller.decision import Decision, Steps, decides, nothing
+from pybroker.broker.controller.events import FinishUndelete
+from pybroker.broker.controller.topics import check_name_is_free, cleared, create_units, first_leader_epoch, new_topic
+from pybroker.broker.metadata.deletion_records import (
+    DELETING,
+    FOUND,
+    LIVE,
+    STAGED,
+    UNDELETING,
+    DeletionRecord,
+    forget_operations,
+    write_operations,
+)
+from pybroker.broker.metadata.image import NO_LEADER, ClusterImage, ImageDelta, PartitionImage, TopicImage
+from pybroker.broker.metadata.lineage import UNDELETED, TopicEvent
+from pybroker.broker.metadata.times import time_text
+from pybroker.errors import KafkaError
+from pybroker.native import INTERNAL_TOPICS
+from pybroker.protocol.error_codes import ErrorCode
+
+
+@decides(UndeleteTopic)
+def decide_undelete(image: ClusterImage, event: UndeleteTopic) -> Decision:
+    """Takes the name and tells the replicas, if the topic can come back."""
+    record = image.deletions.get(event.topic_id)
+    try:
+        record = _waiting(image, event, record)
+        name = record.topic if event.new_name is None else event.new_name
+        _check_name(image, name, record)
+    except KafkaError as error:
+        return nothing(error)
+    after = msgspec.structs.replace(
+        record,
+        state=UNDELETING,
+        restore_as=name,
+        restored_by=event.undeleted_by,
+        restored_ms=event.now_ms,
+        missing=None,
+    )
+    after, operations = write_operations(record, after)
+    return Decision(tuple(operations), ImageDelta(deletions=(after,)), UndeletedTopic(name, record.topic_id))
+
+
+def _waiting(image: ClusterImage, event: UndeleteTopic, record: DeletionRecord | None) -> DeletionRecord:
+    live = image.topic_by_id(event.topic_id)
+    if live is not None:
+        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic id {event.topic_id} ('{live.name}') is not deleted.")
+    if record is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"Nothing is known of a deleted topic with id {event.topic_id}.")
+    if record.state == UNDELETING:
+        raise KafkaError(
+            ErrorCode.TOPIC_ALREADY_EXISTS,
+            f"Topic id {event.topic_id} is being undeleted already.",
+        )
+    if record.by_order:
+        raise KafkaError(
+            ErrorCode.TOPIC_ALREADY_EXISTS,
+            f"Topic id {event.topic_id} ('{record.topic}') is marked for deletion: its replicas have not all answered.",
+        )
+    if record.state not in (DELETING, STAGED, FOUND) or record.closed:
+        raise _gone(record)
+    missing = sorted(set(range(max(record.partitions, default=0) + 1)) - record.partitions.keys())
+    if missing:
+        raise KafkaError(
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            f"Of topic id {event.topic_id} no broker has found partition {missing[0]}: it cannot come back without.",
+        )
+    lost = next((index for index in sorted(record.partitions) if not record.in_sync(index)), None)
+    if lost is not None:
+        raise KafkaError(
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            f"Of topic id {event.topic_id} only brokers that were unregistered had all records of partition {lost}: it "
+            "cannot come back.",
+        )
+    if not (event.new_name or record.topic):
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"Nobody knows what topic id {event.topic_id} was called: use --as NAME."
+        )
+    return record
+
+
+def _gone(record: DeletionRecord) -> KafkaError:
+    if record.purged:
+        purged = record.lineage.events[-1]
+        return KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_ID,
+            f"Topic id {record.topic_id} was '{record.topic}': {purged.by} purged it at {time_text(purged.at_ms)}, its "
+            "data is gone.",
+        )
+    return KafkaError(
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        f"Topic id {record.topic_id} was '{record.topic}', deleted at {time_text(record.deleted_ms)}: its data was to "
+        f"be removed from {time_text(record.remove_after_ms)} on, and is gone.",
+    )
+
+
+def _check_name(image: ClusterImage, name: str, record: DeletionRecord) -> None:
+    if name in INTERNAL_TOPICS and name != record.topic:
+        # The broker would take what clients have written for its own records, and lose them to the topic's retention.
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Only the broker's own topic can come back as '{name}'.")
+    try:
+        check_name_is_free(image, name, {})
+    except KafkaError as error:
+        if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+            raise
+        raise KafkaError(
+            ErrorCode.TOPIC_ALREADY_EXISTS,
+            f"Topic id {record.topic_id} cannot come back as '{name}': the name is taken. "
+            f"Choose another one with --as NAME.",
+        ) from None
+
+
+@decides(FinishUndelete)
+def decide_finish_undelete(image: ClusterImage, event: FinishUndelete) -> Decision:
+    """The topic's nodes come back, or its deletion goes on."""
+    record = image.deletions.get(event.topic_id)
+    if record is None or record.state != UNDELETING or record.restore_as is None:
+        return nothing(
+            KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"Topic {image.describe(event.topic_id)} is not being undeleted.")
+        )
+    if event.problem is not None:
+        # From the start: replicas that have moved their data back are told to stage it again.
+        after, operations = write_operations(
+            record,
+            msgspec.structs.replace(
+                record,
+                state=FOUND if record.how == FOUND else DELETING,
+                restore_as=None,
+                restored_by="",
+                restored_ms=-1,
+            ),
+        )
+        error = KafkaError(
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            f"Topic id {record.topic_id} ('{record.topic}') cannot come back: {event.problem}",
+        )
+        return Decision(tuple(operations), ImageDelta(deletions=(after,)), error)
+    name = record.restore_as
+    epoch = max(first_leader_epoch(image, name), first_leader_epoch(image, record.topic), record.leader_epoch_max + 1)
+    undeleted = TopicEvent(UNDELETED, record.restored_ms, record.restored_by, name)
+    topic = new_topic(
+        image,
+        name,
+        record.topic_id,
+        replicas=[record.replicas(index) for index in range(len(record.partitions))],
+        config=record.config,
+        lineage=record.lineage.with_event(undeleted).resumed(epoch),
+        created_ms=record.created_ms,
+    )
+    partitions = _led_by_holders(image, record, topic, event)
+    departed = {}
+    for index, brokers in record.departed.items():
+        awaited = [one for one in brokers if one not in record.unregistered]
+        if awaited:
+            departed[index] = dict.fromkeys(awaited, partitions[index].leader_epoch)
+    topic = msgspec.structs.replace(topic, partitions=partitions, departed=departed)
+    cleared_names = cleared(image, [topic])
+    if not (record.offsets or record.outcomes):
+        written = forget_operations(record)
+        delta = ImageDelta(topics=(topic,), forgotten_deletions=(record.topic_id,), leftovers=cleared_names)
+    else:
+        after, written = write_operations(
+            record,
+            msgspec.structs.replace(
+                record, state=LIVE, offsets_for=record.topic_id if record.offsets else None, offsets_given=()
+            ),
+        )
+        delta = ImageDelta(topics=(topic,), deletions=(after,), leftovers=cleared_names)
+    steps = Steps()
+    steps.add(create_units(image, topic, beside=written))
+    reply = UndeletedTopic(name, record.topic_id)
+    return Decision(tuple(steps.operations), delta, reply, seams=tuple(steps.seams))
+
+
+def _led_by_holders(
+    image: ClusterImage, record: DeletionRecord, topic: TopicImage, event: FinishUndelete
+) -> tuple[PartitionImage, ...]:
+    """Of those that have the data back, those that were in sync are; one of them leads."""
+    staying = image.brokers.keys() - image.leaving
+    known: dict[tuple[PartitionImage, tuple[int, ...]], PartitionImage] = {}
+    partitions = []
+    for index, partition in enumerate(topic.partitions):
+        holders = partition.replicas if event.holders is None else event.holders.get(index, ())
+        isr = tuple(one for one in partition.replicas if one in holders and one in record.in_sync(index))
+        key = (partition, isr)
+        if key not in known:
+            alive = tuple(one for one in isr if one in staying)
+            known[key] = msgspec.structs.replace(
+                partition,
+                leader=alive[0] if alive else NO_LEADER,
+                isr=alive or isr or partition.isr,
+                young=False,
+            )
+        partitions.append(known[key])
+    return tuple(partitions)
+
+
+@decides(OffsetsRestored)
+def decide_offsets_restored(image: ClusterImage, event: OffsetsRestored) -> Decision:
+    """When all groups have theirs, nothing is left to do: the record of a living topic goes, that of a truncated one
+    forgets its debt."""
+    record = image.deletions.get(event.topic_id)
+    if record is None or record.offsets_for != event.target:
+        return nothing(None)
+    given = {*record.offsets_given, *event.groups}
+    if not given.issuperset(one["group"] for one in record.offsets):
+        if len(given) == len(record.offsets_given):
+            return nothing(None)
+        counted = msgspec.structs.replace(record, offsets_given=tuple(sorted(given)))
+        after, operations = write_operations(record, counted)
+        return Decision(tuple(operations), ImageDelta(deletions=(after,)), None)
+    if record.state == LIVE and not record.outcomes:
+        return Decision(tuple(forget_operations(record)), ImageDelta(forgotten_deletions=(record.topic_id,)), None)
+    after, operations = write_operations(
+        record, msgspec.structs.replace(record, offsets_for=None, offsets_given=())
+    )
+    return Decision(tuple(operations), ImageDelta(deletions=(after,)), None)

@@ -1,0 +1,140 @@
+"""Decisions about brokers that will not come back under their id (UnregisterBroker). Pure functions.
+
+Only one that is dead and has no replica: then nothing that is acknowledged can depend on it. Deletions, undeletions and
+topics that have left it wait for it no more. Should it come back, it finds that its replicas are none: what it has of
+topics that were deleted or live elsewhere goes the usual way, with the usual delay, and what nobody knows any more is
+kept for an operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+import msgspec
+
+from pybroker.broker.cluster.events import UnregisterBroker
+from pybroker.broker.controller.decision import Decision, Steps, decides, nothing
+from pybroker.broker.controller.events import BrokerForgotten
+from pybroker.broker.controller.protocol import topic_node
+from pybroker.broker.controller.topic_deletion import not_awaiting, write_moved
+from pybroker.broker.metadata import znodes
+from pybroker.broker.metadata.deletion_records import (
+    DELETING,
+    FOUND,
+    STAGED,
+    UNDELETING,
+    DeletionRecord,
+    forget_operations,
+)
+from pybroker.broker.metadata.image import UNREGISTERED, ClusterImage, ImageDelta, TopicImage
+from pybroker.broker.metadata.store import Operation, Set
+from pybroker.errors import KafkaError
+from pybroker.native import Uuid
+from pybroker.protocol.error_codes import ErrorCode
+
+NAMED_MAX = 10
+"""Partitions that a refusal names."""
+
+WAITING = (DELETING, STAGED, UNDELETING, FOUND)
+"""States of deletions in which brokers have, or may have, data."""
+
+
+@decides(UnregisterBroker)
+def decide_unregister(image: ClusterImage, event: UnregisterBroker) -> Decision:
+    """The life of the broker is marked last: a decision that was cut off is asked for again, and finds the rest."""
+    broker_id = event.broker_id
+    _check(image, broker_id)
+    records = {one.topic_id: one for one in image.deletions.values() if one.state in WAITING and _names(one, broker_id)}
+    left = [topic for topic in image.topics.values() if topic.left(broker_id)]
+    if not (records or left or image.broker_epochs.get(broker_id, UNREGISTERED) != UNREGISTERED):
+        raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker {broker_id} is not registered.")
+    steps = Steps()
+    moved: dict[Uuid, DeletionRecord] = {}
+    forgotten: list[DeletionRecord] = []
+    for topic_id, record in records.items():
+        after = _without(record, broker_id)
+        if after.state == FOUND and not after.brokers:
+            forgotten.append(record)
+        else:
+            moved[topic_id] = after
+    leftovers = write_moved(image, moved, steps)
+    steps.add(forget_operations(record) for record in forgotten)
+    topics = tuple(_not_left(topic, broker_id) for topic in left)
+    steps.add(_set_topic(image, before, after) for before, after in zip(left, topics, strict=True))
+    epochs = {**image.broker_epochs, broker_id: UNREGISTERED}
+    steps.add([[Set(znodes.BROKER_EPOCHS, znodes.encode_broker_epochs(epochs))]])
+    delta = ImageDelta(
+        topics=topics,
+        deletions=tuple(moved.values()),
+        forgotten_deletions=tuple(record.topic_id for record in forgotten),
+        leftovers=leftovers,
+        broker_epochs={broker_id: UNREGISTERED},
+    )
+    said = f"broker {broker_id} was unregistered: nobody waits for what it has of deleted topics and of moved replicas"
+    return Decision(tuple(steps.operations), delta, None, seams=tuple(steps.seams), warnings=(said,))
+
+
+@decides(BrokerForgotten)
+def decide_forgotten(image: ClusterImage, event: BrokerForgotten) -> Decision:
+    """Not one that has come back meanwhile."""
+    if image.broker_epochs.get(event.broker_id) != UNREGISTERED:
+        return nothing(None)
+    epochs = {broker_id: epoch for broker_id, epoch in image.broker_epochs.items() if broker_id != event.broker_id}
+    written = Set(znodes.BROKER_EPOCHS, znodes.encode_broker_epochs(epochs))
+    return Decision((written,), ImageDelta(forgotten_brokers=(event.broker_id,)), None)
+
+
+def _check(image: ClusterImage, broker_id: int) -> None:
+    """Raises KafkaError INVALID_REQUEST: it may still be needed."""
+    if broker_id in image.brokers:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"Broker {broker_id} is registered as running: stop it first. One that has died is missed after a moment, "
+            "at the latest after zookeeper.session.timeout.ms.",
+        )
+    first = list(islice(_hosted(image, broker_id), NAMED_MAX))
+    if first:
+        count = sum(1 for _ in _hosted(image, broker_id))
+        more = "" if count == len(first) else ", …"
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"Broker {broker_id} still has replicas of {count} partitions ({', '.join(first)}{more}): move them to "
+            "other brokers first.",
+        )
+    if image.damaged:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"Whether broker {broker_id} has replicas of topic {min(image.damaged)} is not known, whose metadata is "
+            "damaged: mend that first.",
+        )
+
+
+def _hosted(image: ClusterImage, broker_id: int) -> Iterator[str]:
+    for name, topic in image.topics.items():
+        for index, partition in enumerate(topic.partitions):
+            if broker_id in partition.replicas:
+                yield f"{name}-{index}"
+
+
+def _names(record: DeletionRecord, broker_id: int) -> bool:
+    return broker_id in record.unconfirmed or bool(record.held_by(broker_id))
+
+
+def _without(record: DeletionRecord, broker_id: int) -> DeletionRecord:
+    waits = broker_id in record.unconfirmed
+    record = msgspec.structs.replace(record, unregistered=tuple(sorted({*record.unregistered, broker_id})))
+    return not_awaiting(record, (broker_id,)) if waits else record
+
+
+def _not_left(topic: TopicImage, broker_id: int) -> TopicImage:
+    departed = {
+        index: {one: epoch for one, epoch in brokers.items() if one != broker_id}
+        for index, brokers in topic.departed.items()
+    }
+    departed = {index: brokers for index, brokers in departed.items() if brokers}
+    return msgspec.structs.replace(topic, departed=departed, node_version=topic.node_version + 1)
+
+
+def _set_topic(image: ClusterImage, before: TopicImage, after: TopicImage) -> list[Operation]:
+    return [Set(znodes.topic_path(after.name), topic_node(after, image.topic_ids), before.node_version)]

@@ -1,0 +1,157 @@
+"""Makes decisions durable: one multi for each, which also checks that this is still the controller, and counts them.
+
+A write whose answer was lost was done, or was not. The count in the store tells: only one controller writes it, and
+each decision has its number.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from pybroker.broker.controller.activation import Office
+from pybroker.broker.metadata import znodes
+from pybroker.broker.metadata.store import (
+    MULTI_BYTES_MAX,
+    MetadataStore,
+    MultiError,
+    Operation,
+    Set,
+    StoreClosedError,
+    StoreError,
+    UnavailableError,
+    UnknownOutcomeError,
+    ValueTooLargeError,
+    at_seams,
+    in_parts,
+    operations_bytes,
+)
+from pybroker.errors import FatalError, KafkaError
+from pybroker.protocol.error_codes import ErrorCode
+
+
+class ResignedError(KafkaError):
+    """This broker is not the controller any more."""
+
+    def __init__(self, message: str, code: ErrorCode = ErrorCode.NOT_CONTROLLER) -> None:
+        super().__init__(code, message)
+
+
+class Writer:
+    """Of one office."""
+
+    def __init__(self, store: MetadataStore, office: Office) -> None:
+        self._store = store
+        self._office = office
+        self._number = office.decisions
+        self._given_up = False
+
+    def give_up(self) -> None:
+        """The office is lost, or the broker stops: a store that cannot be reached is not waited for any more."""
+        self._given_up = True
+
+    async def write(
+        self,
+        operations: Sequence[Operation],
+        *,
+        separable: bool = False,
+        seams: Sequence[int] = (),
+        outcome: Sequence[Operation] = (),
+        begin_by: float | None = None,
+    ) -> None:
+        """Waits as long as the store cannot be reached; after `begin_by` (loop time) only if something may have been
+        written. `separable`: in several multis, in order, cut anywhere. `seams`: where they may be cut if they do not
+        fit into one. `outcome`: for who asks for it again, here or at a successor.
+
+        Raises ResignedError; KafkaError INVALID_REQUEST (the store does not take that much, nothing was changed),
+        KAFKA_STORAGE_ERROR (the store has failed), REQUEST_TIMED_OUT (nothing was changed by `begin_by`); FatalError:
+        somebody else writes to the store.
+        """
+        parts = list(in_parts(operations)) if separable else at_seams(operations, seams)
+        for part in parts if len(parts) > 1 else ():
+            if operations_bytes(part) > MULTI_BYTES_MAX:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "The metadata store does not take that much at once.")
+        # Of a decision that is half done the rest is decided again: it has an outcome when all is done.
+        parts[-1] = (*parts[-1], *outcome)
+        for number, part in enumerate(parts):
+            try:
+                await self._write(part, again=bool(outcome), begin_by=None if number else begin_by)
+            except ResignedError as error:
+                if number and not separable:
+                    # Begun; whoever takes over finishes it, or takes it back.
+                    raise ResignedError(
+                        "Another controller has taken over; look whether this was decided.",
+                        ErrorCode.REQUEST_TIMED_OUT,
+                    ) from error
+                raise
+
+    async def _write(self, operations: Sequence[Operation], *, again: bool, begin_by: float | None) -> None:
+        number = self._number + 1
+        count = Set(znodes.DECISIONS, str(number).encode())
+        while True:
+            try:
+                await self._store.multi([self._office.check(), count, *operations])
+                break
+            except MultiError as error:
+                raise self._refused(error) from error
+            except UnknownOutcomeError:
+                if await self._was_done(number, again):
+                    break
+            except UnavailableError as error:
+                # It was not sent; and what was sent before is known not to be done.
+                self._unless_given_up(error, begin_by)
+            except StoreClosedError as error:
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+            except StoreError as error:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
+        self._number = number
+
+    async def confirm(self, by: float | None = None) -> None:
+        """Waits until the store says that this is still the controller: what is refused, or needs no write, must not be
+        said by one that was replaced and does not know it yet. Raises ResignedError; KafkaError REQUEST_TIMED_OUT: it
+        has not said so by then (loop time)."""
+        _, epoch = await self._look(by, count=False)
+        if epoch != self._office.epoch_version:
+            raise ResignedError("This broker is not the controller any more.")
+
+    async def _was_done(self, number: int, again: bool) -> bool:
+        count, epoch = await self._look(None, count=True)
+        if epoch != self._office.epoch_version:
+            # NOT_CONTROLLER has it asked again: the successor knows the outcome if one was to be kept.
+            raise ResignedError(
+                "Another controller has taken over; look whether this was decided.",
+                ErrorCode.NOT_CONTROLLER if again else ErrorCode.REQUEST_TIMED_OUT,
+            )
+        return count == number
+
+    async def _look(self, by: float | None, *, count: bool) -> tuple[int | None, int]:
+        """The decisions that were made, if they are asked for, and the version of the controller epoch, as soon as the
+        store tells."""
+        while True:
+            try:
+                # Another server of the ensemble may be behind.
+                await self._store.sync()
+                # The count first: a successor counts as well, and has changed the epoch by then.
+                made = znodes.decode_decisions((await self._store.get(znodes.DECISIONS)).data) if count else None
+                return made, (await self._store.get(znodes.CONTROLLER_EPOCH)).version
+            except UnavailableError as error:
+                self._unless_given_up(error, by)
+            except StoreClosedError as error:
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+
+    def _unless_given_up(self, error: StoreError, by: float | None = None) -> None:
+        if self._given_up:
+            raise ResignedError(f"This broker is not the controller any more: {error}") from error
+        if by is not None and asyncio.get_running_loop().time() >= by:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"Nothing was changed: {error}") from error
+
+    @staticmethod
+    def _refused(error: MultiError) -> Exception:
+        if error.index == 0:
+            return ResignedError("This broker is not the controller any more.")
+        if isinstance(error.cause, ValueTooLargeError):
+            return KafkaError(
+                ErrorCode.INVALID_REQUEST, f"The metadata store does not take that much in one value: {error.cause}"
+            )
+        # The image says that this write fits, the store says it does not: somebody else writes to the store.
+        return FatalError(f"the metadata store was changed by somebody else: {error.cause!r}")

@@ -1,0 +1,140 @@
+"""Server-side assignors: who of a group shall read what. Pure functions over topic ids (KIP-848).
+
+uniform: as many partitions for each member as the others have, and as few moves as that takes.
+range: of each topic a run of neighbouring partitions for each subscriber, so that topics with equally many partitions
+are shared out alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from pybroker.broker.coordinators.consumer.model import Partition
+from pybroker.native import Uuid
+
+Target = dict[str, frozenset[Partition]]
+
+
+class Subscriber(msgspec.Struct, frozen=True):
+    """A member as an assignor sees it."""
+
+    member_id: str
+    instance_id: str | None
+    topics: frozenset[Uuid]
+    """That exist."""
+    has: frozenset[Partition]
+    """By the target before."""
+
+
+Assignor = Callable[[Sequence[Subscriber], Mapping[Uuid, int]], Target]
+"""(members, topic → number of its partitions) → what each member shall have."""
+
+
+def uniform(members: Sequence[Subscriber], topics: Mapping[Uuid, int]) -> Target:
+    """See the module."""
+    if not members:
+        return {}
+    first = members[0].topics
+    if all(member.topics == first for member in members):
+        return _equal_shares(members, {topic: topics[topic] for topic in first})
+    return _balanced(members, topics)
+
+
+def _equal_shares(members: Sequence[Subscriber], topics: Mapping[Uuid, int]) -> Target:
+    """All subscribe to the same: everybody keeps up to its share and gets the rest of it from what is left."""
+    free = dict.fromkeys((topic, index) for topic in sorted(topics) for index in range(topics[topic]))
+    share, extra = divmod(len(free), len(members))
+    shares: dict[str, list[Partition]] = {}
+    # Who has more than the share already comes first: the larger shares are then kept where they are.
+    for member in sorted(members, key=lambda one: (-len(one.has), one.member_id)):
+        has = sorted(partition for partition in member.has if partition in free)
+        most = share
+        if len(has) > share and extra:
+            most, extra = share + 1, extra - 1
+        shares[member.member_id] = has[:most]
+        for partition in has[:most]:
+            del free[partition]
+    left = iter(free)
+    for member_id in sorted(shares, key=lambda one: (-len(shares[one]), one)):
+        kept = shares[member_id]
+        most = share
+        if len(kept) <= share and extra:
+            most, extra = share + 1, extra - 1
+        while len(kept) < most:
+            kept.append(next(left))
+    return {member_id: frozenset(kept) for member_id, kept in shares.items()}
+
+
+def _balanced(members: Sequence[Subscriber], topics: Mapping[Uuid, int]) -> Target:
+    """Subscriptions differ: what has no owner goes to the subscriber with least; then partitions move from the fullest
+    to the emptiest subscriber of their topic while that makes them more alike.
+    """
+    subscribers: dict[Uuid, list[str]] = {}
+    for member in members:
+        for topic in member.topics:
+            subscribers.setdefault(topic, []).append(member.member_id)
+    load = {member.member_id: 0 for member in members}
+    owned: dict[Uuid, dict[str, list[int]]] = {
+        topic: {member_id: [] for member_id in who} for topic, who in subscribers.items()
+    }
+    taken: set[Partition] = set()
+    for member in members:
+        for topic, index in sorted(member.has):
+            if topic in member.topics and index < topics[topic] and (topic, index) not in taken:
+                taken.add((topic, index))
+                owned[topic][member.member_id].append(index)
+                load[member.member_id] += 1
+    # Topics that few can read first: who reads many can be given others.
+    for topic in sorted(subscribers, key=lambda one: (len(subscribers[one]), one)):
+        for index in range(topics[topic]):
+            if (topic, index) not in taken:
+                who = min(subscribers[topic], key=lambda one: (load[one], one))
+                owned[topic][who].append(index)
+                load[who] += 1
+    # Each move makes the sum of the squares of the loads smaller: this ends.
+    moved = True
+    while moved:
+        moved = False
+        for topic in sorted(owned):
+            moved |= _level(owned[topic], load)
+    return {
+        member.member_id: frozenset(
+            (topic, index) for topic in member.topics for index in owned[topic][member.member_id]
+        )
+        for member in members
+    }
+
+
+def _level(owned: dict[str, list[int]], load: dict[str, int]) -> bool:
+    """Levels the subscribers of one topic as far as its partitions allow; whether anything moved."""
+    moved = False
+    while True:
+        giver = max((one for one in owned if owned[one]), key=lambda one: (load[one], one), default=None)
+        taker = min(owned, key=lambda one: (load[one], one))
+        if giver is None or load[giver] - load[taker] < 2:
+            return moved
+        owned[taker].append(owned[giver].pop())
+        load[giver] -= 1
+        load[taker] += 1
+        moved = True
+
+
+def by_range(members: Sequence[Subscriber], topics: Mapping[Uuid, int]) -> Target:
+    """See the module."""
+    shares: dict[str, set[Partition]] = {member.member_id: set() for member in members}
+    # A static member has its place by its instance id, which outlives its member ids.
+    order = sorted(members, key=lambda one: (one.instance_id is None, one.instance_id or one.member_id))
+    for topic in {topic for member in members for topic in member.topics}:
+        who = [member.member_id for member in order if topic in member.topics]
+        share, extra = divmod(topics[topic], len(who))
+        start = 0
+        for place, member_id in enumerate(who):
+            end = start + share + (place < extra)
+            shares[member_id].update((topic, index) for index in range(start, end))
+            start = end
+    return {member_id: frozenset(share) for member_id, share in shares.items()}
+
+
+ASSIGNORS: dict[str, Assignor] = {"uniform": uniform, "range": by_range}

@@ -1,0 +1,414 @@
+"""The consumer groups of one shard: heartbeats, sessions, and what becomes of groups when time passes.
+
+Decisions are made by pure functions on copies (`membership`, `assignment`, `reconciliation`); `turns` makes them
+durable. Everything here is plain functions on the loop's thread.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from msgspec import structs
+
+from pybroker.broker.clock import Clock
+from pybroker.broker.coordinators.consumer import assignment, membership, records
+from pybroker.broker.coordinators.consumer.group import ConsumerGroup
+from pybroker.broker.coordinators.consumer.model import (
+    GOES_AWAY,
+    JOINS,
+    Heartbeat,
+    HeartbeatResult,
+    Member,
+    MemberState,
+    Partition,
+)
+from pybroker.broker.coordinators.consumer.records import Stored
+from pybroker.broker.coordinators.consumer.settings import ConsumerSettings
+from pybroker.broker.coordinators.consumer.topics import MayRead, TopicView, resolve
+from pybroker.broker.coordinators.shards.assignment_interval import AssignmentInterval
+from pybroker.broker.coordinators.shards.standing import StandingAnswers
+from pybroker.broker.coordinators.shards.timers import TimerWheel
+from pybroker.broker.coordinators.shards.turns import Finish as Finishing
+from pybroker.broker.coordinators.shards.turns import GroupTurns, Kind, Outcome, Records, Write
+from pybroker.errors import KafkaError
+from pybroker.native import Uuid
+from pybroker.protocol.error_codes import ErrorCode
+
+log = logging.getLogger(__name__)
+
+Finish = Finishing[ConsumerGroup]
+
+KIND = Kind(ConsumerGroup, ConsumerGroup.fork, records.changes, records.tombstones)
+
+BEATS_A_SECOND_MAX = 500
+"""Of one group whose members are told to come sooner: a large one must not keep the coordinator from others."""
+
+EXPIRY_RETRY_MS = 1_000
+"""A member whose removal could not be written is removed again after this."""
+
+
+class ConsumerGroups:
+    """See the module."""
+
+    def __init__(
+        self, *, clock: Clock, timers: TimerWheel, view: TopicView, settings: ConsumerSettings, write: Write,
+        made: Callable[[ConsumerGroup], None],
+        changed: Callable[[ConsumerGroup], None],
+        assigned: Callable[[], None],
+    ) -> None:
+        """made: told of each group that has come to be. changed: told of each group after each change. assigned: told
+        of each new target."""
+        self._made = made
+        self._told = changed
+        self._assigned = assigned
+        self._clock = clock
+        self._timers = timers
+        self._view = view
+        self._settings = settings
+        self._answers: dict[str, StandingAnswers] = {}
+        self._interval = AssignmentInterval(clock, timers, settings.assignment_interval_ms, self._assign_now)
+        self.turns = GroupTurns(KIND, write, self._assign, self._changed, self._moves)
+
+    def __contains__(self, group_id: str) -> bool:
+        """The group exists, or is being made."""
+        return self.turns.holds(group_id)
+
+    def get(self, group_id: str) -> ConsumerGroup | None:
+        """A group as it is on disk. Not to be changed."""
+        return self.turns.groups.get(group_id)
+
+    def all(self) -> list[ConsumerGroup]:
+        """All of them, as on disk. Not to be changed."""
+        return list(self.turns.groups.values())
+
+    # --- heartbeats ---------------------------------------------------------------------------------------------------
+
+    def heartbeat(
+        self,
+        group_id: str,
+        beat: Heartbeat,
+        may_read: MayRead,
+        reply: Callable[[HeartbeatResult], None],
+        *,
+        also: Records | None = None,
+        begin: Callable[[ConsumerGroup], None] | None = None,
+    ) -> None:
+        """A ConsumerGroupHeartbeat whose form is right; `reply` gets the answer when it is on disk.
+
+        may_read: whether the member may know of a topic. also, begin: records that go with the first member of a group,
+        and what fills the group before it joins.
+        """
+        group = self.get(group_id)
+        if beat.epoch < JOINS:
+            self._leave(group_id, beat, reply)
+            return
+        if group is not None:
+            answer = self._at_once(group, beat)
+            if answer is not None:
+                reply(answer)
+                return
+        if not beat.member_id:
+            beat = structs.replace(beat, member_id=str(Uuid.random()))
+        now_ms = self._clock.wall_ms()
+
+        def change(draft: ConsumerGroup) -> Finish:
+            trial = draft
+            if begin is not None and not draft.epoch:
+                # It is filled only if the member is taken.
+                trial = draft.fork()
+                begin(trial)
+            epoch = trial.epoch
+            before = membership.enter(
+                trial, beat, self._settings.max_size, lambda regex: resolve(regex, self._view, may_read, now_ms)
+            )
+            if trial is not draft:
+                draft.become(trial)
+            self.look_again(draft, epoch, may_read)
+            if before is None:
+                log.info("group %s: member %s joins at epoch %d", group_id, beat.member_id, draft.epoch)
+
+            def finish(draft: ConsumerGroup) -> Outcome:
+                moved = self.progress(draft, beat.member_id, beat.owned)
+                told = beat.is_full or before is None or moved.assigned.keys() != before.assigned.keys()
+                return self._result(draft, moved, told=told)
+
+            return finish
+
+        def answered(outcome: Outcome) -> None:
+            if isinstance(outcome, KafkaError):
+                reply(refused(outcome))
+                return
+            reply(outcome)
+
+        # Its life does not hang on how long a write takes.
+        member = None if group is None else group.members.get(beat.member_id)
+        if member is not None:
+            self.keep_alive(group_id, member)
+        self.turns.submit(group_id, change, answered, also=also)
+
+    def _at_once(self, group: ConsumerGroup, beat: Heartbeat) -> HeartbeatResult | None:
+        """The answer to one that changes nothing, which nearly all are; None for others."""
+        member = group.members.get(beat.member_id)
+        if (
+            member is None
+            or not beat.is_plain
+            or member.is_classic
+            or beat.epoch != member.epoch
+            or beat.instance_id not in (None, member.instance_id)
+            or not member.is_settled(group.target_epoch)
+            or group.epoch != group.target_epoch
+            or group.looked_at != self._view.version
+            or self._regexes_are_old(group, self._clock.wall_ms())
+            or not self.turns.is_quiet(group.group_id)
+        ):
+            return None
+        self.keep_alive(group.group_id, member)
+        return structs.replace(self._result(group, member, told=False), stands=self._rests(group))
+
+    def _rests(self, group: ConsumerGroup) -> bool:
+        """Time alone changes no answer: there is no expression to look at again, and no interval that ends."""
+        age_ms = self._clock.wall_ms() - group.target_timestamp_ms
+        return not group.regexes and age_ms >= self._settings.heartbeat_interval_ms(group.group_id)
+
+    def answers(self, group_id: str) -> StandingAnswers:
+        """Where answers to heartbeats of a group are kept that stand."""
+        return self._answers.setdefault(group_id, StandingAnswers())
+
+    def _moves(self, group_id: str) -> None:
+        answers = self._answers.get(group_id)
+        if answers is not None:
+            answers.take_back()
+
+    def _result(self, group: ConsumerGroup, member: Member, *, told: bool) -> HeartbeatResult:
+        return HeartbeatResult(
+            member_id=member.member_id,
+            epoch=member.epoch,
+            interval_ms=self._interval_ms(group, member),
+            assigned=frozenset(member.assigned) if told else None,
+        )
+
+    def _interval_ms(self, group: ConsumerGroup, member: Member) -> int:
+        """When the member comes next. Sooner while the group finds its way to a target: what one gives back another
+        waits for, and nobody learns of either but by heartbeats."""
+        usual = self._settings.heartbeat_interval_ms(group.group_id)
+        age_ms = self._clock.wall_ms() - group.target_timestamp_ms
+        if member.is_settled(group.epoch) and not 0 <= age_ms < usual:
+            return usual
+        most = 1000 * len(group.members) // BEATS_A_SECOND_MAX
+        left_ms = self._interval.left_ms(group) if group.epoch > group.target_epoch else 0
+        return min(usual, max(most, left_ms, self._settings.rebalance_heartbeat_interval_ms))
+
+    def _leave(self, group_id: str, beat: Heartbeat, reply: Callable[[HeartbeatResult], None]) -> None:
+        def change(draft: ConsumerGroup) -> Finish:
+            membership.leave(draft, beat)
+            self.note_topics(draft)
+            log.info(
+                "group %s: member %s %s", group_id, beat.member_id, "goes away" if beat.epoch == GOES_AWAY else "leaves"
+            )
+            return lambda _: HeartbeatResult(member_id=beat.member_id, epoch=beat.epoch)
+
+        self.turns.submit(
+            group_id, change, lambda outcome: reply(refused(outcome) if isinstance(outcome, KafkaError) else outcome)
+        )
+
+    # --- epochs and targets -------------------------------------------------------------------------------------------
+
+    def progress(self, draft: ConsumerGroup, member_id: str, owned: frozenset[Partition] | None) -> Member:
+        """One step of a member towards the target. While that is of before, what the member does not subscribe to any
+        more is given back all the same."""
+        old = draft.epoch > draft.target_epoch
+        meant = assignment.meant_by(draft, self._view, member_id) if old else None
+        return membership.progress(draft, member_id, owned, meant)
+
+    def look_again(self, draft: ConsumerGroup, epoch: int, may_read: MayRead) -> None:
+        """Raises the epoch if it is still `epoch` and the topics of the members are not those of the last look."""
+        now_ms = self._clock.wall_ms()
+        if draft.looked_at != self._view.version or self._regexes_are_old(draft, now_ms):
+            assignment.resolve_again(draft, self._view, may_read, now_ms)
+            assignment.look_at_topics(draft, self._view, raised=draft.epoch > epoch)
+
+    def note_topics(self, draft: ConsumerGroup) -> None:
+        """Takes down which topics the members mean, after the epoch was raised."""
+        assignment.note_topics(draft, self._view)
+
+    def _regexes_are_old(self, group: ConsumerGroup, now_ms: int) -> bool:
+        """What a member may read can change without a change of any topic."""
+        interval_ms = self._settings.regex_refresh_interval_ms
+        return any(now_ms - resolved.timestamp_ms >= interval_ms for resolved in group.regexes.values())
+
+    def _assign(self, draft: ConsumerGroup) -> None:
+        if not self._interval.is_over(draft):
+            return
+        assignment.assign(draft, self._view, self._settings.assignors, self._clock.wall_ms())
+        self._assigned()
+
+    def _assign_now(self, group_id: str) -> None:
+        """The group has waited for its next target."""
+
+        def change(draft: ConsumerGroup) -> Finish:
+            if draft.epoch > draft.target_epoch:
+                self.note_topics(draft)
+            return lambda _: None
+
+        self.turns.submit_until_stored(group_id, change, partial(self._interval.again, group_id))
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    def _changed(self, before: ConsumerGroup | None, after: ConsumerGroup) -> None:
+        group_id = after.group_id
+        if before is None:
+            self._made(after)
+        known = {} if before is None else before.members
+        for member_id in known.keys() - after.members.keys():
+            self._timers.cancel(_session(group_id, member_id))
+            self._timers.cancel(_revocation(group_id, member_id))
+            if group_id in self._answers:
+                self._answers[group_id].forget(member_id)
+        for member_id, member in after.members.items():
+            was = known.get(member_id)
+            if was is member:
+                continue
+            # One that came back within the write that ends its session has none either.
+            if was is None or _session(group_id, member_id) not in self._timers:
+                self._watch_session(group_id, member)
+            if member.state is not MemberState.UNREVOKED:
+                self._timers.cancel(_revocation(group_id, member_id))
+            elif was is None or was.revoking != member.revoking:
+                self._watch_revocation(group_id, member)
+        self._told(after)
+
+    def keep_alive(self, group_id: str, member: Member) -> None:
+        """Something of this member came."""
+        self._timers.touch(_session(group_id, member.member_id), self._session_timeout_ms(group_id, member))
+
+    def _session_timeout_ms(self, group_id: str, member: Member) -> int:
+        classic = member.subscription.classic
+        return self._settings.session_timeout_ms(group_id) if classic is None else classic.session_timeout_ms
+
+    def _watch_session(self, group_id: str, member: Member) -> None:
+        self._timers.schedule(
+            _session(group_id, member.member_id),
+            self._session_timeout_ms(group_id, member),
+            partial(self._session_over, group_id, member.member_id),
+        )
+
+    def _session_over(self, group_id: str, member_id: str) -> None:
+        group, answers = self.get(group_id), self._answers.get(group_id)
+        member = None if group is None else group.members.get(member_id)
+        if answers is not None and member is not None:
+            left_ms = answers.session_left_ms(member_id, self._session_timeout_ms(group_id, member))
+            if left_ms:
+                self._timers.schedule(
+                    _session(group_id, member_id), left_ms, partial(self._session_over, group_id, member_id)
+                )
+                return
+        self.expire(group_id, member_id, "its session is over", lambda _: True)
+
+    def _watch_revocation(self, group_id: str, member: Member) -> None:
+        revoking = member.revoking
+        self._timers.schedule(
+            _revocation(group_id, member.member_id),
+            member.subscription.rebalance_timeout_ms,
+            lambda: self.expire(
+                group_id,
+                member.member_id,
+                "it did not give its partitions back in time",
+                lambda now: now.state is MemberState.UNREVOKED and now.revoking == revoking,
+            ),
+        )
+
+    def expire(self, group_id: str, member_id: str, reason: str, still: Callable[[Member], bool]) -> None:
+        """Removes a member if it is `still` as it was."""
+
+        def change(draft: ConsumerGroup) -> Finish:
+            member = draft.members.get(member_id)
+            if member is not None and still(member):
+                log.info("group %s: member %s is removed: %s", group_id, member_id, reason)
+                membership.remove(draft, member_id)
+                self.note_topics(draft)
+            return lambda _: None
+
+        later = partial(self._timers.schedule, _session(group_id, member_id), EXPIRY_RETRY_MS)
+        self.turns.submit_until_stored(group_id, change, later)
+
+    # --- offsets ------------------------------------------------------------------------------------------------------
+
+    def check_commit(
+        self, group: ConsumerGroup, who: tuple[str, str | None], epoch: int, partitions: frozenset[Partition]
+    ) -> None:
+        """Whether a member (id, instance id) in this epoch may commit for these partitions. One that has moved on
+        since may commit late for what it already had then. KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID,
+        STALE_MEMBER_EPOCH, ILLEGAL_GENERATION."""
+        member_id, instance_id = who
+        member = group.member(member_id) if instance_id is None else group.instance(instance_id, member_id)
+        if epoch == member.epoch:
+            return
+        if epoch < member.epoch and partitions:
+            since = {**member.assigned, **member.revoking}
+            if all(partition in since and since[partition] <= epoch for partition in partitions):
+                return
+        raise stale(member, epoch)
+
+    def check_fetch(self, group: ConsumerGroup, member_id: str, epoch: int) -> None:
+        """Whether a member in this epoch may ask where to go on. KafkaError UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH,
+        ILLEGAL_GENERATION."""
+        member = group.member(member_id)
+        if epoch != member.epoch:
+            raise stale(member, epoch)
+
+    # --- taking groups over and giving them up ------------------------------------------------------------------------
+
+    def install(self, group_id: str, stored: Stored) -> None:
+        """A group was loaded: each member gets a session from now on, as its heartbeats went nowhere meanwhile."""
+        group = stored.group(group_id)
+        if group is not None:
+            self.turns.groups[group_id] = group
+            self._changed(None, group)
+
+    def drop(self, group: ConsumerGroup, error: ErrorCode) -> Records:
+        """The group is deleted or has become another one; what buries it."""
+        self.give_up(group, error)
+        return records.tombstones(group)
+
+    def give_up(self, group: ConsumerGroup, error: ErrorCode) -> None:
+        """The group ends here: whoever waits gets `error`, no timer remains."""
+        self.cancel_timers(group)
+        self.turns.forget(group.group_id, error)
+
+    def cancel_timers(self, group: ConsumerGroup) -> None:
+        """No member is removed any more because of time, nor answered as before."""
+        self._moves(group.group_id)
+        self._answers.pop(group.group_id, None)
+        self._interval.forget(group.group_id)
+        for member_id in group.members:
+            self._timers.cancel(_session(group.group_id, member_id))
+            self._timers.cancel(_revocation(group.group_id, member_id))
+
+    def give_up_all(self, error: ErrorCode) -> None:
+        """The shard moves away or the broker stops."""
+        for group in self.all():
+            self.give_up(group, error)
+        self.turns.forget_all(error)
+
+
+def refused(error: KafkaError) -> HeartbeatResult:
+    """The answer to a heartbeat that was refused."""
+    return HeartbeatResult(ErrorCode(error.code), error.message)
+
+
+def stale(member: Member, epoch: int) -> KafkaError:
+    """A member is not in the epoch that it names."""
+    return KafkaError(
+        ErrorCode.ILLEGAL_GENERATION if member.is_classic else ErrorCode.STALE_MEMBER_EPOCH,
+        f"The member epoch {epoch} is not the one that the coordinator knows ({member.epoch}).",
+    )
+
+
+def _session(group_id: str, member_id: str) -> tuple[str, str, str]:
+    return "consumer session", group_id, member_id
+
+
+def _revocation(group_id: str, member_id: str) -> tuple[str, str, str]:
+    return "consumer revocation", group_id, member_id

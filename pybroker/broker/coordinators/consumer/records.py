@@ -1,0 +1,262 @@
+"""What is stored of a consumer group in `__consumer_offsets`, in Kafka's own key and value formats.
+
+Key types: 3 the group's epoch, 5 what a member says, 6 the target's epoch, 7 a member's target, 8 how far a member is,
+16 what a regular expression matched. Values are version 0. Type 4 (topics of the group; Kafka before 4.1) is not
+written and passed over when read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from pybroker.broker.coordinators.consumer.group import ConsumerGroup
+from pybroker.broker.coordinators.consumer.model import (
+    ClassicSide,
+    Member,
+    MemberState,
+    Partition,
+    Resolved,
+    Subscription,
+)
+from pybroker.broker.coordinators.shards.record_types import RecordTypes
+from pybroker.broker.coordinators.shards.turns import Records
+from pybroker.native import Uuid
+from pybroker.protocol import messages as m
+from pybroker.protocol.versioned import encode_versioned
+
+GROUP, MEMBER, TARGET_EPOCH, TARGET, CURRENT, REGEX = 3, 5, 6, 7, 8, 16
+
+TYPES = RecordTypes(
+    {
+        GROUP: "ConsumerGroupMetadata",
+        MEMBER: "ConsumerGroupMemberMetadata",
+        TARGET_EPOCH: "ConsumerGroupTargetAssignmentMetadata",
+        TARGET: "ConsumerGroupTargetAssignmentMember",
+        CURRENT: "ConsumerGroupCurrentMemberAssignment",
+        REGEX: "ConsumerGroupRegularExpression",
+    }
+)
+_key = TYPES.encode_key
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+def changes(before: ConsumerGroup | None, after: ConsumerGroup) -> Records:
+    """What has to be written for `after` to be read back, if `before` (None: nothing) is what lies in the log."""
+    group_id = after.group_id
+    old = ConsumerGroup(group_id) if before is None else before
+    records: Records = {}
+    for member_id in old.members.keys() - after.members.keys():
+        # In the order in which Kafka takes them away: a member without a subscription is not there.
+        records[_key(CURRENT, group_id, member_id)] = None
+        records[_key(TARGET, group_id, member_id)] = None
+        records[_key(MEMBER, group_id, member_id)] = None
+    for member_id, member in after.members.items():
+        known = old.members.get(member_id)
+        if known is not member and (known is None or known.subscription != member.subscription):
+            records[_key(MEMBER, group_id, member_id)] = _subscription(member.subscription)
+    for regex in old.regexes.keys() - after.regexes.keys():
+        records[_key(REGEX, group_id, regex)] = None
+    for regex, resolved in after.regexes.items():
+        was = old.regexes.get(regex)
+        if was is None or was.topics != resolved.topics:
+            records[_key(REGEX, group_id, regex)] = _resolved(resolved)
+    if before is None or (before.epoch, before.topics_hash) != (after.epoch, after.topics_hash):
+        records[_key(GROUP, group_id)] = encode_versioned(
+            m.ConsumerGroupMetadataValue(after.epoch, after.topics_hash), 0
+        )
+    for member_id in after.members:
+        target = after.target.get(member_id)
+        if old.target.get(member_id) != target:
+            # None: the member left and came back within one write, and has no target yet.
+            records[_key(TARGET, group_id, member_id)] = None if target is None else _target(target)
+    if before is None or before.target_epoch != after.target_epoch:
+        records[_key(TARGET_EPOCH, group_id)] = encode_versioned(
+            m.ConsumerGroupTargetAssignmentMetadataValue(after.target_epoch, after.target_timestamp_ms), 0
+        )
+    for member_id, member in after.members.items():
+        known = old.members.get(member_id)
+        if known is not member and (known is None or _progress(known) != _progress(member)):
+            records[_key(CURRENT, group_id, member_id)] = _current(member)
+    return records
+
+
+def tombstones(group: ConsumerGroup) -> Records:
+    """What buries everything of a group."""
+    records = changes(group, ConsumerGroup(group.group_id))
+    records[_key(TARGET_EPOCH, group.group_id)] = None
+    records[_key(GROUP, group.group_id)] = None
+    return records
+
+
+def _progress(member: Member) -> tuple[object, ...]:
+    return member.epoch, member.previous_epoch, member.state, member.assigned, member.revoking
+
+
+def _subscription(said: Subscription) -> bytes:
+    classic = said.classic
+    return encode_versioned(
+        m.ConsumerGroupMemberMetadataValue(
+            said.instance_id,
+            said.rack_id,
+            said.client_id,
+            said.client_host,
+            list(said.topics),
+            said.regex,
+            said.rebalance_timeout_ms,
+            said.assignor,
+            None
+            if classic is None
+            else m.ConsumerGroupMemberMetadataValue_ClassicMemberMetadata(
+                classic.session_timeout_ms,
+                [
+                    m.ConsumerGroupMemberMetadataValue_ClassicProtocol(name, metadata)
+                    for name, metadata in classic.protocols
+                ],
+            ),
+        ),
+        0,
+    )
+
+
+def _resolved(resolved: Resolved) -> bytes:
+    return encode_versioned(
+        m.ConsumerGroupRegularExpressionValue(list(resolved.topics), resolved.version, resolved.timestamp_ms), 0
+    )
+
+
+def by_topic(partitions: Iterable[Partition]) -> Iterator[tuple[Uuid, list[int]]]:
+    """Topics with the numbers of their partitions, both in order."""
+    found: dict[Uuid, list[int]] = {}
+    for topic_id, index in sorted(partitions):
+        found.setdefault(topic_id, []).append(index)
+    yield from found.items()
+
+
+def _target(target: frozenset[Partition]) -> bytes:
+    return encode_versioned(
+        m.ConsumerGroupTargetAssignmentMemberValue(
+            [
+                m.ConsumerGroupTargetAssignmentMemberValue_TopicPartition(topic_id, indexes)
+                for topic_id, indexes in by_topic(target)
+            ]
+        ),
+        0,
+    )
+
+
+def _current(member: Member) -> bytes:
+    return encode_versioned(
+        m.ConsumerGroupCurrentMemberAssignmentValue(
+            member.epoch, member.previous_epoch, member.state, _held(member.assigned), _held(member.revoking)
+        ),
+        0,
+    )
+
+
+def _held(held: Mapping[Partition, int]) -> list[m.ConsumerGroupCurrentMemberAssignmentValue_TopicPartitions]:
+    return [
+        m.ConsumerGroupCurrentMemberAssignmentValue_TopicPartitions(
+            topic_id, indexes, [held[topic_id, index] for index in indexes]
+        )
+        for topic_id, indexes in by_topic(held)
+    ]
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+class Stored:
+    """What is alive of one consumer group in the log."""
+
+    __slots__ = ("_current", "_group", "_members", "_regexes", "_target_epoch", "_targets")
+
+    def __init__(self) -> None:
+        self._group: Any = None
+        self._target_epoch: Any = None
+        self._members: dict[str, Any] = {}
+        self._targets: dict[str, Any] = {}
+        self._current: dict[str, Any] = {}
+        self._regexes: dict[str, Any] = {}
+
+    def take(self, kind: int, name: str, value: bytes | None) -> None:
+        """One record. Raises CodecError."""
+        decoded = None if value is None else TYPES.decode_value(kind, value)
+        if kind == GROUP:
+            self._group = decoded
+            return
+        if kind == TARGET_EPOCH:
+            self._target_epoch = decoded
+            return
+        kept = {MEMBER: self._members, TARGET: self._targets, CURRENT: self._current, REGEX: self._regexes}[kind]
+        if decoded is None:
+            kept.pop(name, None)
+        else:
+            kept[name] = decoded
+
+    def group(self, group_id: str) -> ConsumerGroup | None:
+        """The group as it was stored; None if its last word is that it is gone."""
+        if self._group is None:
+            return None
+        group = ConsumerGroup(group_id)
+        group.epoch, group.topics_hash = self._group.epoch, self._group.metadata_hash
+        if self._target_epoch is not None:
+            group.target_epoch = self._target_epoch.assignment_epoch
+            group.target_timestamp_ms = self._target_epoch.assignment_timestamp
+        for regex, stored in self._regexes.items():
+            group.regexes[regex] = Resolved(tuple(stored.topics), stored.version, stored.timestamp)
+        for member_id, said in self._members.items():
+            if (target := self._targets.get(member_id)) is not None:
+                group.target[member_id] = frozenset(
+                    (topic.topic_id, index) for topic in target.topic_partitions for index in topic.partitions
+                )
+            group.members[member_id] = _member(member_id, said, self._current.get(member_id))
+        for member in list(group.members.values()):
+            group.put(member)
+        group.note_subscribed()
+        return group
+
+
+def _member(member_id: str, said: Any, current: Any) -> Member:
+    classic = said.classic_member_metadata
+    subscription = Subscription(
+        said.client_id,
+        said.client_host,
+        said.instance_id,
+        said.rack_id,
+        tuple(said.subscribed_topic_names),
+        said.subscribed_topic_regex or None,
+        said.rebalance_timeout_ms,
+        said.server_assignor,
+        # Kafka's default is one without protocols, which nobody is.
+        None
+        if classic is None or not classic.supported_protocols
+        else ClassicSide(
+            classic.session_timeout_ms, tuple((one.name, one.metadata) for one in classic.supported_protocols)
+        ),
+    )
+    if current is None:
+        return Member(member_id, subscription)
+    known = {state.value for state in MemberState}
+    return Member(
+        member_id,
+        subscription,
+        current.member_epoch,
+        current.previous_member_epoch,
+        # A state of a later release: one more step finds out what it has to give back.
+        MemberState(current.state) if current.state in known else MemberState.UNRELEASED,
+        _holding(current.assigned_partitions, current.member_epoch),
+        _holding(current.partitions_pending_revocation, current.member_epoch),
+    )
+
+
+def _holding(stored: Iterable[Any], epoch: int) -> dict[Partition, int]:
+    held: dict[Partition, int] = {}
+    for topic in stored:
+        since = topic.assignment_epochs
+        for place, index in enumerate(topic.partitions):
+            # Kafka before 4.2 stores no epochs of their own.
+            held[topic.topic_id, index] = since[place] if since and place < len(since) else epoch
+    return held

@@ -1,0 +1,224 @@
+"""Members of consumer groups that speak the classic protocol (KIP-848: while a group is upgraded, member by member).
+
+To them a member epoch is a generation, and the coordinator leads: JoinGroup makes one step towards the target,
+SyncGroup tells what the member may read, Heartbeat says when to join again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from pybroker.broker.coordinators.consumer import membership
+from pybroker.broker.coordinators.consumer.group import ConsumerGroup
+from pybroker.broker.coordinators.consumer.groups import ConsumerGroups, Finish
+from pybroker.broker.coordinators.consumer.model import ClassicSide, Member, MemberState, Partition, Subscription
+from pybroker.broker.coordinators.consumer.settings import ConsumerSettings
+from pybroker.broker.coordinators.group.embedded import Said, read_subscription, write_assignment
+from pybroker.broker.coordinators.group.group import JoinReply, JoinResult, SyncResult
+from pybroker.broker.coordinators.group.requests import JoinRequest, LeavingMember, SyncRequest
+from pybroker.broker.coordinators.group.subscription import CONSUMER_PROTOCOL_TYPE
+from pybroker.broker.coordinators.shards.ports import Topics
+from pybroker.broker.coordinators.shards.timers import TimerWheel
+from pybroker.broker.coordinators.shards.turns import Outcome
+from pybroker.errors import KafkaError
+from pybroker.native import CodecError, Uuid
+from pybroker.protocol.error_codes import ErrorCode
+
+log = logging.getLogger(__name__)
+
+
+class ClassicMembers:
+    """See the module."""
+
+    def __init__(
+        self, consumers: ConsumerGroups, settings: ConsumerSettings, timers: TimerWheel, topics: Topics
+    ) -> None:
+        self._consumers = consumers
+        self._settings = settings
+        self._timers = timers
+        self._topics = topics
+
+    # --- JoinGroup ----------------------------------------------------------------------------------------------------
+
+    def join(self, group_id: str, request: JoinRequest, reply: JoinReply) -> None:
+        """Answers when the step is on disk: nobody waits for the other members."""
+        member_id = request.member_id
+        if not member_id:
+            group = self._consumers.get(group_id)
+            if group is not None and not _speaks(group, request):
+                # Before it is given an id; who has one is looked at with the change.
+                reply(JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id))
+                return
+            member_id = str(Uuid.random())
+            if request.requires_known_member_id and request.instance_id is None:
+                reply(JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id))
+                return
+
+        def change(draft: ConsumerGroup) -> Finish:
+            epoch = draft.epoch
+            asked = msgspec.structs.replace(request, member_id=member_id)
+            owned = enter(draft, asked, self._topics, self._settings.max_size)
+            self._consumers.look_again(draft, epoch, lambda name: True)
+            return lambda done: self._consumers.progress(done, member_id, owned)
+
+        def answered(outcome: Outcome) -> None:
+            if isinstance(outcome, KafkaError):
+                reply(JoinResult(ErrorCode(outcome.code), request.member_id))
+                return
+            member: Member = outcome
+            self._consumers.keep_alive(group_id, member)
+            self._timers.cancel(_rejoin(group_id, member_id))
+            self._expect(_sync(group_id, member_id), group_id, member, "no SyncGroup from it")
+            reply(
+                JoinResult(
+                    ErrorCode.NONE, member_id, member.epoch, CONSUMER_PROTOCOL_TYPE, request.protocols[0][0], leader=""
+                )
+            )
+
+        self._consumers.turns.submit(group_id, change, answered)
+
+    def _expect(self, key: tuple[str, str, str], group_id: str, member: Member, reason: str) -> None:
+        """Removes a member that does not take its next step in time."""
+        self._timers.schedule(
+            key,
+            member.subscription.rebalance_timeout_ms,
+            lambda: self._consumers.expire(
+                group_id, member.member_id, reason, lambda now: now.is_classic and now.epoch == member.epoch
+            ),
+        )
+
+    # --- SyncGroup, Heartbeat, LeaveGroup -----------------------------------------------------------------------------
+
+    def sync(self, group: ConsumerGroup, request: SyncRequest) -> SyncResult:
+        """What the member may read. KafkaError: it has to join again, or is no member."""
+        member = self._member(group, request.member_id, request.instance_id, request.generation)
+        side = member.subscription.classic
+        if side is None:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        protocol = side.protocols[0][0]
+        if request.protocol_type not in (None, CONSUMER_PROTOCOL_TYPE) or request.protocol_name not in (None, protocol):
+            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        if group.target_epoch > member.epoch and member.state is not MemberState.UNREVOKED:
+            self._rejoins(group, member)
+            raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
+        self._timers.cancel(_sync(group.group_id, member.member_id))
+        self._consumers.keep_alive(group.group_id, member)
+        assignment = write_assignment(member.assigned, side.protocols[0][1], self._topics)
+        return SyncResult(ErrorCode.NONE, assignment, CONSUMER_PROTOCOL_TYPE, protocol)
+
+    def heartbeat(
+        self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
+    ) -> ErrorCode:
+        """Prolongs a session, and tells the member to join again if that takes it further. KafkaError: no member."""
+        member = self._member(group, member_id, instance_id, generation)
+        self._consumers.keep_alive(group.group_id, member)
+        # A target that is not there yet (`AssignmentInterval`) takes nobody further.
+        behind = member.epoch < group.target_epoch or member.state is MemberState.UNREVOKED
+        if behind or (member.state is MemberState.UNRELEASED and not group.waits_in_vain(member)):
+            self._rejoins(group, member)
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        return ErrorCode.NONE
+
+    def _rejoins(self, group: ConsumerGroup, member: Member) -> None:
+        key = _rejoin(group.group_id, member.member_id)
+        if key not in self._timers:
+            self._expect(key, group.group_id, member, "it did not join again in time")
+
+    def leave(
+        self, group_id: str, leaving: Iterable[LeavingMember], reply: Callable[[list[ErrorCode]], None]
+    ) -> None:
+        """Removes members; a code for each, in order."""
+
+        def change(draft: ConsumerGroup) -> Finish:
+            answers = [_leave_one(draft, one) for one in leaving]
+            self._consumers.note_topics(draft)
+            return lambda _: answers
+
+        def answered(outcome: Outcome) -> None:
+            reply([ErrorCode(outcome.code) for _ in leaving] if isinstance(outcome, KafkaError) else outcome)
+
+        leaving = list(leaving)
+        self._consumers.turns.submit(group_id, change, answered)
+
+    def _member(self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> Member:
+        member = group.member(member_id) if instance_id is None else group.instance(instance_id, member_id)
+        if generation != member.epoch:
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+        return member
+
+
+def _leave_one(draft: ConsumerGroup, one: LeavingMember) -> ErrorCode:
+    member_id = one.member_id
+    if not member_id:
+        if one.instance_id is None or one.instance_id not in draft.instances:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        member_id = draft.instances[one.instance_id]
+    try:
+        member = draft.member(member_id) if one.instance_id is None else draft.instance(one.instance_id, member_id)
+    except KafkaError as error:
+        return ErrorCode(error.code)
+    # By name only an administrator removes members of the newer protocol.
+    if one.member_id and not member.is_classic:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    log.info("group %s: member %s leaves: %s", draft.group_id, member_id, one.reason)
+    membership.remove(draft, member_id)
+    return ErrorCode.NONE
+
+
+def enter(draft: ConsumerGroup, request: JoinRequest, topics: Topics, size_max: int) -> frozenset[Partition]:
+    """Makes or changes the member of a JoinGroup; what it still reads. KafkaError before anything is changed."""
+    membership.check_room(draft, request.member_id, request.instance_id, size_max)
+    if not _speaks(draft, request):
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    try:
+        said: Said = read_subscription(request.protocols[0][1], topics)
+    except CodecError as error:
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"The subscription cannot be read: {error}") from None
+    subscription = Subscription(
+        request.client_id,
+        request.client_host,
+        request.instance_id,
+        said.rack_id,
+        said.topics,
+        None,
+        request.rebalance_timeout_ms,
+        None,
+        ClassicSide(request.session_timeout_ms, request.protocols),
+    )
+    before = _known(draft, request)
+    now = Member(request.member_id, subscription) if before is None else msgspec.structs.replace(
+        membership.inherited(before, request.member_id), subscription=subscription
+    )
+    membership.take_in(draft, before, now)
+    # What it had in an earlier generation it has lost since.
+    return said.owned if before is not None and said.generation in (-1, before.epoch) else frozenset()
+
+
+def _known(draft: ConsumerGroup, request: JoinRequest) -> Member | None:
+    if request.instance_id is None or request.instance_id not in draft.instances:
+        return draft.members.get(request.member_id)
+    known = draft.members[draft.instances[request.instance_id]]
+    if known.member_id != request.member_id and request.member_id in draft.members:
+        raise KafkaError(ErrorCode.FENCED_INSTANCE_ID)
+    return known
+
+
+def _speaks(draft: ConsumerGroup, request: JoinRequest) -> bool:
+    """Whether it is a consumer, and knows an assignor that all classic members know."""
+    if request.protocol_type != CONSUMER_PROTOCOL_TYPE or not request.protocols:
+        return False
+    others = [side for m, side in draft.classic_sides().items() if m != request.member_id]
+    return not others or any(
+        all(name in dict(side.protocols) for side in others) for name, _ in request.protocols
+    )
+
+
+def _sync(group_id: str, member_id: str) -> tuple[str, str, str]:
+    return "consumer sync", group_id, member_id
+
+
+def _rejoin(group_id: str, member_id: str) -> tuple[str, str, str]:
+    return "consumer join", group_id, member_id

@@ -1,0 +1,83 @@
+"""What members of the classic protocol say inside of JoinGroup and SyncGroup, by topic id: for consumer groups, in
+which they are members like others (KIP-848).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from pybroker.broker.coordinators.consumer.model import Partition
+from pybroker.broker.coordinators.consumer.records import by_topic
+from pybroker.broker.coordinators.shards.ports import Topics
+from pybroker.native import CodecError, decode_data
+from pybroker.protocol import messages as m
+from pybroker.protocol.versioned import encode_versioned, split_version
+
+NEWEST = 3
+"""Of both messages; what is newer has a known version in front."""
+
+
+class Said(msgspec.Struct, frozen=True):
+    """A member's subscription."""
+
+    topics: tuple[str, ...]
+    owned: frozenset[Partition]
+    generation: int
+    """In which it owns them; −1: it does not say."""
+    rack_id: str | None
+
+
+def _decode(name: str, data: bytes) -> tuple[int, Any]:
+    version, content = split_version(data)
+    if version < 0:
+        raise CodecError(f"version {version}")
+    known = min(version, NEWEST)
+    return known, decode_data(name, known, content, front=version > NEWEST)
+
+
+def read_subscription(metadata: bytes, topics: Topics) -> Said:
+    """ConsumerProtocolSubscription. Raises CodecError."""
+    _, said = _decode("ConsumerProtocolSubscription", metadata)
+    return Said(
+        tuple(sorted(set(said.topics))), _by_id(said.owned_partitions, topics), said.generation_id, said.rack_id
+    )
+
+
+def read_assignment(data: bytes, topics: Topics) -> tuple[frozenset[Partition], bool]:
+    """ConsumerProtocolAssignment: (partitions that exist, whether an assignor of the client's own says more). Empty
+    bytes are an empty assignment. Raises CodecError."""
+    if not data:
+        return frozenset(), False
+    _, given = _decode("ConsumerProtocolAssignment", data)
+    return _by_id(given.assigned_partitions, topics), bool(given.user_data)
+
+
+def _by_id(rows: Iterable[Any], topics: Topics) -> frozenset[Partition]:
+    return frozenset(
+        (topic_id, index)
+        for row in rows
+        if (topic_id := topics.topic_id(row.topic)) is not None
+        for index in row.partitions
+        if 0 <= index < topics.partition_count(topic_id)
+    )
+
+
+def write_assignment(partitions: Iterable[Partition], metadata: bytes, topics: Topics) -> bytes:
+    """ConsumerProtocolAssignment for a member with this subscription, in its version. What belongs to topics that are
+    gone has no name."""
+    version, _ = split_version(metadata)
+    return encode_versioned(
+        m.ConsumerProtocolAssignment(
+            assigned_partitions=[
+                m.ConsumerProtocolAssignment_TopicPartition(topic=name, partitions=indexes)
+                for topic_id, indexes in by_topic(partitions)
+                if (name := topics.topic_name(topic_id)) is not None
+            ]
+        ),
+        min(max(version, 0), NEWEST),
+    )
+
+

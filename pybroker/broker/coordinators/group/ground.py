@@ -1,0 +1,77 @@
+"""What the shards of this broker stand on, and what is done to groups of any kind.
+
+Imported with the first shard: it brings all kinds of groups with it, which a broker that coordinates none is spared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pybroker.broker.coordinators.group.commits import Commits
+from pybroker.broker.coordinators.group.expiry import expire
+from pybroker.broker.coordinators.group.figures import GroupFigures
+from pybroker.broker.coordinators.group.holds import Holds
+from pybroker.broker.coordinators.group.member_metadata import MemberMetadata
+from pybroker.broker.coordinators.group.ports import Settings
+from pybroker.broker.coordinators.group.removals import Removals
+from pybroker.broker.coordinators.group.shard import GroupShard
+from pybroker.broker.coordinators.shards.log import ShardLog
+from pybroker.broker.coordinators.shards.ports import Ports
+from pybroker.broker.coordinators.shards.timers import TimerWheel
+from pybroker.broker.coordinators.share.groups import ShareGround, States
+from pybroker.broker.coordinators.streams.groups import StreamsGround
+
+
+class Ground:
+    """See the module."""
+
+    expire = staticmethod(expire)
+
+    def __init__(
+        self,
+        ports: Ports,
+        settings: Settings,
+        timers: TimerWheel,
+        *,
+        states: States,
+        removals: Removals,
+        holds: Holds,
+        figures: GroupFigures,
+        member_bytes: Callable[[], int],
+        shard_of: Callable[[str], GroupShard],
+    ) -> None:
+        """states: where those of share groups are kept. member_bytes: what the metadata of classic members takes."""
+        self._ports = ports
+        self._settings = settings
+        self._timers = timers
+        self._removals = removals
+        self._figures = figures
+        self._share = ShareGround(ports.clock, ports.loop, timers, ports.topics, settings.share, states)
+        self._streams = StreamsGround(ports.clock, timers, ports.topics, settings.streams, self._streams_assigned)
+        self.member_metadata = MemberMetadata(settings, figures, ports.clock, member_bytes)
+        self.commits = Commits(
+            ports.topics,
+            removals,
+            holds=holds,
+            metadata_bytes_max=lambda: settings.offset_metadata_max_bytes,
+            figures=figures,
+            shard_of=shard_of,
+        )
+
+    def shard(self, shard_log: ShardLog) -> GroupShard:
+        """A new one over its log."""
+        return GroupShard(
+            shard_log,
+            clock=self._ports.clock,
+            topics=self._ports.topics,
+            removals=self._removals,
+            settings=self._settings,
+            consumer_settings=self._settings.consumer,
+            share=self._share,
+            streams=self._streams,
+            timers=self._timers,
+            figures=self._figures,
+        )
+
+    def _streams_assigned(self) -> None:
+        self._figures.streams_rebalances += 1

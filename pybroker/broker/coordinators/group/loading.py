@@ -1,0 +1,90 @@
+"""What is alive in an offsets partition once all its records are read. Filled in a worker thread, off the loop."""
+
+from __future__ import annotations
+
+import logging
+
+import msgspec
+
+from pybroker.broker.coordinators.consumer.records import Stored
+from pybroker.broker.coordinators.group.records import (
+    ConsumerKey,
+    GroupKey,
+    GroupValue,
+    OffsetKey,
+    OffsetValue,
+    ShareKey,
+    StreamsKey,
+    decode_group_value,
+    decode_key,
+    decode_offset_value,
+)
+from pybroker.broker.coordinators.share.records import Stored as StoredShare
+from pybroker.broker.coordinators.streams.records import Stored as StoredStreams
+from pybroker.native import CodecError, StoredRecord
+
+log = logging.getLogger(__name__)
+
+Pending = dict[OffsetKey, tuple[int, OffsetValue]]
+"""Key → (offset of its record, value)."""
+
+
+class Loaded(msgspec.Struct):
+    """The last value of every key. Implements the shards' Replay."""
+
+    offsets: Pending = {}
+    pending: dict[int, Pending] = {}
+    """Producer → what it has committed in a transaction that has not ended."""
+    groups: dict[str, GroupValue] = {}
+    consumers: dict[str, Stored] = {}
+    shares: dict[str, StoredShare] = {}
+    streams: dict[str, StoredStreams] = {}
+    records: int = 0
+    damaged: int = 0
+    """Records that could not be read; passed over."""
+
+    def take(self, record: StoredRecord) -> None:
+        """Takes one record; without a value it buries its key. A marker ends a transaction."""
+        self.records += 1
+        if record.committed is not None:
+            self._end(record.producer_id, committed=record.committed)
+            return
+        if record.key is None:
+            self.damaged += 1
+            return
+        try:
+            parsed = decode_key(record.key)
+            if isinstance(parsed, OffsetKey):
+                self._take_offset(parsed, record)
+            elif isinstance(parsed, GroupKey):
+                if record.value is None:
+                    self.groups.pop(parsed.group, None)
+                else:
+                    self.groups[parsed.group] = decode_group_value(record.value)
+            elif isinstance(parsed, ConsumerKey):
+                self.consumers.setdefault(parsed.group, Stored()).take(parsed.kind, parsed.name, record.value)
+            elif isinstance(parsed, ShareKey):
+                self.shares.setdefault(parsed.group, StoredShare()).take(parsed.kind, parsed.name, record.value)
+            elif isinstance(parsed, StreamsKey):
+                self.streams.setdefault(parsed.group, StoredStreams()).take(parsed.kind, parsed.name, record.value)
+        except CodecError as problem:
+            self.damaged += 1
+            log.warning("record %d of the offsets topic is passed over: %s", record.offset, problem)
+
+    def _take_offset(self, key: OffsetKey, record: StoredRecord) -> None:
+        if record.value is None:
+            self.offsets.pop(key, None)
+            for pending in self.pending.values():
+                pending.pop(key, None)
+            return
+        stored = record.offset, decode_offset_value(record.value)
+        if record.producer_id >= 0:
+            self.pending.setdefault(record.producer_id, {})[key] = stored
+        else:
+            self.offsets[key] = stored
+
+    def _end(self, producer_id: int, *, committed: bool) -> None:
+        for key, stored in self.pending.pop(producer_id, {}).items():
+            # What was committed without a transaction since then stays.
+            if committed and self.offsets.get(key, (-1, None))[0] < stored[0]:
+                self.offsets[key] = stored

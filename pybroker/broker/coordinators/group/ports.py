@@ -1,0 +1,145 @@
+"""What the group coordinator needs beyond `shards.ports`, and what its parts need of each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pybroker.broker.coordinators.consumer.settings import ConsumerSettings
+from pybroker.broker.coordinators.share.settings import ShareSettings
+from pybroker.broker.coordinators.streams.settings import StreamsSettings
+from pybroker.native import Uuid
+from pybroker.protocol.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from pybroker.broker.coordinators.group.group import Group
+
+OFFSETS_TOPIC = "__consumer_offsets"
+
+NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+class RemovedTopic(Protocol):
+    """An incarnation that is no more."""
+
+    @property
+    def name(self) -> str:
+        """What it was called."""
+        ...
+
+    @property
+    def topic_id(self) -> Uuid:
+        """Its id."""
+        ...
+
+
+class GroupSettings(Protocol):
+    """The broker settings that rounds obey; read at each use, as some are dynamic."""
+
+    @property
+    def initial_rebalance_delay_ms(self) -> int:
+        """group.initial.rebalance.delay.ms"""
+        ...
+
+    @property
+    def max_size(self) -> int:
+        """group.max.size"""
+        ...
+
+
+class GroupStore(Protocol):
+    """Where generations become durable."""
+
+    def store(self, group: Group, assignments: Mapping[str, bytes], done: Callable[[ErrorCode], None]) -> None:
+        """Writes the group's present generation; `done` gets NONE after the flush, else the code for clients."""
+        ...
+
+    def formed(self, group: Group) -> None:
+        """Notes which topic incarnations exist as the generation forms."""
+        ...
+
+    def emptied(self, group: Group) -> None:
+        """The last id handed out has expired and nothing of the group was ever stored."""
+        ...
+
+
+class Settings:
+    """The settings that the coordinator obeys, read at each use because some are dynamic. `own`: what a group sets
+    itself, by its id."""
+
+    def __init__(
+        self, config: Mapping[str, Any], own: Callable[[str], Mapping[str, str]] = lambda _: NOTHING
+    ) -> None:
+        self._config = config
+        self._own = own
+
+    @property
+    def session_timeout_ms_min(self) -> int:
+        """group.min.session.timeout.ms"""
+        return int(self._config["group.min.session.timeout.ms"])
+
+    @property
+    def session_timeout_ms_max(self) -> int:
+        """group.max.session.timeout.ms"""
+        return int(self._config["group.max.session.timeout.ms"])
+
+    @property
+    def initial_rebalance_delay_ms(self) -> int:
+        """group.initial.rebalance.delay.ms"""
+        return int(self._config["group.initial.rebalance.delay.ms"])
+
+    @property
+    def max_size(self) -> int:
+        """group.max.size"""
+        return int(self._config["group.max.size"])
+
+    @property
+    def max_metadata_bytes(self) -> int:
+        """group.max.metadata.bytes"""
+        return int(self._config["group.max.metadata.bytes"])
+
+    @property
+    def max_metadata_bytes_total(self) -> int:
+        """group.max.metadata.bytes.total"""
+        return int(self._config["group.max.metadata.bytes.total"])
+
+    @property
+    def offset_metadata_max_bytes(self) -> int:
+        """offset.metadata.max.bytes"""
+        return int(self._config["offset.metadata.max.bytes"])
+
+    @property
+    def offsets_retention_ms(self) -> int:
+        """offsets.retention.minutes in milliseconds"""
+        return int(self._config["offsets.retention.minutes"]) * 60_000
+
+    @property
+    def retention_check_interval_ms(self) -> int:
+        """offsets.retention.check.interval.ms"""
+        return int(self._config["offsets.retention.check.interval.ms"])
+
+    @property
+    def load_buffer_bytes(self) -> int:
+        """offsets.load.buffer.size"""
+        return int(self._config["offsets.load.buffer.size"])
+
+    @property
+    def commit_timeout_ms(self) -> int:
+        """offsets.commit.timeout.ms"""
+        return int(self._config["offsets.commit.timeout.ms"])
+
+    @property
+    def consumer(self) -> ConsumerSettings:
+        """Those of consumer groups (KIP-848)."""
+        return ConsumerSettings(self._config, self._own)
+
+    @property
+    def share(self) -> ShareSettings:
+        """Those of share groups (KIP-932)."""
+        return ShareSettings(self._config, self._own)
+
+    @property
+    def streams(self) -> StreamsSettings:
+        """Those of streams groups (KIP-1071)."""
+        return StreamsSettings(self._config, self._own)

@@ -1,0 +1,504 @@
+"""Join and sync rounds: how members of a classic group come to one generation with one assignment.
+
+All of it is plain functions on the loop's thread: they change the group, answer parked requests and set timers. What
+has to be durable first goes through `GroupStore.store`, whose callback continues once the record is on disk.
+Behaviour follows Kafka's classic coordinator (KIP-62, 134, 345, 394, 559, 800, 814).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from pybroker.broker.clock import Clock
+from pybroker.broker.coordinators.group.figures import GroupFigures
+from pybroker.broker.coordinators.group.group import (
+    Group,
+    GroupState,
+    JoinReply,
+    JoinResult,
+    Member,
+    SyncReply,
+    SyncResult,
+    new_member_id,
+)
+from pybroker.broker.coordinators.group.ports import GroupSettings, GroupStore
+from pybroker.broker.coordinators.group.requests import JoinRequest, LeavingMember, SyncRequest
+from pybroker.broker.coordinators.shards.timers import TimerWheel
+from pybroker.errors import KafkaError
+from pybroker.protocol.error_codes import ErrorCode
+
+log = logging.getLogger(__name__)
+
+NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
+"""A member that never heard its id cannot heartbeat; its parked JoinGroup is given up after this (Kafka's figure)."""
+
+PENDING_JOINS_MAX = 10_000
+"""Ids handed out and not used yet, for one group: a client that only asks for ids cannot fill the memory."""
+
+ID_RETURN_MS_MAX = 1_000
+"""The first round of a group stays open so long, after its delay, for those who were given an id and come back with it:
+clients that start together. Without them it would end, and all would wait for a heartbeat of each who is in it."""
+
+JOIN_RETRY_MS_MIN = 1_000
+"""A round that nobody joined is looked at again no sooner than this, whatever timeout the members asked for."""
+
+
+class Rounds:
+    """The rounds of all groups of one broker."""
+
+    def __init__(
+        self, settings: GroupSettings, clock: Clock, timers: TimerWheel, store: GroupStore, figures: GroupFigures
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._timers = timers
+        self._store = store
+        self._figures = figures
+
+    # --- JoinGroup ----------------------------------------------------------------------------------------------------
+
+    def join(self, group: Group, request: JoinRequest, reply: JoinReply) -> None:
+        """Answers now, or parks the request until the round is over."""
+        if group.state is GroupState.DEAD:
+            reply(JoinResult(ErrorCode.COORDINATOR_NOT_AVAILABLE, request.member_id))
+        elif not self._has_room(group, request.member_id):
+            # A member that finds the group full on its return is one of those to go.
+            self._forget(group, request.member_id)
+            reply(JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED, ""))
+            self._complete_if_all_joined(group)
+        elif not group.supports(request.protocol_type, (name for name, _ in request.protocols)):
+            reply(JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id))
+        elif not request.member_id:
+            self._join_new(group, request, reply)
+        elif request.member_id in group.pending_joins and request.instance_id is None:
+            self._add(group, request, request.member_id, reply)
+        else:
+            self._join_known(group, request, reply)
+
+    def _has_room(self, group: Group, member_id: str) -> bool:
+        member = group.members.get(member_id)
+        if group.state is GroupState.EMPTY:
+            return len(group.pending_joins) < PENDING_JOINS_MAX or bool(member_id)
+        if group.state is GroupState.PREPARING_REBALANCE:
+            # Counting those who wait, not the members, turns away the last to return when the limit was lowered.
+            return (member is not None and member.reply_join is not None) or (
+                group.awaiting_join < self._settings.max_size
+                and (bool(member_id) or len(group.pending_joins) < PENDING_JOINS_MAX)
+            )
+        return member is not None or (
+            len(group.members) < self._settings.max_size
+            and (bool(member_id) or len(group.pending_joins) < PENDING_JOINS_MAX)
+        )
+
+    def _join_new(self, group: Group, request: JoinRequest, reply: JoinReply) -> None:
+        member_id = new_member_id(request.client_id, request.instance_id)
+        if request.instance_id is not None:
+            if request.instance_id in group.static_members:
+                self._replace_static(group, request, member_id, reply)
+            else:
+                self._add(group, request, member_id, reply)
+        elif request.requires_known_member_id:
+            group.pending_joins.add(member_id)
+            self._watch_session(group, member_id, request.session_timeout_ms)
+            reply(JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id))
+        else:
+            self._add(group, request, member_id, reply)
+
+    def _join_known(self, group: Group, request: JoinRequest, reply: JoinReply) -> None:
+        try:
+            member = group.check_member(request.member_id, request.instance_id)
+        except KafkaError as error:
+            reply(JoinResult(ErrorCode(error.code), request.member_id))
+            return
+        if group.state is GroupState.EMPTY:
+            reply(JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
+            return
+        unchanged = member.protocols == request.protocols
+        leads = group.leader_id == member.member_id
+        if unchanged and (
+            group.state is GroupState.COMPLETING_REBALANCE or (group.state is GroupState.STABLE and not leads)
+        ):
+            # It lost the answer to its first JoinGroup. A leader of a stable group wants a new assignment instead.
+            reply(group.join_result(member.member_id))
+            return
+        group.update(member, request.protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
+        group.park_join(member, reply)
+        self._rebalance_or_complete(group, f"member {member.member_id} joins again: {request.reason}")
+
+    def _add(self, group: Group, request: JoinRequest, member_id: str, reply: JoinReply) -> None:
+        member = Member(
+            member_id,
+            request.instance_id,
+            request.client_id,
+            request.client_host,
+            request.rebalance_timeout_ms,
+            request.session_timeout_ms,
+            request.protocol_type,
+            request.protocols,
+            is_new=True,
+        )
+        if group.state is GroupState.PREPARING_REBALANCE and group.in_initial_delay:
+            group.new_member_added = True
+        group.add(member)
+        group.park_join(member, reply)
+        self._watch_session(group, member_id, NEW_MEMBER_JOIN_TIMEOUT_MS)
+        self._rebalance_or_complete(group, f"member {member_id} joins: {request.reason}")
+
+    def _replace_static(self, group: Group, request: JoinRequest, member_id: str, reply: JoinReply) -> None:
+        """KIP-345: an instance came back. In a stable group it gets its old place without a rebalance."""
+        instance_id = request.instance_id
+        assert instance_id is not None
+        old_leader = group.leader_id
+        old_member_id = group.static_members[instance_id]
+        self._timers.cancel(("session", group.group_id, old_member_id))
+        member = group.replace_static(instance_id, member_id)
+        before = (member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms)
+        self._watch_session(group, member_id, request.session_timeout_ms)
+        group.update(member, request.protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
+        group.park_join(member, reply)
+        reason = f"static member {instance_id} returns as {member_id}: {request.reason}"
+        if group.state is GroupState.COMPLETING_REBALANCE:
+            # The leader is assigning to the old id; only a new round reaches the new one.
+            self._prepare(group, reason)
+            return
+        if group.state is not GroupState.STABLE:
+            self._complete_if_all_joined(group)
+            return
+        if group.select_protocol() != group.protocol_name:
+            self._prepare(group, reason)
+            return
+
+        def stored(error: ErrorCode) -> None:
+            if error is not ErrorCode.NONE:
+                log.warning("group %s: the return of %s was not stored (%s)", group.group_id, instance_id, error.name)
+                group.answer_join(member, JoinResult(error, ""))
+                if group.static_members.get(instance_id) == member_id:
+                    self._timers.cancel(("session", group.group_id, member_id))
+                    group.replace_static(instance_id, old_member_id)
+                    group.update(member, *before)
+                    self._watch_session(group, old_member_id, member.session_timeout_ms)
+            elif request.supports_skipping_assignment:
+                group.answer_join(member, group.join_result(member_id, skip_assignment=True))
+            else:
+                # A leader that cannot be told to skip the assignment is told that another leads.
+                group.answer_join(
+                    member,
+                    JoinResult(
+                        ErrorCode.NONE,
+                        member_id,
+                        group.generation,
+                        group.protocol_type,
+                        group.protocol_name,
+                        old_leader or "",
+                    ),
+                )
+
+        self._store.store(group, {m.member_id: m.assignment for m in group.members.values()}, stored)
+
+    # --- rounds -------------------------------------------------------------------------------------------------------
+
+    def _rebalance_or_complete(self, group: Group, reason: str) -> None:
+        if group.can_rebalance:
+            self._prepare(group, reason)
+        else:
+            self._complete_if_all_joined(group)
+
+    def rebalance(self, group: Group, reason: str) -> None:
+        """Starts a round if none runs: every member is told with its next heartbeat."""
+        if group.members and group.can_rebalance:
+            self._prepare(group, reason)
+
+    def _prepare(self, group: Group, reason: str) -> None:
+        if group.state is GroupState.COMPLETING_REBALANCE:
+            self._answer_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS)
+        group.pending_syncs.clear()
+        self._timers.cancel(("sync", group.group_id))
+        initial = group.is_in(GroupState.EMPTY)
+        group.transition_to(GroupState.PREPARING_REBALANCE, self._clock.wall_ms())
+        log.info("group %s generation %d rebalances: %s", group.group_id, group.generation, reason)
+        if initial:
+            # Consumers of one application start one after the other; waiting a little spares a round for each.
+            delay_ms = self._settings.initial_rebalance_delay_ms
+            self._await_first(group, delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0))
+        elif group.all_joined:
+            self._complete_join(group)
+        else:
+            self._complete_join_in(group, group.rebalance_timeout_ms)
+
+    def _await_first(self, group: Group, delay_ms: int, remaining_ms: int) -> None:
+        def over() -> None:
+            if group.state is not GroupState.PREPARING_REBALANCE:
+                return
+            if group.new_member_added and remaining_ms:
+                group.new_member_added = False
+                again_ms = min(self._settings.initial_rebalance_delay_ms, remaining_ms)
+                self._await_first(group, again_ms, max(remaining_ms - delay_ms, 0))
+            elif group.pending_joins:
+                group.in_initial_delay = False
+                self._complete_join_in(group, min(ID_RETURN_MS_MAX, group.rebalance_timeout_ms))
+            else:
+                self._complete_join(group)
+
+        group.in_initial_delay = True
+        self._timers.schedule(("join", group.group_id), delay_ms, over)
+
+    def _complete_if_all_joined(self, group: Group) -> None:
+        """Ends the join round early, but for the delay of a group's first one."""
+        if group.state is GroupState.PREPARING_REBALANCE and not group.in_initial_delay and group.all_joined:
+            self._complete_join(group)
+
+    def _complete_join_in(self, group: Group, delay_ms: int) -> None:
+        """Ends the join round then, whoever has come."""
+        self._timers.schedule(("join", group.group_id), delay_ms, lambda: self._complete_join(group))
+
+    def _complete_join(self, group: Group) -> None:
+        """The join round is over: who has not come back is out (static members stay), the others learn the
+        generation.
+        """
+        if group.state is not GroupState.PREPARING_REBALANCE:
+            return
+        self._timers.cancel(("join", group.group_id))
+        for member in [m for m in group.members.values() if m.reply_join is None and not m.is_static]:
+            log.info("group %s: member %s did not join again in time", group.group_id, member.member_id)
+            self._forget(group, member.member_id)
+        if group.members and not group.elect_joined_leader():
+            # Only static members, none of which is here: their sessions decide.
+            self._complete_join_in(group, max(group.rebalance_timeout_ms, JOIN_RETRY_MS_MIN))
+            return
+        group.new_member_added = group.in_initial_delay = False
+        group.next_generation(self._clock.wall_ms())
+        self._store.formed(group)
+        if group.is_in(GroupState.EMPTY):
+            log.info("group %s is empty at generation %d", group.group_id, group.generation)
+
+            def stored(error: ErrorCode) -> None:
+                # After a crash the last stored generation comes back; its members' sessions then run out.
+                if error is not ErrorCode.NONE:
+                    log.warning("group %s: its emptiness was not stored (%s)", group.group_id, error.name)
+
+            self._store.store(group, {}, stored)
+            return
+        log.info("group %s formed generation %d with %d members", group.group_id, group.generation, len(group.members))
+        for member in group.members.values():
+            self._watch_session(group, member.member_id, member.session_timeout_ms)
+            member.is_new = False
+            group.pending_syncs.add(member.member_id)
+        self._await_syncs(group)
+        for member in list(group.members.values()):
+            group.answer_join(member, group.join_result(member.member_id))
+
+    def _await_syncs(self, group: Group) -> None:
+        generation = group.generation
+
+        def over() -> None:
+            if group.generation != generation or not group.is_in(GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
+                return
+            if group.pending_syncs:
+                missing = sorted(group.pending_syncs)
+                for member_id in missing:
+                    self._forget(group, member_id)
+                self._prepare(group, f"no SyncGroup from {', '.join(missing)}")
+
+        self._timers.schedule(("sync", group.group_id), group.rebalance_timeout_ms, over)
+
+    # --- SyncGroup ----------------------------------------------------------------------------------------------------
+
+    def sync(self, group: Group, request: SyncRequest, reply: SyncReply) -> None:
+        """Answers now, or parks the request until the leader's assignment is stored."""
+        if group.state is GroupState.DEAD:
+            reply(SyncResult(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            return
+        try:
+            member = group.check_member(request.member_id, request.instance_id)
+        except KafkaError as error:
+            reply(SyncResult(ErrorCode(error.code)))
+            return
+        if request.generation != group.generation:
+            reply(SyncResult(ErrorCode.ILLEGAL_GENERATION))
+        elif _differs(request.protocol_type, group.protocol_type) or _differs(
+            request.protocol_name, group.protocol_name
+        ):
+            reply(SyncResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+        elif group.state is GroupState.PREPARING_REBALANCE:
+            reply(SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
+        elif group.state is GroupState.COMPLETING_REBALANCE:
+            member.park_sync(reply)
+            self._sync_came(group, member.member_id)
+            if group.leader_id == member.member_id:
+                self._store_assignment(group, request.assignments)
+        elif group.state is GroupState.STABLE:
+            self._sync_came(group, member.member_id)
+            reply(_assignment(group, member))
+        else:
+            reply(SyncResult(ErrorCode.UNKNOWN_MEMBER_ID))
+
+    def _sync_came(self, group: Group, member_id: str) -> None:
+        group.pending_syncs.discard(member_id)
+        if not group.pending_syncs:
+            self._timers.cancel(("sync", group.group_id))
+
+    def _store_assignment(self, group: Group, assignments: Iterable[tuple[str, bytes]]) -> None:
+        generation = group.generation
+        given = dict(assignments)
+        wanted = {member_id: given.get(member_id, b"") for member_id in group.members}
+
+        def stored(error: ErrorCode) -> None:
+            # A member may have joined or left meanwhile: then another round runs, and these SyncGroups are answered.
+            if group.state is not GroupState.COMPLETING_REBALANCE or group.generation != generation:
+                return
+            if error is not ErrorCode.NONE:
+                self._answer_syncs(group, error)
+                self._prepare(group, f"the assignment was not stored ({error.name})")
+                return
+            for member in group.members.values():
+                member.assignment = wanted.get(member.member_id, b"")
+            group.transition_to(GroupState.STABLE, self._clock.wall_ms())
+            self._figures.completed_rebalances += 1
+            for member in list(group.members.values()):
+                if member.answer_sync(_assignment(group, member)):
+                    self._watch_session(group, member.member_id, member.session_timeout_ms)
+
+        self._store.store(group, wanted, stored)
+
+    def _answer_syncs(self, group: Group, error: ErrorCode) -> None:
+        for member in list(group.members.values()):
+            member.assignment = b""
+            if member.answer_sync(SyncResult(error)):
+                # Its session did not run while the request was parked.
+                self._watch_session(group, member.member_id, member.session_timeout_ms)
+
+    # --- Heartbeat, LeaveGroup, sessions ------------------------------------------------------------------------------
+
+    def heartbeat(self, group: Group, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+        """Prolongs a session. A plain function: heartbeats are the most frequent request of an idle cluster."""
+        if group.state is GroupState.DEAD:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        try:
+            member = group.check_member(member_id, instance_id)
+        except KafkaError as error:
+            return ErrorCode(error.code)
+        if generation != group.generation:
+            return ErrorCode.ILLEGAL_GENERATION
+        if group.state is GroupState.EMPTY:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        self.keep_alive(group, member)
+        if group.state is GroupState.PREPARING_REBALANCE:
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        return ErrorCode.NONE
+
+    def keep_alive(self, group: Group, member: Member) -> None:
+        """A heartbeat or a commit of this member came."""
+        if not self._timers.touch(("session", group.group_id, member.member_id), member.session_timeout_ms):
+            self._watch_session(group, member.member_id, member.session_timeout_ms)
+
+    def leave(self, group: Group, leaving: Iterable[LeavingMember]) -> list[ErrorCode]:
+        """Removes members; an answer for each, in order."""
+        if group.state is GroupState.DEAD:
+            return [ErrorCode.COORDINATOR_NOT_AVAILABLE for _ in leaving]
+        answers = [self._leave_one(group, one) for one in leaving]
+        if ErrorCode.NONE in answers:
+            if group.is_in(GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
+                self._prepare(group, "members left")
+            elif group.state is GroupState.PREPARING_REBALANCE:
+                self._complete_if_all_joined(group)
+            elif group.state is GroupState.EMPTY:
+                self._store.emptied(group)
+        return answers
+
+    def _leave_one(self, group: Group, one: LeavingMember) -> ErrorCode:
+        member_id = one.member_id
+        if not member_id:
+            if one.instance_id is None or one.instance_id not in group.static_members:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            member_id = group.static_members[one.instance_id]
+        elif member_id not in group.pending_joins:
+            try:
+                group.check_member(member_id, one.instance_id)
+            except KafkaError as error:
+                return ErrorCode(error.code)
+        log.info("group %s: member %s leaves: %s", group.group_id, member_id, one.reason)
+        self._forget(group, member_id)
+        return ErrorCode.NONE
+
+    def _watch_session(self, group: Group, member_id: str, timeout_ms: int) -> None:
+        self._timers.schedule(
+            ("session", group.group_id, member_id), timeout_ms, lambda: self._session_over(group, member_id)
+        )
+
+    def _session_over(self, group: Group, member_id: str) -> None:
+        if group.state is GroupState.DEAD:
+            return
+        member = group.members.get(member_id)
+        if member is None:
+            if member_id not in group.pending_joins:
+                return
+            group.pending_joins.discard(member_id)
+            if group.state is GroupState.EMPTY:
+                self._store.emptied(group)
+        elif member.awaits_rebalance:
+            # The parked request stands for its heartbeats; the session starts again when that is answered.
+            return
+        elif left_ms := group.answers.session_left_ms(member_id, member.session_timeout_ms):
+            self._watch_session(group, member_id, left_ms)
+            return
+        else:
+            log.info("group %s: the session of member %s is over", group.group_id, member_id)
+            group.remove(member_id)
+            if group.is_in(GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
+                self._prepare(group, f"the session of {member_id} is over")
+                return
+        if group.state is GroupState.PREPARING_REBALANCE and group.all_joined:
+            self._complete_join(group)
+
+    def _forget(self, group: Group, member_id: str) -> None:
+        group.remove(member_id)
+        self._timers.cancel(("session", group.group_id, member_id))
+
+    # --- taking groups over and giving them up ------------------------------------------------------------------------
+
+    def resume(self, group: Group) -> None:
+        """A group was loaded: each member gets a session from now on, as its heartbeats went nowhere meanwhile."""
+        for member in group.members.values():
+            self._watch_session(group, member.member_id, member.session_timeout_ms)
+        if len(group.members) > self._settings.max_size:
+            self._prepare(group, "it was loaded with more members than group.max.size allows")
+
+    def freeze(self, group: Group) -> None:
+        """The group is about to become one of another protocol: whoever waits joins again, and no time runs."""
+        group.answers.take_back()
+        group.in_initial_delay = False
+        for member in group.members.values():
+            group.answer_join(member, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+            member.answer_sync(SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
+        self._cancel_timers(group)
+
+    def thaw(self, group: Group) -> None:
+        """It stays what it was: its members join again, each within a session from now on."""
+        self.resume(group)
+        if group.state is GroupState.PREPARING_REBALANCE:
+            self._complete_join_in(group, group.rebalance_timeout_ms)
+        else:
+            self.rebalance(group, "it could not be upgraded")
+
+    def give_up(self, group: Group, error: ErrorCode, now_ms: int) -> None:
+        """The group ends here (deleted, expired, or moved away): whoever waits gets `error`, no timer remains."""
+        for member in group.members.values():
+            group.answer_join(member, JoinResult(error, member.member_id))
+            member.answer_sync(SyncResult(error))
+        self._cancel_timers(group)
+        group.transition_to(GroupState.DEAD, now_ms)
+
+    def _cancel_timers(self, group: Group) -> None:
+        for member_id in [*group.members, *group.pending_joins]:
+            self._timers.cancel(("session", group.group_id, member_id))
+        self._timers.cancel(("join", group.group_id))
+        self._timers.cancel(("sync", group.group_id))
+
+
+def _differs(given: str | None, current: str | None) -> bool:
+    return given is not None and current is not None and given != current
+
+
+def _assignment(group: Group, member: Member) -> SyncResult:
+    return SyncResult(ErrorCode.NONE, member.assignment, group.protocol_type, group.protocol_name)

@@ -1,0 +1,223 @@
+"""What is stored in `__consumer_offsets`, in Kafka's own key and value formats (OffsetCommitKey/Value,
+GroupMetadataKey/Value).
+
+Keys start with a 16-bit type: 0 and 1 committed offset, 2 group metadata; those of consumer, share and streams groups
+(`records` of `coordinators/consumer`, `share` and `streams`) are handed on; others belong to group kinds that this
+coordinator does not run, and are passed over. Values start with their version; 0 to 4 are read, and what Kafka writes
+is written: 4 of offsets, 3 of groups. Version 4 of offsets is flexible. Besides Kafka's tag 0 (the topic's id) it
+carries a tag of ours, which Kafka's readers skip (`native/protocol/schema/stored`): when an offset expires, where an
+old client asked for its own retention. Groups of version 4, from before pybroker wrote 3, have a tag with the topics
+that existed when the generation formed.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from pybroker.broker.coordinators.consumer import records as consumer
+from pybroker.broker.coordinators.shards.record_types import RecordTypes
+from pybroker.broker.coordinators.share import records as share
+from pybroker.broker.coordinators.streams import records as streams
+from pybroker.native import Uuid, decode_data, encode, stored_offset
+from pybroker.protocol import messages as m
+from pybroker.protocol.versioned import decode_versioned, encode_versioned, split_version
+
+OFFSET_KEY_TYPES = (0, 1)
+GROUP_KEY_TYPE = 2
+GROUP_VALUE_VERSION = 3
+NO_TIMESTAMP = -1
+_KEY_LAYOUT = 0
+"""Both kinds of keys have one layout, whatever type stands in front."""
+
+
+class OffsetKey(msgspec.Struct, frozen=True, gc=False):
+    """Whose offset: the format names the topic, the value carries its id."""
+
+    group: str
+    topic: str
+    partition: int
+
+
+class GroupKey(msgspec.Struct, frozen=True):
+    """Which group."""
+
+    group: str
+
+
+class OffsetValue(msgspec.Struct, frozen=True, gc=False):
+    """A committed offset as stored."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int | None = None
+    topic_id: Uuid | None = None
+    """None in values that Kafka wrote before version 4."""
+
+
+class MemberValue(msgspec.Struct, frozen=True):
+    """One member of a stored generation."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    subscription: bytes
+    assignment: bytes
+
+
+class GroupValue(msgspec.Struct, frozen=True):
+    """A generation as stored."""
+
+    protocol_type: str
+    generation: int
+    protocol: str | None
+    leader: str | None
+    current_state_timestamp_ms: int
+    """−1 when not known."""
+    members: tuple[MemberValue, ...]
+    formed_topics: dict[str, Uuid] = {}
+    """Read only; see the module."""
+
+
+class NewerKey(msgspec.Struct, frozen=True):
+    """Something of a group whose members are in epochs."""
+
+    group: str
+    kind: int
+    name: str
+    """A member, or an expression; empty where the key has none."""
+
+
+class ConsumerKey(NewerKey, frozen=True):
+    """Of a consumer group."""
+
+
+class ShareKey(NewerKey, frozen=True):
+    """Of a share group."""
+
+
+class StreamsKey(NewerKey, frozen=True):
+    """Of a streams group."""
+
+
+_NEWER: tuple[tuple[RecordTypes, type[NewerKey]], ...] = (
+    (consumer.TYPES, ConsumerKey),
+    (streams.TYPES, StreamsKey),
+    (share.TYPES, ShareKey),
+)
+
+Key = OffsetKey | GroupKey | NewerKey
+
+
+def encode_offset_key(key: OffsetKey) -> bytes:
+    """OffsetCommitKey, type 1."""
+    return b"\0\1" + encode(m.OffsetCommitKey(key.group, key.topic, key.partition), _KEY_LAYOUT)
+
+
+def encode_group_key(group: str) -> bytes:
+    """GroupMetadataKey, type 2."""
+    return b"\0\2" + encode(m.GroupMetadataKey(group), _KEY_LAYOUT)
+
+
+def decode_key(data: bytes) -> Key | None:
+    """The key, or None for a type that is not ours. Raises CodecError."""
+    kind, content = split_version(data)
+    if kind in OFFSET_KEY_TYPES:
+        key = decode_data("OffsetCommitKey", _KEY_LAYOUT, content)
+        return OffsetKey(key.group, key.topic, key.partition)
+    if kind == GROUP_KEY_TYPE:
+        return GroupKey(decode_data("GroupMetadataKey", _KEY_LAYOUT, content).group)
+    for types, made in _NEWER:
+        if kind in types:
+            group, name = types.decode_key(kind, content)
+            return made(group, kind, name)
+    return None
+
+
+def encode_offset(key: OffsetKey, value: OffsetValue) -> tuple[bytes, bytes]:
+    """OffsetCommitKey, type 1, and OffsetCommitValue, version 4: written in one native call, as it is the record that
+    is written by far the most."""
+    return stored_offset(
+        key.group,
+        key.topic,
+        key.partition,
+        value.offset,
+        value.leader_epoch,
+        value.metadata,
+        value.commit_timestamp_ms,
+        value.expire_timestamp_ms,
+        value.topic_id,
+    )
+
+
+def decode_offset_value(data: bytes) -> OffsetValue:
+    """OffsetCommitValue versions 0 to 4. Raises CodecError."""
+    stored = decode_versioned("StoredOffset", data)
+    expire = max(stored.expire_timestamp, stored.own_expire_timestamp)
+    return OffsetValue(
+        stored.offset,
+        stored.leader_epoch,
+        stored.metadata,
+        stored.commit_timestamp,
+        None if expire == NO_TIMESTAMP else expire,
+        stored.topic_id or None,
+    )
+
+
+def encode_group_value(value: GroupValue) -> bytes:
+    """GroupMetadataValue version 3, as Kafka writes: readers outside of brokers know none above."""
+    return encode_versioned(
+        m.StoredGroup(
+            protocol_type=value.protocol_type,
+            generation=value.generation,
+            protocol=value.protocol,
+            leader=value.leader,
+            current_state_timestamp=value.current_state_timestamp_ms,
+            members=[
+                m.StoredGroup_MemberMetadata(
+                    member_id=member.member_id,
+                    group_instance_id=member.group_instance_id,
+                    client_id=member.client_id,
+                    client_host=member.client_host,
+                    rebalance_timeout=member.rebalance_timeout_ms,
+                    session_timeout=member.session_timeout_ms,
+                    subscription=member.subscription,
+                    assignment=member.assignment,
+                )
+                for member in value.members
+            ],
+        ),
+        GROUP_VALUE_VERSION,
+    )
+
+
+def decode_group_value(data: bytes) -> GroupValue:
+    """GroupMetadataValue versions 0 to 4. Raises CodecError."""
+    stored = decode_versioned("StoredGroup", data)
+    return GroupValue(
+        stored.protocol_type,
+        stored.generation,
+        stored.protocol,
+        stored.leader,
+        stored.current_state_timestamp,
+        tuple(map(_member, stored.members)),
+        {topic.name: topic.topic_id for topic in stored.formed_topics},
+    )
+
+
+def _member(stored: m.StoredGroup_MemberMetadata) -> MemberValue:
+    return MemberValue(
+        stored.member_id,
+        stored.group_instance_id,
+        stored.client_id,
+        stored.client_host,
+        # Version 0 has one time for both.
+        stored.session_timeout if stored.rebalance_timeout == NO_TIMESTAMP else stored.rebalance_timeout,
+        stored.session_timeout,
+        stored.subscription,
+        stored.assignment,
+    )

@@ -1,0 +1,551 @@
+"""One shard of the group coordinator: the groups whose id hashes to one partition of the offsets topic."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from pybroker.broker.clock import Clock
+from pybroker.broker.coordinators.consumer.group import ConsumerGroup
+from pybroker.broker.coordinators.consumer.groups import ConsumerGroups, Finish, refused
+from pybroker.broker.coordinators.consumer.model import JOINS, Heartbeat, HeartbeatResult
+from pybroker.broker.coordinators.consumer.settings import ConsumerSettings
+from pybroker.broker.coordinators.consumer.topics import MayRead
+from pybroker.broker.coordinators.group.classic_members import ClassicMembers
+from pybroker.broker.coordinators.group.figures import GroupFigures
+from pybroker.broker.coordinators.group.group import Group, GroupState, JoinResult, Member
+from pybroker.broker.coordinators.group.loading import Loaded
+from pybroker.broker.coordinators.group.migration import can_downgrade, downgrade, upgrade
+from pybroker.broker.coordinators.group.offsets import CommittedOffset, Offsets
+from pybroker.broker.coordinators.group.ports import GroupSettings
+from pybroker.broker.coordinators.group.rebalance import Rounds
+from pybroker.broker.coordinators.group.records import (
+    GroupValue,
+    MemberValue,
+    OffsetKey,
+    encode_group_key,
+    encode_group_value,
+    encode_offset_key,
+)
+from pybroker.broker.coordinators.group.removals import Removals
+from pybroker.broker.coordinators.group.requests import JoinRequest
+from pybroker.broker.coordinators.group.transactional_offsets import Counting, TransactionalOffsets
+from pybroker.broker.coordinators.shards.log import TOO_LARGE, ShardLog
+from pybroker.broker.coordinators.shards.ports import Record, Topics
+from pybroker.broker.coordinators.shards.shard import Shard, ShardState
+from pybroker.broker.coordinators.shards.standing import StandingAnswers
+from pybroker.broker.coordinators.shards.timers import TimerWheel
+from pybroker.broker.coordinators.shards.turns import Outcome
+from pybroker.broker.coordinators.share.groups import ShareGround, ShareGroups
+from pybroker.broker.coordinators.streams.group import StreamsGroup
+from pybroker.broker.coordinators.streams.groups import StreamsGround, StreamsGroups
+from pybroker.broker.coordinators.streams.groups import refused as refused_streams
+from pybroker.broker.coordinators.streams.model import Heartbeat as StreamsHeartbeat
+from pybroker.broker.coordinators.streams.model import HeartbeatResult as StreamsHeartbeatResult
+from pybroker.errors import KafkaError
+from pybroker.native import ShardCommits, Uuid
+from pybroker.protocol.error_codes import ErrorCode
+
+log = logging.getLogger(__name__)
+
+CLOCKS_DIFFER_MS = 60_000
+"""Times that two brokers have noted are only compared if they are further apart."""
+DOWNGRADE_RETRY_MS = 1_000
+"""A downgrade that could not be written is tried again after this."""
+
+
+class GroupShard(Shard[Loaded]):
+    """The groups of one offsets partition. Implements the rounds' GroupStore."""
+
+    def __init__(
+        self,
+        shard_log: ShardLog,
+        *,
+        clock: Clock,
+        topics: Topics,
+        removals: Removals,
+        settings: GroupSettings,
+        consumer_settings: ConsumerSettings,
+        share: ShareGround,
+        streams: StreamsGround,
+        timers: TimerWheel,
+        figures: GroupFigures,
+    ) -> None:
+        super().__init__(shard_log)
+        self.groups: dict[str, Group] = {}
+        """Classic groups, and those that only have offsets."""
+        self.consumers = ConsumerGroups(
+            clock=clock,
+            timers=timers,
+            view=topics,
+            settings=consumer_settings,
+            write=self._write_consumer,
+            made=self._consumer_made,
+            changed=self._consumer_changed,
+            assigned=self._consumer_assigned,
+        )
+        self.shares = ShareGroups(share, self._write_consumer)
+        self.streams = StreamsGroups(streams, self._write_consumer, self._streams_made)
+        self.classic_members = ClassicMembers(self.consumers, consumer_settings, timers, topics)
+        self._settings = settings
+        self._consumer_settings = consumer_settings
+        self._timers = timers
+        self.commits_of_members = ShardCommits(shard_log.topic_id, shard_log.partition, shard_log.leader_epoch)
+        """Those that data threads take."""
+        self.offsets = Offsets(self.commits_of_members)
+        self.transactions = TransactionalOffsets()
+        self._markers_while_loading: list[tuple[int, int, bool]] = []
+        self.rounds = Rounds(settings, clock, timers, self, figures)
+        self._clock = clock
+        self._topics = topics
+        self._removals = removals
+        self._figures = figures
+        self._removals_before = removals.count
+        """Removals up to here say nothing about groups that are loaded: their generations may have formed since,
+        elsewhere.
+        """
+
+    # --- what `Shards` asks -------------------------------------------------------------------------------------------
+
+    def replay(self) -> Loaded:
+        """Takes the records of the partition."""
+        return Loaded()
+
+    def install(self, loaded: Loaded) -> None:
+        """Takes over groups and offsets. Offsets of incarnations that are gone stay hidden.
+
+        They are not buried here: that a topic is not known is no proof that it was deleted, and a commit to a new
+        incarnation of the name replaces the record anyway.
+        """
+        hidden = 0
+        for key, (at, value) in loaded.offsets.items():
+            # Kafka's values before version 4 have no id; they belong to whatever the name means now.
+            topic_id = value.topic_id if value.topic_id is not None else self._topics.topic_id(key.topic)
+            if topic_id is None or self._topics.topic_name(topic_id) is None:
+                hidden += 1
+                continue
+            self.offsets.put(key.group, topic_id, key.topic, key.partition, CommittedOffset.stored(value, at))
+        self._install_pending(loaded)
+        for group_id, stored in loaded.groups.items():
+            self.groups[group_id] = group = group_of_value(group_id, stored)
+            group.formed_at = self._removals_before
+            if not group.formed_topics:
+                group.formed_topics = self._existed(group)
+        for group_id, consumer in loaded.consumers.items():
+            self.consumers.install(group_id, consumer)
+        for group_id, share in loaded.shares.items():
+            self.shares.install(group_id, share)
+        self.shares.bury_the_dead()
+        for group_id, streams in loaded.streams.items():
+            self.streams.install(group_id, streams)
+        for group_id in self.offsets.groups():
+            self.note_group(group_id)
+        for pending in loaded.pending.values():
+            for key in pending:
+                self.note_group(key.group)
+        for group in self.groups.values():
+            self.rounds.resume(group)
+        if loaded.records:
+            log.info(
+                "offsets partition %d: %d records, %d groups, %d offsets (%d of topics that are gone, %d damaged "
+                "records)",
+                self.partition,
+                loaded.records,
+                len(self.groups) + len(self.consumers.all()) + len(self.shares.all()) + len(self.streams.all()),
+                len(loaded.offsets),
+                hidden,
+                loaded.damaged,
+            )
+
+    def _install_pending(self, loaded: Loaded) -> None:
+        for producer_id, pending in loaded.pending.items():
+            for key, (at, value) in pending.items():
+                topic_id = value.topic_id if value.topic_id is not None else self._topics.topic_id(key.topic)
+                if topic_id is not None and self._topics.topic_name(topic_id) is not None:
+                    commit = self.transactions.began(producer_id, -1, [(topic_id, key, value)])
+                    self.transactions.written(commit, at)
+        for producer_id, at, committed in self._markers_while_loading:
+            self.count(self.transactions.ended(producer_id, at, committed=committed))
+        self._markers_while_loading.clear()
+
+    def give_up(self, error: ErrorCode) -> None:
+        """The shard moves away or the broker stops: whoever waits gets `error`."""
+        self.offsets.close()
+        self.note_commits()
+        for group in self.groups.values():
+            self.rounds.give_up(group, error, self._clock.wall_ms())
+        self.groups.clear()
+        self.consumers.give_up_all(error)
+        self.shares.give_up_all(error)
+        self.streams.give_up_all(error)
+
+    # --- groups -------------------------------------------------------------------------------------------------------
+
+    def group(self, group_id: str) -> Group | None:
+        """A group that exists."""
+        return self.groups.get(group_id)
+
+    def ensure_group(self, group_id: str) -> Group:
+        """The group, made if it does not exist."""
+        group = self.groups.get(group_id)
+        if group is None:
+            group = self.groups[group_id] = Group(group_id)
+        return group
+
+    def note_group(self, group_id: str) -> None:
+        """Makes a group that only has offsets, if there is none of that id."""
+        if self.newer(group_id) is None:
+            self.ensure_group(group_id)
+
+    def newer(self, group_id: str) -> ConsumerGroup | StreamsGroup | None:
+        """A group with offsets whose members are in epochs, as on disk."""
+        return self.consumers.get(group_id) or self.streams.get(group_id)
+
+    def answers_to_repeat(self, group_id: str) -> StandingAnswers | None:
+        """See `GroupCoordinator`."""
+        group = self.group(group_id)
+        stable = group is not None and group.state is GroupState.STABLE and group_id not in self.consumers
+        return group.answers if group is not None and stable else None
+
+    def check_fetch(self, group_id: str, member_id: str, epoch: int) -> None:
+        """See `GroupCoordinator`."""
+        group = self.newer(group_id)
+        if isinstance(group, StreamsGroup):
+            self.streams.check_fetch(group, member_id, epoch)
+        elif group is not None:
+            self.consumers.check_fetch(group, member_id, epoch)
+
+    def life(self, group_id: str) -> object | None:
+        """What stays the same while a group lives, whatever its protocol; None if there is none."""
+        newer = self.newer(group_id)
+        if newer is not None:
+            return newer.life
+        group = self.groups.get(group_id)
+        return None if group is None else group.life
+
+    def transaction_ended(self, producer_id: int, at: int, *, committed: bool) -> None:
+        """A marker is on disk at offset `at`. While the shard is being loaded, it may or may not be among what is read.
+        """
+        if self.state is ShardState.ACTIVE:
+            self.count(self.transactions.ended(producer_id, at, committed=committed))
+        else:
+            self._markers_while_loading.append((producer_id, at, committed))
+
+    def has_commit_under_way(self, group_id: str) -> bool:
+        """A commit is being written, or its transaction has not ended: the group must not be taken for unused."""
+        return self.offsets.has_commit_in_flight(group_id) or bool(self.transactions.unstable_of(group_id))
+
+    def count(self, offsets: list[Counting]) -> None:
+        """Offsets whose transaction is committed."""
+        for topic_id, key, value in offsets:
+            if self._topics.topic_name(topic_id) is not None:
+                self.note_group(key.group)
+                self.offsets.put(key.group, topic_id, key.topic, key.partition, value)
+                self._figures.offset_commits += 1
+
+    def note_commits(self) -> None:
+        """Counts what data threads have committed."""
+        self._figures.offset_commits += self.offsets.take_count()
+
+    def refuse_share(self, group_id: str, code: ErrorCode) -> None:
+        """Raises KafkaError with `code` if the group is a share group, which has no offsets, and members of its own."""
+        if group_id in self.shares:
+            raise KafkaError(code, f"Group {group_id} is a share group.")
+
+    def holds_other_than_share(self, group_id: str) -> bool:
+        """There is a group of that id, of another kind."""
+        return group_id in self.groups or group_id in self.consumers or group_id in self.streams
+
+    def refuse_streams(self, group_id: str) -> None:
+        """Raises KafkaError GROUP_ID_NOT_FOUND if the group is a streams group."""
+        if group_id in self.streams:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+
+    # --- consumer groups ----------------------------------------------------------------------------------------------
+
+    def consumer_heartbeat(
+        self, group_id: str, beat: Heartbeat, may_read: MayRead, reply: Callable[[HeartbeatResult], None]
+    ) -> None:
+        """A ConsumerGroupHeartbeat. A classic group becomes a consumer group by the first member of it: at once if
+        nobody is in it, else with its members, if group.consumer.migration.policy lets it."""
+        if group_id in self.consumers:
+            self.consumers.heartbeat(group_id, beat, may_read, reply)
+            return
+        classic = self.groups.get(group_id)
+        crowded = classic is not None and bool(classic.members)
+        if beat.epoch != JOINS or (crowded and not self._consumer_settings.upgrades):
+            message = f"Group {group_id} {'not found' if classic is None else 'is not a consumer group'}."
+            reply(refused(KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, message)))
+            return
+        also: dict[bytes, bytes | None] = {}
+        if classic is not None and classic.protocol_type is not None:
+            also[encode_group_key(group_id)] = None
+        if classic is None or not crowded:
+            self.consumers.heartbeat(group_id, beat, may_read, reply, also=also)
+            return
+        old = classic
+
+        def begin(draft: ConsumerGroup) -> None:
+            upgrade(old, draft, self._topics, self._consumer_settings.max_size)
+            self.rounds.freeze(old)
+            log.info("group %s becomes a consumer group at epoch %d", group_id, draft.epoch)
+
+        def answered(result: HeartbeatResult) -> None:
+            if self.groups.get(group_id) is old and group_id not in self.consumers:
+                self.rounds.thaw(old)
+            reply(result)
+
+        self.consumers.heartbeat(group_id, beat, may_read, answered, also=also, begin=begin)
+
+    def _consumer_made(self, consumer: ConsumerGroup) -> None:
+        classic = self.groups.pop(consumer.group_id, None)
+        if classic is not None:
+            consumer.life = classic.life
+            self.rounds.give_up(classic, ErrorCode.REBALANCE_IN_PROGRESS, self._clock.wall_ms())
+
+    def _consumer_changed(self, consumer: ConsumerGroup) -> None:
+        if self._consumer_settings.downgrades and can_downgrade(consumer, self._settings.max_size):
+            self._downgrade_later(consumer.group_id, 0)
+
+    def _consumer_assigned(self) -> None:
+        self._figures.consumer_rebalances += 1
+
+    def _downgrade_later(self, group_id: str, delay_ms: int) -> None:
+        self._timers.schedule(("consumer downgrade", group_id), delay_ms, lambda: self._downgrade(group_id))
+
+    def _downgrade(self, group_id: str) -> None:
+        """The last member of the newer protocol has gone: the others go on as a classic group."""
+        before = self.consumers.get(group_id)
+        if before is None:
+            return
+
+        def change(draft: ConsumerGroup) -> Finish:
+            if not can_downgrade(draft, self._settings.max_size):
+                return lambda _: None
+            now_ms = self._clock.wall_ms()
+            classic = downgrade(draft, self._topics, now_ms)
+            self.formed(classic)
+            assignments = {member.member_id: member.assignment for member in classic.members.values()}
+            value = group_value(classic, assignments, now_ms)
+            # The round that follows is not stored: after a restart members find that they do not know this generation,
+            # and join.
+            unknown = max(draft.epoch, value.generation + 1)
+            stored = encode_group_value(msgspec.structs.replace(value, generation=unknown))
+            draft.successor = {encode_group_key(group_id): stored}
+            return lambda _: classic
+
+        def answered(outcome: Outcome) -> None:
+            if isinstance(outcome, Group):
+                log.info("group %s becomes a classic group at generation %d", group_id, outcome.generation)
+                self.consumers.cancel_timers(before)
+                self.groups[group_id] = outcome
+                self.rounds.resume(outcome)
+                self.rounds.rebalance(outcome, "the last member of the newer protocol has left")
+            elif isinstance(outcome, KafkaError) and self.consumers.get(group_id) is not None:
+                self._downgrade_later(group_id, DOWNGRADE_RETRY_MS)
+
+        self.consumers.turns.submit(group_id, change, answered)
+
+    def _write_consumer(self, records: list[Record], done: Callable[[ErrorCode], None]) -> None:
+        self.log.write(
+            records, lambda error, _: done(ErrorCode.UNKNOWN_SERVER_ERROR if error in TOO_LARGE else error)
+        )
+
+    # --- streams groups -----------------------------------------------------------------------------------------------
+
+    def streams_heartbeat(
+        self, group_id: str, beat: StreamsHeartbeat, reply: Callable[[StreamsHeartbeatResult], None]
+    ) -> None:
+        """A StreamsGroupHeartbeat. A classic group without members becomes a streams group by the first member of it.
+        """
+        also: dict[bytes, bytes | None] = {}
+        if group_id not in self.streams:
+            classic = self.groups.get(group_id)
+            others = group_id in self.consumers or group_id in self.shares
+            if beat.epoch != JOINS or others or (classic is not None and classic.state is not GroupState.EMPTY):
+                there = others or classic is not None
+                message = (
+                    f"Group {group_id} is not a streams group." if there else f"Streams group {group_id} not found."
+                )
+                reply(refused_streams(KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, message)))
+                return
+            if classic is not None and classic.protocol_type is not None:
+                also[encode_group_key(group_id)] = None
+        self.streams.heartbeat(group_id, beat, reply, also=also)
+
+    def _streams_made(self, group: StreamsGroup) -> None:
+        classic = self.groups.pop(group.group_id, None)
+        if classic is not None:
+            group.life = classic.life
+            self.rounds.give_up(classic, ErrorCode.REBALANCE_IN_PROGRESS, self._clock.wall_ms())
+
+    def join_emptied_streams(self, group_id: str, request: JoinRequest, reply: Callable[[JoinResult], None]) -> None:
+        """JoinGroup for a streams group, which becomes a classic one if it has no members."""
+        before = self.streams.get(group_id)
+
+        def done(error: KafkaError | None) -> None:
+            if error is not None:
+                reply(JoinResult(ErrorCode(error.code), request.member_id))
+                return
+            group = self.ensure_group(group_id)
+            if before is not None:
+                group.life = before.life
+            log.info("group %s: the empty streams group becomes a classic group", group_id)
+            self.rounds.join(group, request, reply)
+            self.emptied(group)
+
+        self.streams.become_classic(group_id, done)
+
+    def delete_group(self, group_id: str, done: Callable[[ErrorCode], None]) -> int:
+        """Buries a group without members; gives the number of its offsets. KafkaError: GROUP_ID_NOT_FOUND,
+        NON_EMPTY_GROUP."""
+        newer = self.newer(group_id)
+        group = self.group(group_id)
+        if newer is not None:
+            turns = self.streams.turns if isinstance(newer, StreamsGroup) else self.consumers.turns
+            if newer.members or not turns.is_quiet(group_id):
+                raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"Group {group_id} has members.")
+            return self.drop_newer(newer, done)
+        if group is None:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+        if group.state is not GroupState.EMPTY or group_id in self.consumers or group_id in self.streams:
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"Group {group_id} has members.")
+        return self.drop_group(group, done)
+
+    def drop_newer(self, group: ConsumerGroup | StreamsGroup, done: Callable[[ErrorCode], None]) -> int:
+        """`drop_group` of a consumer or streams group."""
+        keys = self._forget_offsets(group.group_id)
+        over = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        buried = (
+            self.streams.drop(group, over) if isinstance(group, StreamsGroup) else self.consumers.drop(group, over)
+        )
+        records: list[Record] = [(encode_offset_key(key), None) for key in keys]
+        self.log.write([*records, *buried.items()], lambda error, _: done(error))
+        return len(keys)
+
+    # --- GroupStore ---------------------------------------------------------------------------------------------------
+
+    def store(self, group: Group, assignments: Mapping[str, bytes], done: Callable[[ErrorCode], None]) -> None:
+        """Writes the present generation with these assignments."""
+        value = group_value(group, assignments, self._clock.wall_ms())
+
+        def written(error: ErrorCode, _: int) -> None:
+            done(ErrorCode.UNKNOWN_SERVER_ERROR if error in TOO_LARGE else error)
+
+        self.log.write([(encode_group_key(group.group_id), encode_group_value(value))], written)
+
+    def formed(self, group: Group) -> None:
+        """Notes which incarnations the members of this generation can have seen."""
+        group.formed_at = self._removals.count
+        group.formed_topics = {}
+        for name in group.subscribed_topics or ():
+            # ZERO: the name meant nothing, so nobody in this generation was assigned a later incarnation of it.
+            group.formed_topics[name] = self._topics.topic_id(name) or Uuid.ZERO
+
+    def _existed(self, group: Group) -> dict[str, Uuid]:
+        """What `formed` would have noted of a generation that is loaded, as far as the times tell; ZERO in doubt, which
+        costs a commit without leader epoch one round."""
+        ids: dict[str, Uuid] = {}
+        for name in group.subscribed_topics or ():
+            topic_id = ids[name] = self._topics.topic_id(name) or Uuid.ZERO
+            if topic_id and self._topics.first_epoch(topic_id) > 0:
+                since_ms = self._topics.living_since(topic_id)
+                if since_ms is None or since_ms + CLOCKS_DIFFER_MS > group.state_timestamp_ms:
+                    ids[name] = Uuid.ZERO
+        return ids
+
+    def emptied(self, group: Group) -> None:
+        """Forgets a group that was only asked for a member id."""
+        if (
+            group.state is GroupState.EMPTY
+            and group.generation == 0
+            and not group.members
+            and not group.pending_joins
+            and not self.has_commit_under_way(group.group_id)
+            and not self.offsets.topics(group.group_id)
+            and self.groups.get(group.group_id) is group
+        ):
+            del self.groups[group.group_id]
+            self.rounds.give_up(group, ErrorCode.COORDINATOR_NOT_AVAILABLE, self._clock.wall_ms())
+
+    # --- removal ------------------------------------------------------------------------------------------------------
+
+    def drop_group(self, group: Group, done: Callable[[ErrorCode], None]) -> int:
+        """Forgets a group and its offsets, and buries both; `done` gets NONE when that is on disk. The number of
+        offsets.
+        """
+        keys = self._forget_offsets(group.group_id)
+        self.groups.pop(group.group_id, None)
+        self.rounds.give_up(group, ErrorCode.COORDINATOR_NOT_AVAILABLE, self._clock.wall_ms())
+        records: list[Record] = [(encode_offset_key(key), None) for key in keys]
+        records.append((encode_group_key(group.group_id), None))
+        self.log.write(records, lambda error, _: done(error))
+        return len(keys)
+
+    def _forget_offsets(self, group_id: str) -> list[OffsetKey]:
+        keys = [*self.offsets.keys_of_group(group_id), *self.transactions.drop_group(group_id)]
+        self.offsets.drop_group(group_id)
+        return [key for _, key in dict.fromkeys(keys)]
+
+    def bury_offsets(self, keys: list[OffsetKey], done: Callable[[ErrorCode], None]) -> None:
+        """Writes tombstones for offsets that were taken out of `offsets` by the caller."""
+        self.log.write([(encode_offset_key(key), None) for key in keys], lambda error, _: done(error))
+
+
+def group_value(group: Group, assignments: Mapping[str, bytes], now_ms: int) -> GroupValue:
+    """The stored form of a group's present generation. Kafka keeps of each member only its metadata for the chosen
+    protocol.
+    """
+    return GroupValue(
+        group.protocol_type or "",
+        group.generation,
+        group.protocol_name,
+        group.leader_id,
+        group.state_timestamp_ms if group.state_timestamp_ms >= 0 else now_ms,
+        tuple(
+            MemberValue(
+                member.member_id,
+                member.instance_id,
+                member.client_id,
+                member.client_host,
+                member.rebalance_timeout_ms,
+                member.session_timeout_ms,
+                member.metadata(group.protocol_name),
+                assignments.get(member.member_id, b""),
+            )
+            for member in group.members.values()
+        ),
+    )
+
+
+def group_of_value(group_id: str, value: GroupValue) -> Group:
+    """A group as it was stored: stable if it has members, else empty."""
+    group = Group(
+        group_id,
+        GroupState.STABLE if value.members else GroupState.EMPTY,
+        state_timestamp_ms=value.current_state_timestamp_ms,
+        generation=value.generation,
+        protocol_type=value.protocol_type or None,
+        protocol_name=value.protocol,
+        formed_topics=dict(value.formed_topics),
+    )
+    for stored in value.members:
+        group.add(
+            Member(
+                stored.member_id,
+                stored.group_instance_id,
+                stored.client_id,
+                stored.client_host,
+                stored.rebalance_timeout_ms,
+                stored.session_timeout_ms,
+                value.protocol_type,
+                ((value.protocol or "", stored.subscription),),
+                stored.assignment,
+            )
+        )
+    if value.leader in group.members:
+        group.leader_id = value.leader
+    group.read_subscriptions()
+    return group

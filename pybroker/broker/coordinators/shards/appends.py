@@ -1,0 +1,117 @@
+"""Appends that Python starts, and who hears of their completions when the dispatcher drains them.
+
+Nothing waits for a flush on the loop: a completion comes through the same queue as requests do. What coordinators write
+is told to a function, without a future, whose callbacks would cost a step of the loop each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from pybroker.broker.coordinators.shards.ports import Ended, Record
+from pybroker.errors import KafkaError
+from pybroker.native import Completion, NativePartitions, RecordsWatch, Uuid
+
+
+class NativeAppends:
+    """Pairs `NativePartitions.append` with its `Completion`. Lives on the loop's thread only: the token is registered
+    before the same thread can drain its completion, so none is missed.
+    """
+
+    def __init__(self, native: NativePartitions, loop: asyncio.AbstractEventLoop) -> None:
+        self._native = native
+        self._loop = loop
+        self._waiting: dict[int, asyncio.Future[Completion]] = {}
+        self._told: dict[int, Callable[[int, int], None]] = {}
+        self._watching: dict[int, Callable[[], None]] = {}
+
+    @property
+    def pending(self) -> int:
+        """Appends that are not committed yet."""
+        return len(self._waiting) + len(self._told)
+
+    def append(
+        self,
+        topic_id: Uuid,
+        partition: int,
+        leader_epoch: int,
+        records: Sequence[Record],
+        timestamp_ms: int,
+        *,
+        told: Callable[[int, int], None],
+        producer: tuple[int, int] | None = None,
+    ) -> Ended | None:
+        """Appends records to a partition that is led here under this epoch; with a producer's (id, epoch) as part of
+        its transaction. See `ports.Appends`: it ends at once unless it waits for a flush (commit mode) or replicas.
+        """
+        return self._ended(
+            self._native.append(
+                topic_id, partition, list(records), timestamp_ms, leader_epoch, producer, at_once=True
+            ),
+            told,
+        )
+
+    def _ended(self, outcome: Completion | int, told: Callable[[int, int], None]) -> Ended | None:
+        if isinstance(outcome, int):
+            self._told[outcome] = told
+            return None
+        return outcome.error_code, outcome.base_offset
+
+    def append_batch(self, topic_id: Uuid, partition: int, batch: bytes) -> asyncio.Future[Completion]:
+        """Appends a finished batch as a client's Produce with acks=all would. The future gives the Completion once it
+        is committed (after the flush in commit mode), or raises KafkaError with the code of the partition.
+        """
+        return self._wait(self._native.append_batch(topic_id, partition, batch))
+
+    def append_marker(
+        self, topic_id: Uuid, partition: int, marker: tuple[int, int, int], timestamp_ms: int, *,
+        committed: bool, raised: bool, told: Callable[[int, int], None],
+    ) -> Ended | None:
+        """Ends a transaction in a partition that is led here; told as for `append`. `marker`: (producer id, its epoch,
+        coordinator epoch). `raised`: its records have a lower epoch. NativeError."""
+        return self._ended(
+            self._native.append_marker(topic_id, partition, marker, committed, timestamp_ms, raised), told
+        )
+
+    def _wait(self, token: int) -> asyncio.Future[Completion]:
+        future: asyncio.Future[Completion] = self._loop.create_future()
+        self._waiting[token] = future
+        return future
+
+    def watched(self, watch: RecordsWatch, told: Callable[[], None]) -> None:
+        """`told` is called when there are more records, or the partition stops."""
+        self._watching[watch.token] = told
+
+    def unwatched(self, watch: RecordsWatch) -> None:
+        """Takes a watch back."""
+        watch.cancel()
+        self._watching.pop(watch.token, None)
+
+    def complete(self, completion: Completion) -> None:
+        """Called by the dispatcher for each drained Completion."""
+        told = self._told.pop(completion.token, None)
+        if told is not None:
+            told(completion.error_code, completion.base_offset)
+            return
+        grown = self._watching.pop(completion.token, None)
+        if grown is not None:
+            grown()
+            return
+        future = self._waiting.pop(completion.token, None)
+        if future is None or future.done():
+            return
+        if completion.error_code:
+            future.set_exception(KafkaError(completion.error_code, "the append failed"))
+        else:
+            future.set_result(completion)
+
+    def fail_all(self, code: int) -> None:
+        """Ends every wait at shutdown."""
+        told, self._told = self._told, {}
+        for ended in told.values():
+            ended(code, -1)
+        waiting, self._waiting = self._waiting, {}
+        for future in waiting.values():
+            if not future.done():
+                future.set_exception(KafkaError(code, "the broker is shutting down"))

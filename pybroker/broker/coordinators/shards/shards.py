@@ -1,0 +1,260 @@
+"""The shards of one coordinator: which keys live on this broker, and where the others do.
+
+A key (a group id, a transactional id) belongs to the partition of an internal topic that it hashes to, and lives on
+that partition's leader. Who leads is read from this broker's view of the cluster after each change of it: a partition
+that is led here, under a leader epoch that is new, is loaded off the loop; one that is not is dropped with everything
+in it. What is written goes out under the epoch of the load, so that a leader that was replaced without knowing it
+changes nothing. Until a shard is loaded its keys answer COORDINATOR_LOAD_IN_PROGRESS.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Generic, TypeVar
+
+from pybroker.broker.coordinators.shards.hashing import partition_for
+from pybroker.broker.coordinators.shards.log import ShardLog
+from pybroker.broker.coordinators.shards.ports import Ports, Reads
+from pybroker.broker.coordinators.shards.shard import Replay, Shard, ShardState
+from pybroker.broker.coordinators.shards.timers import TimerWheel
+from pybroker.errors import KafkaError
+from pybroker.native import NativeError, Uuid
+from pybroker.protocol.error_codes import ErrorCode
+
+log = logging.getLogger(__name__)
+
+LOAD_THREADS = 2
+"""Shards that are read at the same time: more would only contend for the interpreter."""
+
+LOAD_RETRY_MS = 5_000
+"""A shard whose log could not be read is tried again after this."""
+
+SHORT_OF_REPLICAS_MS = 60_000
+"""Clients try again and again; the log says it this often."""
+
+S = TypeVar("S", bound=Shard[Any])
+
+
+class Shards(Generic[S]):
+    """See the module. Iterates over all shards that are led here, loaded or not.
+
+    topic: name of the internal topic. make: a new shard over its log. buffer_bytes: what a load reads at once; asked
+    anew for each, as settings can change.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        ports: Ports,
+        timers: TimerWheel,
+        make: Callable[[ShardLog], S],
+        buffer_bytes: Callable[[], int],
+    ) -> None:
+        self._topic = topic
+        self._ports = ports
+        self._timers = timers
+        self._make = make
+        self._buffer_bytes = buffer_bytes
+        self._shards: dict[int, S] = {}
+        self._loads: dict[int, asyncio.Task[None]] = {}
+        self._creating: asyncio.Task[object] | None = None
+        self._executor: ThreadPoolExecutor | None = None
+        self._started = False
+        self._said_short_ms: int | None = None
+
+    def __iter__(self) -> Iterator[S]:
+        return iter(self._shards.values())
+
+    # --- life ---------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Takes over all shards that this broker leads, and follows their leadership from now on."""
+        self._started = True
+        self._ports.topics.on_leaders_changed(self._topic, self.follow_leaders)
+        self.follow_leaders()
+
+    async def loaded(self) -> None:
+        """Waits until every shard that is being loaded has been."""
+        while self._loads:
+            await asyncio.wait(list(self._loads.values()))
+
+    async def stop(self) -> None:
+        """Answers whoever waits with COORDINATOR_NOT_AVAILABLE and waits for writes that are on their way."""
+        self._started = False
+        for task in self._loads.values():
+            task.cancel()
+        shards = list(self._shards.values())
+        for shard in shards:
+            shard.give_up(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            shard.log.close()
+        for shard in shards:
+            await shard.log.drained()
+        self._shards.clear()
+        if self._executor is not None:
+            self._executor.shutdown(wait=False, cancel_futures=True)
+
+    def follow_leaders(self) -> None:
+        """Compares what is led here with the shards that there are: drops those that are led elsewhere, under another
+        epoch or for another incarnation of the topic, and loads what is new.
+        """
+        if not self._started:
+            return
+        topics = self._ports.topics
+        topic_id = topics.topic_id(self._topic)
+        led: dict[int, int] = {}
+        if topic_id is not None:
+            for partition in range(topics.partition_count(topic_id)):
+                leader, epoch = topics.leader(topic_id, partition)
+                if leader == self._ports.broker_id:
+                    led[partition] = epoch
+        for partition, shard in list(self._shards.items()):
+            if shard.log.topic_id != topic_id or shard.log.leader_epoch != led.get(partition):
+                self._drop(partition)
+        if topic_id is not None:
+            for partition, epoch in led.items():
+                if partition not in self._shards:
+                    self._take_over(topic_id, partition, epoch)
+
+    def _drop(self, partition: int) -> None:
+        task = self._loads.pop(partition, None)
+        if task is not None:
+            task.cancel()
+        self._timers.cancel(self._retry_key(partition))
+        shard = self._shards.pop(partition)
+        shard.give_up(ErrorCode.NOT_COORDINATOR)
+        shard.log.close()
+
+    # --- loading ------------------------------------------------------------------------------------------------------
+
+    def _take_over(self, topic_id: Uuid, partition: int, leader_epoch: int) -> None:
+        ports = self._ports
+        shard = self._make(
+            ShardLog(
+                ports,
+                self._topic,
+                topic_id,
+                partition,
+                leader_epoch,
+                short_of_replicas=self._note_short_of_replicas,
+            )
+        )
+        self._shards[partition] = shard
+        ends = ports.reads.offsets(topic_id, partition)
+        if ends is not None and ends.log_end_offset <= ends.log_start_offset:
+            shard.install(shard.replay())
+            shard.state = ShardState.ACTIVE
+            return
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(LOAD_THREADS, f"load-{self._topic}")
+        task = ports.loop.create_task(self._load(shard, self._executor))
+        self._loads[partition] = task
+        task.add_done_callback(lambda done: self._load_over(partition, done))
+
+    def _load_over(self, partition: int, task: asyncio.Task[None]) -> None:
+        if self._loads.get(partition) is task:
+            del self._loads[partition]
+
+    async def _load(self, shard: S, executor: ThreadPoolExecutor) -> None:
+        try:
+            replay = shard.replay()
+            await self._ports.loop.run_in_executor(
+                executor, read_partition, self._ports.reads, shard.log, replay, self._buffer_bytes()
+            )
+            shard.install(replay)
+        except Exception as problem:
+            shard.state = ShardState.FAILED
+            expected = isinstance(problem, (NativeError, KafkaError, OSError))
+            log.error(
+                "%s-%d cannot be read, what it coordinates is not served: %s",
+                self._topic,
+                shard.partition,
+                problem,
+                exc_info=None if expected else problem,
+            )
+            self._timers.schedule(
+                self._retry_key(shard.partition), LOAD_RETRY_MS, lambda: self._load_again(shard.partition)
+            )
+        else:
+            shard.state = ShardState.ACTIVE
+
+    def _retry_key(self, partition: int) -> tuple[str, str, int]:
+        return "load", self._topic, partition
+
+    def _load_again(self, partition: int) -> None:
+        shard = self._shards.get(partition)
+        if shard is not None and shard.state is ShardState.FAILED:
+            self._drop(partition)
+            self.follow_leaders()
+
+    def _note_short_of_replicas(self) -> None:
+        now_ms = self._ports.clock.monotonic_ms()
+        if self._said_short_ms is None or now_ms - self._said_short_ms >= SHORT_OF_REPLICAS_MS:
+            self._said_short_ms = now_ms
+            log.warning(
+                "writes to %s are refused (NOT_ENOUGH_REPLICAS): fewer replicas are in sync than min.insync.replicas "
+                "asks for; at most one such line a minute",
+                self._topic,
+            )
+
+    # --- who answers --------------------------------------------------------------------------------------------------
+
+    async def find(self, key: str, listener: str) -> tuple[int, str, int]:
+        """(broker id, host, port) of a key's coordinator; creates the internal topic if there is none yet.
+
+        KafkaError COORDINATOR_NOT_AVAILABLE while nobody leads.
+        """
+        topics = self._ports.topics
+        topic_id = topics.topic_id(self._topic)
+        if topic_id is None:
+            await self.ensure_topic()
+            topic_id = topics.topic_id(self._topic)
+        partitions = 0 if topic_id is None else topics.partition_count(topic_id)
+        if topic_id is None or not partitions:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"The topic {self._topic} is being created.")
+        leader, _ = topics.leader(topic_id, partition_for(key, partitions))
+        endpoint = topics.endpoint(leader, listener)
+        if endpoint is None:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"The coordinator of {key!r} has no leader now.")
+        return leader, endpoint[0], endpoint[1]
+
+    async def ensure_topic(self) -> None:
+        """Creates the internal topic. KafkaError COORDINATOR_NOT_AVAILABLE."""
+        # Many clients ask at once when a cluster is new; one creation serves them all.
+        if self._creating is None or self._creating.done():
+            self._creating = self._ports.loop.create_task(self._create())
+        try:
+            await asyncio.shield(self._creating)
+        except KafkaError as error:
+            raise KafkaError(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE, f"The topic {self._topic} cannot be created: {error}"
+            ) from error
+
+    async def _create(self) -> object:
+        return await self._ports.creator.ensure_internal(self._topic)
+
+    def of(self, key: str) -> S:
+        """The shard that answers for a key. KafkaError: NOT_COORDINATOR, COORDINATOR_…"""
+        if not self._started:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        topic_id = self._ports.topics.topic_id(self._topic)
+        partitions = 0 if topic_id is None else self._ports.topics.partition_count(topic_id)
+        shard = self._shards.get(partition_for(key, partitions)) if partitions else None
+        if shard is None:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        shard.check_active()
+        return shard
+
+
+def read_partition(reads: Reads, shard_log: ShardLog, replay: Replay, buffer_bytes: int) -> None:
+    """Gives `replay` all records of a shard's partition. Blocking. Raises NativeError if the log cannot be read."""
+    offset = 0
+    while True:
+        read = reads.read_records(shard_log.topic_id, shard_log.partition, offset, buffer_bytes)
+        for record in read.records:
+            replay.take(record)
+        if read.next_offset <= offset:
+            return
+        offset = read.next_offset

@@ -1,0 +1,123 @@
+"""What a heartbeat, a departure or the end of a session does to a share group (KIP-932). Pure functions on a fork.
+
+Each raises KafkaError before it changes anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from pybroker.broker.coordinators.shards.turns import start_epochs
+from pybroker.broker.coordinators.share.assignor import simple
+from pybroker.broker.coordinators.share.group import JOINS, LEAVES, Partition, ShareGroup, ShareMember
+from pybroker.errors import KafkaError
+from pybroker.native import Uuid
+from pybroker.protocol.error_codes import ErrorCode
+
+MEMBER_ID_LENGTH_MAX = 36
+
+
+class ShareHeartbeat(msgspec.Struct, frozen=True):
+    """A ShareGroupHeartbeat. None: as in the heartbeat before."""
+
+    member_id: str
+    epoch: int
+    client_id: str
+    client_host: str
+    rack_id: str | None = None
+    topics: tuple[str, ...] | None = None
+
+
+class ShareHeartbeatResult(msgspec.Struct, frozen=True):
+    """What it is answered with."""
+
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+    member_id: str | None = None
+    epoch: int = 0
+    interval_ms: int = 0
+    assigned: frozenset[Partition] | None = None
+    """None: as it was told before."""
+
+
+def check_form(beat: ShareHeartbeat) -> None:
+    """What is wrong with a heartbeat whatever the group is. KafkaError INVALID_REQUEST."""
+    problem = None
+    if not beat.member_id.strip():
+        problem = "A member names itself: member_id is empty."
+    elif len(beat.member_id) > MEMBER_ID_LENGTH_MAX:
+        problem = f"member_id is longer than {MEMBER_ID_LENGTH_MAX} characters, which is the length of a UUID's text."
+    elif beat.rack_id == "":
+        problem = "rack_id is empty: without a rack it is null."
+    elif beat.epoch == JOINS and not beat.topics:
+        problem = "A member that joins names topics."
+    elif beat.epoch < LEAVES:
+        problem = f"There is no member epoch {beat.epoch}: the least is -1."
+    if problem is not None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, problem)
+
+
+def enter(group: ShareGroup, beat: ShareHeartbeat, size_max: int) -> ShareMember | None:
+    """Makes or changes the heartbeat's member as it says; the epoch rises if the target may change. Gives what was
+    known of the member. KafkaError: why it is no member."""
+    start_epochs(group)
+    before = group.members.get(beat.member_id)
+    if beat.epoch != JOINS:
+        before = group.member(beat.member_id)
+        if beat.epoch not in (before.epoch, before.previous_epoch):
+            raise KafkaError(
+                ErrorCode.FENCED_MEMBER_EPOCH,
+                f"Member {beat.member_id} is in epoch {before.epoch}, not in {beat.epoch}: it rejoins.",
+            )
+    elif before is None and len(group.members) >= size_max:
+        raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, f"The group has {size_max} members: group.share.max.size.")
+    known = before or ShareMember(beat.member_id, beat.client_id, beat.client_host)
+    now = msgspec.structs.replace(
+        known,
+        client_id=beat.client_id,
+        client_host=beat.client_host,
+        rack_id=known.rack_id if beat.rack_id is None else beat.rack_id,
+        topics=known.topics if beat.topics is None else beat.topics,
+    )
+    if now != before:
+        group.members[beat.member_id] = now
+    if before is None or before.topics != now.topics:
+        group.epoch += 1
+    return before
+
+
+def remove(group: ShareGroup, member_id: str) -> None:
+    """The member is gone, and the others share what it had. KafkaError UNKNOWN_MEMBER_ID."""
+    group.member(member_id)
+    del group.members[member_id]
+    group.target.pop(member_id, None)
+    group.epoch += 1
+
+
+def assign(group: ShareGroup, topics: Mapping[Uuid, tuple[str, int]], now_ms: int) -> None:
+    """Brings the target to the group's epoch. topics: those that exist, with name and number of partitions."""
+    by_name = {
+        name: frozenset((topic_id, index) for index in range(count) if group.has_state((topic_id, index)))
+        for topic_id, (name, count) in topics.items()
+    }
+    wishes = {
+        member.member_id: frozenset[Partition]().union(*(by_name.get(name, ()) for name in member.topics))
+        for member in group.members.values()
+    }
+    group.target = simple(wishes, group.target)
+    group.target_epoch = group.epoch
+    # The first member of an empty group waits for no interval.
+    group.target_timestamp_ms = now_ms if group.members else 0
+
+
+def progress(group: ShareGroup, member_id: str, topics: Mapping[Uuid, tuple[str, int]]) -> ShareMember:
+    """The member has what the target gives it; while that is of before, nothing that it does not subscribe to any more.
+    topics: as for `assign`. KafkaError UNKNOWN_MEMBER_ID: it left in the same turn."""
+    member, target = group.member(member_id), group.target.get(member_id, frozenset())
+    if group.epoch > group.target_epoch:
+        target = frozenset(one for one in target if one[0] in topics and topics[one[0]][0] in member.topics)
+    moved = member.moved_to(group.target_epoch, target)
+    group.members[member_id] = moved
+    return moved

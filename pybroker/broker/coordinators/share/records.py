@@ -1,0 +1,191 @@
+"""What is stored of a share group in `__consumer_offsets`, in Kafka's own key and value formats.
+
+Key types: 10 what a member says, 11 the group's epoch, 12 the target's epoch, 13 a member's target, 14 how far a member
+is, 15 which partitions have a state. Values are version 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from pybroker.broker.coordinators.consumer.records import by_topic
+from pybroker.broker.coordinators.shards.record_types import RecordTypes
+from pybroker.broker.coordinators.shards.turns import Records
+from pybroker.broker.coordinators.share.group import Partition, ShareGroup, ShareMember, TopicState
+from pybroker.native import Uuid
+from pybroker.protocol import messages as m
+from pybroker.protocol.versioned import encode_versioned
+
+MEMBER, GROUP, TARGET_EPOCH, TARGET, CURRENT, STATES = 10, 11, 12, 13, 14, 15
+STABLE = 1
+"""The state of every member."""
+
+TYPES = RecordTypes(
+    {
+        MEMBER: "ShareGroupMemberMetadata",
+        GROUP: "ShareGroupMetadata",
+        TARGET_EPOCH: "ShareGroupTargetAssignmentMetadata",
+        TARGET: "ShareGroupTargetAssignmentMember",
+        CURRENT: "ShareGroupCurrentMemberAssignment",
+        STATES: "ShareGroupStatePartitionMetadata",
+    }
+)
+_key = TYPES.encode_key
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+def changes(before: ShareGroup | None, after: ShareGroup) -> Records:
+    """What has to be written for `after` to be read back, if `before` (None: nothing) is what lies in the log."""
+    group_id = after.group_id
+    old = ShareGroup(group_id) if before is None else before
+    records: Records = {}
+    for member_id in old.members.keys() - after.members.keys():
+        records[_key(CURRENT, group_id, member_id)] = None
+        records[_key(TARGET, group_id, member_id)] = None
+        records[_key(MEMBER, group_id, member_id)] = None
+    for member_id, member in after.members.items():
+        known = old.members.get(member_id)
+        if known is None or _says(known) != _says(member):
+            records[_key(MEMBER, group_id, member_id)] = encode_versioned(
+                m.ShareGroupMemberMetadataValue(
+                    member.rack_id, member.client_id, member.client_host, list(member.topics)
+                ),
+                0,
+            )
+    if before is None or (before.epoch, before.topics_hash) != (after.epoch, after.topics_hash):
+        records[_key(GROUP, group_id)] = encode_versioned(m.ShareGroupMetadataValue(after.epoch, after.topics_hash), 0)
+    for member_id in after.members:
+        target = after.target.get(member_id)
+        if old.target.get(member_id) != target:
+            # None: the member left and came back within one write, and has no target yet.
+            records[_key(TARGET, group_id, member_id)] = None if target is None else _target(target)
+    if before is None or before.target_epoch != after.target_epoch:
+        records[_key(TARGET_EPOCH, group_id)] = encode_versioned(
+            m.ShareGroupTargetAssignmentMetadataValue(after.target_epoch, after.target_timestamp_ms), 0
+        )
+    for member_id, member in after.members.items():
+        known = old.members.get(member_id)
+        if known is None or _progress(known) != _progress(member):
+            records[_key(CURRENT, group_id, member_id)] = _current(member)
+    if _states(old) != _states(after) or before is None:
+        records[_key(STATES, group_id)] = _encoded_states(after) if any(_states(after)) else None
+        if before is None and not any(_states(after)):
+            del records[_key(STATES, group_id)]
+    return records
+
+
+def tombstones(group: ShareGroup) -> Records:
+    """What buries everything of a group."""
+    group_id = group.group_id
+    records = changes(group, ShareGroup(group_id))
+    for kind in (STATES, TARGET_EPOCH, GROUP):
+        records[_key(kind, group_id)] = None
+    return records
+
+
+def _says(member: ShareMember) -> tuple[object, ...]:
+    return member.rack_id, member.client_id, member.client_host, member.topics
+
+
+def _progress(member: ShareMember) -> tuple[object, ...]:
+    return member.epoch, member.previous_epoch, member.assigned
+
+
+def _states(group: ShareGroup) -> tuple[object, ...]:
+    return group.initializing, group.initialized, group.deleting
+
+
+def _target(target: frozenset[Partition]) -> bytes:
+    topics = [m.ShareGroupTargetAssignmentMemberValue_TopicPartition(*one) for one in by_topic(target)]
+    return encode_versioned(m.ShareGroupTargetAssignmentMemberValue(topics), 0)
+
+
+def _current(member: ShareMember) -> bytes:
+    held = [m.ShareGroupCurrentMemberAssignmentValue_TopicPartitions(*one) for one in by_topic(member.assigned)]
+    return encode_versioned(
+        m.ShareGroupCurrentMemberAssignmentValue(member.epoch, member.previous_epoch, STABLE, held), 0
+    )
+
+
+def _encoded_states(group: ShareGroup) -> bytes:
+    def infos(states: Mapping[Uuid, TopicState]) -> list[m.ShareGroupStatePartitionMetadataValue_TopicPartitionsInfo]:
+        return [
+            m.ShareGroupStatePartitionMetadataValue_TopicPartitionsInfo(topic_id, topic.name, sorted(topic.partitions))
+            for topic_id, topic in states.items()
+        ]
+
+    return encode_versioned(
+        m.ShareGroupStatePartitionMetadataValue(
+            infos(group.initializing),
+            infos(group.initialized),
+            [m.ShareGroupStatePartitionMetadataValue_TopicInfo(*one) for one in group.deleting.items()],
+        ),
+        0,
+    )
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+class Stored:
+    """What is alive of one share group in the log."""
+
+    __slots__ = ("_alone", "_of_members")
+
+    def __init__(self) -> None:
+        self._alone: dict[int, Any] = {}
+        self._of_members: dict[int, dict[str, Any]] = {MEMBER: {}, TARGET: {}, CURRENT: {}}
+
+    def take(self, kind: int, name: str, value: bytes | None) -> None:
+        """One record. Raises CodecError."""
+        decoded = None if value is None else TYPES.decode_value(kind, value)
+        place: dict[Any, Any] = self._of_members.get(kind, self._alone)
+        key: object = name if kind in self._of_members else kind
+        if decoded is None:
+            place.pop(key, None)
+        else:
+            place[key] = decoded
+
+    def group(self, group_id: str) -> ShareGroup | None:
+        """The group; None if it was buried."""
+        stored = self._alone.get(GROUP)
+        if stored is None:
+            return None
+        group = ShareGroup(group_id, stored.epoch, stored.metadata_hash)
+        target = self._alone.get(TARGET_EPOCH)
+        if target is not None:
+            group.target_epoch, group.target_timestamp_ms = target.assignment_epoch, target.assignment_timestamp
+        states = self._alone.get(STATES)
+        if states is not None:
+            group.initializing = _topic_states(states.initializing_topics)
+            group.initialized = _topic_states(states.initialized_topics)
+            group.deleting = {topic.topic_id: topic.topic_name for topic in states.deleting_topics}
+        for member_id, said in self._of_members[MEMBER].items():
+            member = ShareMember(
+                member_id, said.client_id, said.client_host, said.rack_id, tuple(said.subscribed_topic_names)
+            )
+            current = self._of_members[CURRENT].get(member_id)
+            if current is not None:
+                member = msgspec.structs.replace(
+                    member,
+                    epoch=current.member_epoch,
+                    previous_epoch=current.previous_member_epoch,
+                    assigned=_partitions(current.assigned_partitions),
+                )
+            group.members[member_id] = member
+            if (given := self._of_members[TARGET].get(member_id)) is not None:
+                group.target[member_id] = _partitions(given.topic_partitions)
+        return group
+
+
+def _topic_states(stored: Iterable[Any]) -> dict[Uuid, TopicState]:
+    return {topic.topic_id: TopicState(topic.topic_name, frozenset(topic.partitions)) for topic in stored}
+
+
+def _partitions(stored: Iterable[Any]) -> frozenset[Partition]:
+    return frozenset((topic.topic_id, index) for topic in stored for index in topic.partitions)

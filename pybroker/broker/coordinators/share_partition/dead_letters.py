@@ -1,0 +1,288 @@
+"""Dead letter queues of share groups (KIP-1191): of each record that a group rejected, or was given too often, one goes
+to the topic that `errors.deadletterqueue.topic.name` names. The broker that leads the record's partition writes it.
+
+It tells in headers where the record was and why it failed; with `errors.deadletterqueue.copy.record.enable` it has the
+record's key, value and headers as well. What cannot be written after five attempts is named in the log and left where
+it is: in its own topic, archived to the group.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple, Protocol, TypeVar
+
+from pybroker.broker.clock import Clock
+from pybroker.broker.coordinators.shards.ports import Reads, Topics
+from pybroker.broker.coordinators.share_partition.figures import ShareFigures
+from pybroker.broker.coordinators.share_partition.in_flight import Failure
+from pybroker.broker.coordinators.share_state.state import Key
+from pybroker.errors import KafkaError
+from pybroker.native import ClientBatch, NativeError, StoredRecord, Uuid
+from pybroker.protocol.error_codes import ErrorCode
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+ATTEMPTS_MAX = 5
+BACKOFF_S, BACKOFF_S_MAX = 1.0, 30.0
+"""Pause before the second attempt, and the longest; each is twice the one before."""
+
+BATCH_BYTES_MAX = 256 * 1024
+READ_BYTES_MAX = 1024 * 1024
+"""Of the group's partition, read at once to be copied."""
+
+FINAL = frozenset(
+    {
+        ErrorCode.INVALID_CONFIG,
+        ErrorCode.INVALID_RECORD,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.POLICY_VIOLATION,
+    }
+)
+"""Errors that another attempt meets again."""
+
+
+class Failed(NamedTuple):
+    """Records in a row that failed alike."""
+
+    first: int
+    last: int
+    deliveries: int
+    failure: Failure | None
+    """None: another leader saw it."""
+
+
+class Queues(Protocol):
+    """Topics as queues (`pybroker.broker.admin.dead_letter_topics`)."""
+
+    def config(self, topic_id: Uuid) -> Mapping[str, str]:
+        """All settings of a topic."""
+        ...
+
+    def accepts(self, topic_id: Uuid) -> bool:
+        """errors.deadletterqueue.group.enable of a topic."""
+        ...
+
+    async def create(self, topic: str) -> None:
+        """Makes a topic that may be a queue. KafkaError."""
+        ...
+
+
+class Leaders(Protocol):
+    """Whoever leads a partition of a queue (`dead_letter_appends`)."""
+
+    async def append(self, broker_id: int, topic_id: Uuid, partition: int, batch: bytes) -> None:
+        """Returns when it is committed. KafkaError."""
+        ...
+
+
+class Settings(Protocol):
+    """What holds for groups (`coordinators.share.settings`)."""
+
+    def dead_letter_queue(self, group_id: str) -> str:
+        """errors.deadletterqueue.topic.name; empty: it has none."""
+        ...
+
+    def copies_dead_letters(self, group_id: str) -> bool:
+        """errors.deadletterqueue.copy.record.enable"""
+        ...
+
+    @property
+    def dead_letter_prefix(self) -> str:
+        """errors.deadletterqueue.topic.name.prefix"""
+        ...
+
+    @property
+    def creates_dead_letter_queues(self) -> bool:
+        """errors.deadletterqueue.auto.create.topics.enable"""
+        ...
+
+
+class Ground(NamedTuple):
+    """What queues stand on."""
+
+    clock: Clock
+    loop: asyncio.AbstractEventLoop
+    topics: Topics
+    reads: Reads
+    queues: Queues
+    leaders: Leaders
+    settings: Settings
+    enabled: Callable[[], bool]
+    """The feature share.version is at level 2 or higher."""
+
+
+class Place(NamedTuple):
+    """Where a record's dead letter goes."""
+
+    leader: int
+    topic_id: Uuid
+    partition: int
+
+
+class DeadLetterQueues:
+    """See the module."""
+
+    def __init__(self, ground: Ground, figures: ShareFigures) -> None:
+        self._ground = ground
+        self._figures = figures
+
+    def has_queue(self, group_id: str) -> bool:
+        """Whether what fails in this group goes to a queue now."""
+        return self._ground.enabled() and bool(self._ground.settings.dead_letter_queue(group_id))
+
+    async def write(self, key: Key, failed: Sequence[Failed]) -> None:
+        """Returns when it is in the queue, or cannot be."""
+        for one in failed:
+            written = one.first
+            try:
+                async for last, records in self._records(key, one):
+                    await self._write(key, one, written, last, records)
+                    self._figures.dead_letters += last - written + 1
+                    written = last + 1
+            except (KafkaError, NativeError) as problem:
+                log.warning(
+                    "group %s: offsets %d to %d of %s-%d are archived without being in its dead letter queue %s: %s",
+                    key.group,
+                    written,
+                    one.last,
+                    self._ground.topics.topic_name(key.topic_id) or key.topic_id,
+                    key.partition,
+                    self._ground.settings.dead_letter_queue(key.group) or "(none any more)",
+                    problem,
+                )
+
+    async def _records(self, key: Key, one: Failed) -> AsyncIterator[tuple[int, Mapping[int, StoredRecord]]]:
+        """(last offset, records up to it by offset) until all are covered; what is not there any more is left out."""
+        ground = self._ground
+        if not ground.settings.copies_dead_letters(key.group):
+            yield one.last, {}
+            return
+        at = one.first
+        while at <= one.last:
+            read = await ground.loop.run_in_executor(
+                None, ground.reads.read_records, key.topic_id, key.partition, at, READ_BYTES_MAX
+            )
+            if read.next_offset <= at:
+                break
+            last = min(read.next_offset - 1, one.last)
+            yield last, {each.offset: each for each in read.records if at <= each.offset <= last}
+            at = last + 1
+        if at <= one.last:
+            yield one.last, {}
+
+    async def _write(
+        self, key: Key, one: Failed, first: int, last: int, records: Mapping[int, StoredRecord]
+    ) -> None:
+        bytes_max = await self._try(key, self._bytes_max)
+        for batch, of in _batches(self._letters(key, one, range(first, last + 1), records), bytes_max):
+            try:
+                await self._try(key, partial(self._append, batch))
+            except KafkaError as problem:
+                if problem.code != ErrorCode.MESSAGE_TOO_LARGE or not records:
+                    raise
+                # The copy is what is too large; where it came from can always be told.
+                for bare, _ in _batches(self._letters(key, one, of, {}), bytes_max):
+                    await self._try(key, partial(self._append, bare))
+
+    async def _bytes_max(self, place: Place) -> int:
+        return min(BATCH_BYTES_MAX, int(self._ground.queues.config(place.topic_id)["max.message.bytes"]))
+
+    async def _append(self, batch: bytes, place: Place) -> None:
+        self._figures.dead_letter_requests += 1
+        try:
+            await self._ground.leaders.append(*place, batch)
+        except KafkaError:
+            self._figures.dead_letter_requests_failed += 1
+            raise
+
+    def _letters(
+        self, key: Key, one: Failed, offsets: Sequence[int], records: Mapping[int, StoredRecord]
+    ) -> Iterator[Letter]:
+        topic = self._ground.topics.topic_name(key.topic_id) or "<UNKNOWN>"
+        timestamp_ms = self._ground.clock.wall_ms()
+        for offset in offsets:
+            record = records.get(offset)
+            headers: list[tuple[str, bytes | None]] = list(record.headers) if record is not None else []
+            headers += [
+                ("__dlq.errors.topic", topic.encode()),
+                ("__dlq.errors.partition", b"%d" % key.partition),
+                ("__dlq.errors.offset", b"%d" % offset),
+                ("__dlq.errors.group", key.group.encode()),
+                ("__dlq.errors.delivery.count", b"%d" % one.deliveries),
+            ]
+            if one.failure is not None:
+                headers.append(("__dlq.errors.message", one.failure.value.encode()))
+            key_, value = (None, None) if record is None else (record.key, record.value)
+            yield Letter(offset, timestamp_ms, key_, value, headers)
+
+    async def _try(self, key: Key, what: Callable[[Place], Awaitable[T]]) -> T:
+        """Does something with the queue's partition, wherever it is by then. KafkaError after the last attempt."""
+        pause = BACKOFF_S
+        for attempt in range(1, ATTEMPTS_MAX + 1):
+            try:
+                return await what(await self._place(key))
+            except KafkaError as problem:
+                if attempt == ATTEMPTS_MAX or problem.code in FINAL:
+                    raise
+                log.info("group %s: a dead letter is written again in %.0f s: %s", key.group, pause, problem)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, BACKOFF_S_MAX)
+        raise AssertionError("the last attempt returns or raises")
+
+    async def _place(self, key: Key) -> Place:
+        """Where letters of this partition go now. KafkaError."""
+        topics, settings, queues = self._ground.topics, self._ground.settings, self._ground.queues
+        name = settings.dead_letter_queue(key.group)
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, "the group has no dead letter queue any more")
+        if not name.startswith(settings.dead_letter_prefix):
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG,
+                f"{name} does not begin with errors.deadletterqueue.topic.name.prefix={settings.dead_letter_prefix}",
+            )
+        topic_id = topics.topic_id(name)
+        if topic_id is None:
+            if not settings.creates_dead_letter_queues:
+                raise KafkaError(
+                    ErrorCode.INVALID_CONFIG,
+                    f"there is no topic {name}, and errors.deadletterqueue.auto.create.topics.enable is false",
+                )
+            await queues.create(name)
+            topic_id = topics.topic_id(name)
+            if topic_id is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name} is being made")
+        if not queues.accepts(topic_id):
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"errors.deadletterqueue.group.enable of topic {name} is false")
+        partition = key.partition % max(topics.partition_count(topic_id), 1)
+        leader, _ = topics.leader(topic_id, partition)
+        if leader < 0:
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"nobody leads {name}-{partition}")
+        return Place(leader, topic_id, partition)
+
+
+class Letter(NamedTuple):
+    """A record for the queue; `offset`: of the one that failed."""
+
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]]
+
+
+def _batches(letters: Iterator[Letter], bytes_max: int) -> Iterator[tuple[bytes, list[int]]]:
+    """Finished batches, and which offsets they tell of. A letter that is larger than `bytes_max` is alone in one."""
+    batch, offsets = ClientBatch("none", bytes_max), list[int]()
+    for letter in letters:
+        if not batch.append(*letter[1:]):
+            yield batch.build(), offsets
+            batch, offsets = ClientBatch("none", bytes_max), []
+            batch.append(*letter[1:])
+        offsets.append(letter.offset)
+    if offsets:
+        yield batch.build(), offsets

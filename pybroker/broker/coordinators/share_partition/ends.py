@@ -1,0 +1,42 @@
+"""Where partitions end, whoever leads them: what the lag of a share group is counted from."""
+
+from __future__ import annotations
+
+from pybroker.broker.coordinators.shards.ports import Brokers, Topics
+from pybroker.broker.coordinators.share_partition.ports import Log
+from pybroker.errors import KafkaError
+from pybroker.native import Uuid
+from pybroker.protocol import interbroker as wire
+
+LATEST = -1
+
+
+class PartitionEnds:
+    """`brokers`: None of a broker that is alone."""
+
+    def __init__(self, broker_id: int, topics: Topics, log: Log, brokers: Brokers | None) -> None:
+        self._broker_id = broker_id
+        self._topics = topics
+        self._log = log
+        self._brokers = brokers
+
+    async def end(self, topic_id: Uuid, partition: int) -> int | None:
+        """The offset after the last record that is committed; None if its leader does not say."""
+        leader, epoch = self._topics.leader(topic_id, partition)
+        if leader == self._broker_id:
+            ends = self._log.offsets(topic_id, partition)
+            return None if ends is None else ends.high_watermark
+        if leader < 0 or self._brokers is None:
+            return None
+        wanted = wire.ListOffsetsRequest_ListOffsetsPartition(
+            partition_index=partition, current_leader_epoch=epoch, timestamp=LATEST
+        )
+        request = wire.ListOffsetsRequest(
+            replica_id=-1, topics=[wire.ListOffsetsRequest_ListOffsetsTopic(topic_id=topic_id, partitions=[wanted])]
+        )
+        try:
+            answer = await self._brokers.ask(leader, request)
+        except KafkaError:
+            return None
+        found = [one for topic in answer.topics for one in topic.partitions if not one.error_code]
+        return found[0].offset if found else None

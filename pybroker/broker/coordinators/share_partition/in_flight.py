@@ -1,0 +1,414 @@
+"""The records of one share partition that are in flight: a pure table of runs of offsets, no IO, no clock.
+
+    beyond the end ──acquire──► ACQUIRED ──accept──────────────────────► ACKNOWLEDGED ─┐
+    AVAILABLE ───────acquire──►    │ ├──────reject, gap────────────────► ARCHIVED ─────┤ leave at the start
+                                   │ └──release, lock is over, session is over ──► AVAILABLE,
+                                   └──renew: a later deadline                      or ARCHIVED after the last delivery
+
+Of a group with a dead letter queue, what was rejected or delivered for the last time is ARCHIVING until a record of it
+is there, then ARCHIVED.
+
+What leaves ACQUIRED does so in two steps: a `Change` says what is to be stored, and counts when it is settled. Until
+then nobody else gets the records, and a change that could not be stored leaves them acquired.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from enum import Enum, IntEnum
+
+import msgspec
+
+from pybroker.broker.coordinators.share_partition.portions import Batch, Portion
+from pybroker.broker.coordinators.share_state.state import TERMINAL, DeliveryState, StateBatch
+from pybroker.errors import KafkaError
+from pybroker.protocol.error_codes import ErrorCode
+
+AVAILABLE, ACQUIRED = DeliveryState.AVAILABLE, DeliveryState.ACQUIRED
+ACKNOWLEDGED, ARCHIVED = DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED
+ARCHIVING = DeliveryState.ARCHIVING
+
+
+class AckType(IntEnum):
+    """What a member says of a record, by the numbers of the wire."""
+
+    GAP = 0
+    """There is none at this offset."""
+    ACCEPT = 1
+    RELEASE = 2
+    REJECT = 3
+    RENEW = 4
+    """It needs the record for longer (KIP-1222)."""
+
+
+class Failure(Enum):
+    """Why a record goes to the dead letter queue; in Kafka's words, which its readers look for."""
+
+    REJECTED = "Offset rejected by client."
+    DELIVERED_TOO_OFTEN = "Offset delivery count exceeded the threshold."
+
+
+class Span(msgspec.Struct, eq=False):
+    """Offsets in a row that are the same to the group."""
+
+    first: int
+    last: int
+    state: DeliveryState
+    count: int = 0
+    member: str = ""
+    deadline_ms: int = 0
+    """When the member's lock is over; monotonic."""
+    coming: DeliveryState | None = None
+    """What is being stored."""
+    failure: Failure | None = None
+    """Of what is ARCHIVING, or will be; None where it was not this broker that saw it fail."""
+    batch: Batch | None = None
+    """What it was given together with for the first time; None of what was not given yet, or is done."""
+
+    def same(self, other: Span) -> bool:
+        """Whether both may be one."""
+        return (
+            self.coming is None
+            and other.coming is None
+            and (self.state, self.count, self.member, self.deadline_ms, self.failure, self.batch)
+            == (other.state, other.count, other.member, other.deadline_ms, other.failure, other.batch)
+        )
+
+
+class Change(msgspec.Struct, eq=False):
+    """Spans on their way to another state. To be settled once."""
+
+    spans: list[Span] = []
+    renewed: bool = False
+    """Locks were made longer, for which nothing is stored."""
+
+    @property
+    def batches(self) -> tuple[StateBatch, ...]:
+        """What is to be stored."""
+        return tuple(StateBatch(s.first, s.last, s.coming, s.count) for s in self.spans if s.coming is not None)
+
+
+class AckBatch(msgspec.Struct, frozen=True):
+    """What a member says of offsets in a row: one type for all, or one for each."""
+
+    first: int
+    last: int
+    types: Sequence[int]
+
+
+class InFlight:
+    """See the module. Spans cover the offsets from `start` to before `end` without a gap."""
+
+    def __init__(
+        self,
+        start: int,
+        batches: Iterable[StateBatch] = (),
+        *,
+        deliveries_max: Callable[[], int],
+        dead_letters: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`dead_letters`: whether there is a queue for what fails."""
+        self.start = start
+        self.spans: list[Span] = []
+        self._deliveries_max = deliveries_max
+        self._dead_letters = dead_letters
+        at = start
+        for batch in batches:
+            if batch.last < at:
+                continue
+            if batch.first > at:
+                self.spans.append(Span(at, batch.first - 1, AVAILABLE))
+            span = Span(max(batch.first, at), batch.last, batch.state, batch.deliveries)
+            if batch.state not in TERMINAL:
+                span.batch = batch.first, batch.last
+            self.spans.append(span)
+            at = batch.last + 1
+        self.end = at
+        self.tidy()
+
+    # --- giving out ---------------------------------------------------------------------------------------------------
+
+    @property
+    def next_offset(self) -> int:
+        """Where to read on: the first record that nobody has, or the end."""
+        return next((span.first for span in self.spans if span.state is AVAILABLE and span.coming is None), self.end)
+
+    @property
+    def unfinished(self) -> int:
+        """Offsets that are not done."""
+        return sum(span.last - span.first + 1 for span in self.spans if span.state not in TERMINAL)
+
+    @property
+    def acquired(self) -> int:
+        """Offsets that members have."""
+        return sum(span.last - span.first + 1 for span in self.spans if span.state is ACQUIRED)
+
+    @property
+    def finished(self) -> int:
+        """Offsets that are done, beyond the start."""
+        return self.end - self.start - self.unfinished
+
+    def acquire(
+        self, member: str, found: Found, *, records_max: int, strict: bool, in_flight_max: int, deadline_ms: int
+    ) -> list[Span]:
+        """Gives a member what it may have of what was read; copies of the spans. `records_max`: with `strict` never
+        more, else the batch that exceeds it is still given whole. What was often given in vain goes in portions."""
+        taken: list[Span] = []
+        new: list[Span] = []
+        portion = Portion(self._deliveries_max(), lambda batch: self._most_given(batch, found))
+        number, at = 0, found.offset
+        for first, last in found.batches:
+            full = number >= records_max or portion.is_full
+            if full or (first >= self.end and self.unfinished >= in_flight_max):
+                break
+            self._pass_over(at, first - 1)
+            self._extend(last)
+            at = last + 1
+            for span in self._cut(first, last):
+                room = records_max - number
+                if span.state is not AVAILABLE or span.coming is not None or (strict and room <= 0):
+                    continue
+                most = portion.room(span.batch, span.count, number)
+                if most == 0:
+                    break
+                if strict:
+                    most = min(most, room)
+                if span.last - span.first + 1 > most:
+                    self._split(span.first + most)
+                if span.batch is None:
+                    new.append(span)
+                number += span.last - span.first + 1
+                span.state, span.count, span.member = ACQUIRED, span.count + 1, member
+                span.deadline_ms = deadline_ms
+                taken.append(Span(span.first, span.last, ACQUIRED, span.count, member, deadline_ms))
+        else:
+            self._pass_over(at, found.next_offset - 1)
+        for span in new:
+            span.batch = new[0].first, new[-1].last
+        self.tidy()
+        return taken
+
+    def _most_given(self, batch: Batch, found: Found) -> int:
+        """How often the record was given that was most often, of a batch's that were read and may be given."""
+        first, last = max(batch[0], found.offset), min(batch[1], found.batches[-1][1])
+        spans = self._over(first, last)
+        return max((span.count for span in spans if span.state is AVAILABLE and span.coming is None), default=0)
+
+    def _pass_over(self, first: int, last: int) -> None:
+        """Offsets that were read and have no record for anybody are done."""
+        if last >= first:
+            self._extend(last)
+            for span in self._cut(first, last):
+                if span.state is AVAILABLE and span.coming is None:
+                    span.state, span.batch = ARCHIVED, None
+
+    def _extend(self, last: int) -> None:
+        if last >= self.end:
+            self.spans.append(Span(self.end, last, AVAILABLE))
+            self.end = last + 1
+
+    # --- acknowledgements ---------------------------------------------------------------------------------------------
+
+    def acknowledge(self, member: str, batches: Sequence[AckBatch], renewed_until_ms: int) -> Change:
+        """What the member says, all or nothing. What lies below the start is passed over. KafkaError INVALID_REQUEST;
+        INVALID_RECORD_STATE: it has not acquired one of them, or not any more."""
+        runs = list(_runs(batches))
+        for first, last, _ in runs:
+            if last >= self.end:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Offsets were acknowledged that nobody was given.")
+            for span in self._over(max(first, self.start), last):
+                if span.state is not ACQUIRED or span.member != member or span.coming is not None:
+                    raise KafkaError(
+                        ErrorCode.INVALID_RECORD_STATE, "A record is not acquired by this member, or not any more."
+                    )
+        change = Change()
+        for first, last, kind in runs:
+            for span in self._cut(max(first, self.start), last):
+                if kind is AckType.RENEW:
+                    span.deadline_ms = renewed_until_ms
+                    change.renewed = True
+                    continue
+                if kind is AckType.ACCEPT:
+                    span.coming = ACKNOWLEDGED
+                elif kind is AckType.RELEASE:
+                    self._release(span)
+                elif kind is AckType.REJECT:
+                    self._fail(span, Failure.REJECTED)
+                else:
+                    span.coming = ARCHIVED
+                change.spans.append(span)
+        return change
+
+    def give_back(self, which: Callable[[Span], bool]) -> Change:
+        """Acquired records that `which` names go to others."""
+        change = Change()
+        for span in self.spans:
+            if span.state is ACQUIRED and span.coming is None and which(span):
+                self._release(span)
+                change.spans.append(span)
+        return change
+
+    def _release(self, span: Span) -> None:
+        if span.count >= self._deliveries_max():
+            self._fail(span, Failure.DELIVERED_TOO_OFTEN)
+        else:
+            span.coming = AVAILABLE
+
+    def _fail(self, span: Span, failure: Failure) -> None:
+        span.coming, span.failure = (ARCHIVING, failure) if self._dead_letters() else (ARCHIVED, None)
+
+    def bury(self, offsets: Sequence[tuple[int, int]] | None = None) -> Change:
+        """What is ARCHIVING becomes ARCHIVED: to be settled when records of it are in the dead letter queue. `offsets`:
+        only these, (first, last); what is not in the table any more is passed over."""
+        change = Change()
+        spans = self.spans if offsets is None else [span for run in offsets for span in self._cut(*run)]
+        for span in spans:
+            if span.state is ARCHIVING and span.coming is None:
+                span.coming = ARCHIVED
+                change.spans.append(span)
+        return change
+
+    def settle(self, change: Change, *, stored: bool) -> bool:
+        """A change is stored, or (False) has not happened: its records stay acquired. Whether any became available."""
+        freed = False
+        for span in change.spans:
+            if stored and span.coming is not None:
+                span.state, span.member, span.deadline_ms = span.coming, "", 0
+                freed |= span.state is AVAILABLE
+                if span.state in TERMINAL:
+                    span.batch = None
+            span.coming = None
+            if span.state is not ARCHIVING:
+                span.failure = None
+        change.spans.clear()
+        self.tidy()
+        return freed
+
+    def outlook(self, change: Change) -> tuple[int, int]:
+        """(start offset, records beyond it that are done) once this change is stored; others that are on their way do
+        not count."""
+        mine = set(map(id, change.spans))
+        start, done, leading = self.start, 0, True
+        for span in self.spans:
+            state = span.coming if id(span) in mine and span.coming is not None else span.state
+            if state not in TERMINAL:
+                leading = False
+            elif leading:
+                start = span.last + 1
+            else:
+                done += span.last - span.first + 1
+        return start, done
+
+    # --- the table ----------------------------------------------------------------------------------------------------
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When the first lock is over."""
+        return min((s.deadline_ms for s in self.spans if s.state is ACQUIRED and s.coming is None), default=None)
+
+    def move_start(self, offset: int) -> None:
+        """The log begins there now: what lies below is gone."""
+        if offset <= self.start:
+            return
+        if offset >= self.end:
+            self.spans.clear()
+            self.start = self.end = offset
+            return
+        kept = [span for span in self.spans if span.last >= offset]
+        kept[0].first = offset
+        self.spans, self.start = kept, offset
+        self.tidy()
+
+    def cut_end(self, offset: int) -> None:
+        """The log ends there now: what followed is lost."""
+        self.spans = [span for span in self.spans if span.first < offset]
+        if self.spans:
+            self.spans[-1].last = min(self.spans[-1].last, offset - 1)
+        self.end = min(self.end, offset)
+        self.start = min(self.start, self.end)
+
+    def tidy(self) -> None:
+        """Lets go of what is done at the start, and makes neighbours one that are the same."""
+        spans: list[Span] = []
+        for span in self.spans:
+            if not spans and span.state in TERMINAL:
+                self.start = span.last + 1
+            elif spans and spans[-1].same(span):
+                spans[-1].last = span.last
+            else:
+                spans.append(span)
+        self.spans = spans
+
+    def _at(self, offset: int) -> int:
+        return max(bisect_right(self.spans, offset, key=lambda span: span.first) - 1, 0)
+
+    def _over(self, first: int, last: int) -> Iterator[Span]:
+        for place in range(self._at(first), len(self.spans)):
+            span = self.spans[place]
+            if span.first > last:
+                return
+            if span.last >= first:
+                yield span
+
+    def _cut(self, first: int, last: int) -> list[Span]:
+        """The spans of these offsets and of no others. Those on their way stay whole: nobody may change them."""
+        if first > last:
+            return []
+        self._split(first)
+        self._split(last + 1)
+        return list(self._over(first, last))
+
+    def _split(self, offset: int) -> None:
+        """Lets a span begin at `offset`."""
+        if not self.spans or offset >= self.end:
+            return
+        place = self._at(offset)
+        span = self.spans[place]
+        if span.first < offset <= span.last and span.coming is None:
+            rest = msgspec.structs.replace(span, first=offset)
+            span.last = offset - 1
+            self.spans.insert(place + 1, rest)
+
+
+class Found(msgspec.Struct, frozen=True):
+    """What reading the log from `offset` on gave."""
+
+    offset: int
+    batches: Sequence[tuple[int, int]]
+    """(first, last) of those with records, ascending, cut at `offset`."""
+    next_offset: int
+    """Offsets below it that are in no batch have no record."""
+
+
+def _runs(batches: Sequence[AckBatch]) -> Iterator[tuple[int, int, AckType]]:
+    """Offsets in a row of one type. KafkaError INVALID_REQUEST."""
+    before = -1
+    for batch in batches:
+        if (
+            batch.first <= before
+            or batch.last < batch.first
+            or len(batch.types)
+            not in (
+                1,
+                batch.last - batch.first + 1,
+            )
+        ):
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, "Acknowledgement batches ascend, with one type or one for each."
+            )
+        before = batch.last
+        if any(kind not in _TYPES for kind in batch.types):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "There is no such type of acknowledgement.")
+        if len(batch.types) == 1:
+            yield batch.first, batch.last, AckType(batch.types[0])
+            continue
+        first = batch.first
+        for place, kind in enumerate(batch.types):
+            if place and kind != batch.types[place - 1]:
+                yield first, batch.first + place - 1, AckType(batch.types[place - 1])
+                first = batch.first + place
+        yield first, batch.last, AckType(batch.types[-1])
+
+
+_TYPES = frozenset(map(int, AckType))

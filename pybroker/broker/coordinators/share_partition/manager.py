@@ -1,0 +1,302 @@
+"""The share partitions of this broker, and the members that read from them (KIP-932).
+
+A member is given records of the partitions in its session, as many as it wants; where there are none it waits, until
+there are more in the log, somebody gives some back, or its time is over. What was given belongs to the member until it
+acknowledges, its lock is over, or its session: by its last request, or with its connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from pybroker.broker.coordinators.shards.ports import Topics
+from pybroker.broker.coordinators.share_partition.figures import ShareFigures
+from pybroker.broker.coordinators.share_partition.in_flight import AckBatch
+from pybroker.broker.coordinators.share_partition.partition import Phase, SharePartition, Surroundings
+from pybroker.broker.coordinators.share_partition.requests import Answer, Answers, Limits, ShareRequest
+from pybroker.broker.coordinators.share_partition.sessions import (
+    CLOSES,
+    OPENS,
+    ShareSession,
+    ShareSessions,
+    TopicPartition,
+)
+from pybroker.broker.coordinators.share_state.state import Key
+from pybroker.errors import KafkaError
+from pybroker.native import Uuid
+from pybroker.protocol.error_codes import ErrorCode
+
+log = logging.getLogger(__name__)
+
+LOAD_RETRY_MS = 250
+"""A partition that could not be loaded is tried again after this: it mostly waits for a coordinator."""
+
+LATER = frozenset(
+    {
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.REQUEST_TIMED_OUT,
+    }
+)
+"""Why there is nothing now and will be: the member is told of no error."""
+
+
+class RemovedTopic(Protocol):
+    """An incarnation that is no more."""
+
+    @property
+    def topic_id(self) -> Uuid:
+        """Its id."""
+        ...
+
+
+MayRead = Callable[[str], bool]
+"""Whether the member may read a topic now."""
+
+
+class SharePartitions:
+    """See the module."""
+
+    def __init__(self, broker_id: int, topics: Topics, around: Surroundings, figures: ShareFigures) -> None:
+        self._broker_id = broker_id
+        self._topics = topics
+        self._around = around
+        self._partitions: dict[Key, SharePartition] = {}
+        self._failed: dict[Key, tuple[int, KafkaError]] = {}
+        """When loading failed last, and why."""
+        self.sessions = ShareSessions(lambda: around.settings.sessions_max)
+        self.figures = figures
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    async def fetch(self, request: ShareRequest, limits: Limits, may_read: MayRead) -> Answers:
+        """ShareFetch. KafkaError for the whole of it."""
+        session = self._session(request)
+        answers = await self._acknowledge(request, may_read)
+        if request.epoch == CLOSES:
+            self._close(session)
+            return answers
+        for partition in request.forgotten:
+            session.partitions.pop(partition, None)
+        for partition in request.added:
+            session.partitions.setdefault(partition)
+        if not request.renews:
+            await self._give(session, limits, may_read, answers)
+        if request.epoch == OPENS:
+            for partition in session.partitions:
+                answers.setdefault(partition, Answer())
+        return answers
+
+    async def acknowledge(self, request: ShareRequest, may_read: MayRead) -> Answers:
+        """ShareAcknowledge. KafkaError for the whole of it."""
+        if request.epoch == OPENS:
+            raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, "A session begins with a ShareFetch.")
+        session = self._session(request)
+        answers = await self._acknowledge(request, may_read)
+        if request.epoch == CLOSES:
+            self._close(session)
+        return answers
+
+    def _session(self, request: ShareRequest) -> ShareSession:
+        if request.epoch == OPENS:
+            if any(request.acknowledged.values()):
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "The first request of a session acknowledges nothing.")
+            return self.sessions.open(request.group, request.member, request.connection_id, request.added)
+        return self.sessions.next(request.group, request.member, request.epoch, request.connection_id)
+
+    async def _acknowledge(self, request: ShareRequest, may_read: MayRead) -> Answers:
+        answers: Answers = {}
+        work: list[tuple[Answer, asyncio.Task[None]]] = []
+        for partition, batches in request.acknowledged.items():
+            answer = answers[partition] = Answer()
+            if batches:
+                self.figures.note_acknowledged(batches)
+                task = self._around.loop.create_task(self._acknowledge_one(request, partition, batches, may_read))
+                work.append((answer, task))
+        for answer, task in work:
+            try:
+                await task
+            except KafkaError as problem:
+                answer.acknowledge_error = problem
+        return answers
+
+    async def _acknowledge_one(
+        self, request: ShareRequest, partition: TopicPartition, batches: Sequence[AckBatch], may_read: MayRead
+    ) -> None:
+        self._check(partition, may_read)
+        share = self._partitions.get(Key(request.group, *partition))
+        if share is None:
+            raise KafkaError(ErrorCode.INVALID_RECORD_STATE, "The record is not acquired by this member any more.")
+        await share.acknowledge(request.member, batches)
+
+    # --- giving out ---------------------------------------------------------------------------------------------------
+
+    async def _give(self, session: ShareSession, limits: Limits, may_read: MayRead, answers: Answers) -> None:
+        loop = self._around.loop
+        deadline = loop.time() + max(limits.max_wait_ms, 0) / 1000
+        while True:
+            left = deadline - loop.time()
+            given, waited_for = self._try(session, limits, may_read, answers, last=left <= 0)
+            if given or left <= 0 or not self.sessions.holds(session):
+                return
+            await self._wait(waited_for, left)
+
+    async def _wait(self, waited_for: Sequence[SharePartition], seconds: float) -> None:
+        woken: asyncio.Future[None] = self._around.loop.create_future()
+
+        def wake() -> None:
+            if not woken.done():
+                woken.set_result(None)
+
+        if not waited_for:
+            seconds = min(seconds, LOAD_RETRY_MS / 1000)
+        for share in waited_for:
+            share.waiters.add(wake)
+        handle = self._around.loop.call_later(seconds, wake)
+        try:
+            await woken
+        finally:
+            handle.cancel()
+            for share in waited_for:
+                share.waiters.discard(wake)
+
+    def _try(
+        self, session: ShareSession, limits: Limits, may_read: MayRead, answers: Answers, *, last: bool
+    ) -> tuple[bool, list[SharePartition]]:
+        """Whether there is something to answer, and whom to wait for else. `last`: `min_bytes` does not count."""
+        looks = []
+        waited_for: list[SharePartition] = []
+        size, failed = 0, False
+        for partition in session.rotated():
+            if size >= limits.max_bytes:
+                break
+            try:
+                share = self._find(session.group, partition, may_read)
+                if share is None:
+                    continue
+                waited_for.append(share)
+                look = share.look(limits.max_bytes - size, max(limits.max_records, 1))
+            except KafkaError as problem:
+                answers.setdefault(partition, Answer()).error = problem
+                failed = True
+                continue
+            if look is not None:
+                looks.append((partition, share, look))
+                size += look.fetched.size_bytes
+        if size < limits.min_bytes and not (last or failed):
+            return False, waited_for
+        number = 0
+        for partition, share, look in looks:
+            if number >= limits.max_records:
+                break
+            taken = share.take(
+                look, session.member, (limits.max_records - number, limits.batch_size), strict=limits.strict
+            )
+            if taken is not None:
+                number += taken.number
+                answer = answers.setdefault(partition, Answer())
+                answer.records, answer.acquired = taken.records, taken.acquired
+                self.figures.note_acquired(taken.number)
+        return failed or number > 0, waited_for
+
+    def _find(self, group: str, partition: TopicPartition, may_read: MayRead) -> SharePartition | None:
+        """The share partition, made if there is none; None while it cannot be had. KafkaError."""
+        leader_epoch = self._check(partition, may_read)
+        key = Key(group, *partition)
+        share = self._partitions.get(key)
+        if share is not None and share.leader_epoch != leader_epoch:
+            share.end()
+            share = None
+        if share is None:
+            at_ms, problem = self._failed.get(key, (0, None))
+            if problem is not None and self._around.clock.monotonic_ms() - at_ms < LOAD_RETRY_MS:
+                if problem.code in LATER:
+                    return None
+                raise _for_member(problem)
+            self._failed.pop(key, None)
+            share = self._partitions[key] = SharePartition(key, leader_epoch, self._around, self._ended)
+        return share
+
+    def _check(self, partition: TopicPartition, may_read: MayRead) -> int:
+        """The leader epoch under which it is led here. KafkaError UNKNOWN_TOPIC_ID, TOPIC_AUTHORIZATION_FAILED,
+        UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER."""
+        topic_id, index = partition
+        name = self._topics.topic_name(topic_id)
+        if name is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        if not may_read(name):
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        if not 0 <= index < self._topics.partition_count(topic_id):
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        leader, epoch = self._topics.leader(topic_id, index)
+        if leader != self._broker_id:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return epoch
+
+    def _ended(self, share: SharePartition) -> None:
+        if self._partitions.get(share.key) is share:
+            del self._partitions[share.key]
+        if share.problem is not None:
+            self._failed[share.key] = self._around.clock.monotonic_ms(), share.problem
+
+    # --- sessions that end --------------------------------------------------------------------------------------------
+
+    def connection_gone(self, connection_id: int) -> None:
+        """Whoever read over it comes no more, or begins anew."""
+        for session in self.sessions.of_connection(connection_id):
+            self._close(session)
+
+    def _close(self, session: ShareSession) -> None:
+        group_has_none = self.sessions.close(session)
+        for share in list(self._partitions.values()):
+            if share.key.group == session.group:
+                share.release(session.member)
+                if group_has_none:
+                    # Its offsets may be set anew before anybody comes back.
+                    share.end_when_idle(lambda: not self.sessions.has_group(session.group))
+
+    # --- topics that go -----------------------------------------------------------------------------------------------
+
+    def topics_removed(self, removed: Sequence[RemovedTopic]) -> None:
+        """Incarnations are gone, and what was acquired of them."""
+        gone = {topic.topic_id for topic in removed}
+        for share in list(self._partitions.values()):
+            if share.key.topic_id in gone:
+                share.end()
+        for key in [key for key in self._failed if key.topic_id in gone]:
+            del self._failed[key]
+
+    def stop(self) -> None:
+        """Nothing is given out any more."""
+        for share in list(self._partitions.values()):
+            share.end()
+
+    def leader(self, partition: TopicPartition) -> tuple[int, int]:
+        """(broker, leader epoch) of a partition."""
+        return self._topics.leader(*partition)
+
+    def endpoint(self, broker_id: int, listener: str) -> tuple[str, int] | None:
+        """Where clients of a listener reach a broker."""
+        return self._topics.endpoint(broker_id, listener)
+
+    @property
+    def acquired(self) -> int:
+        """Records that members have now."""
+        return sum(share.table.acquired for share in self._partitions.values() if share.phase is Phase.ACTIVE)
+
+
+def _for_member(problem: KafkaError) -> KafkaError:
+    """What a member's library understands."""
+    if problem.code in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER):
+        return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, problem.message)
+    if problem.code == ErrorCode.INVALID_REQUEST:
+        # The group does not read it, or not yet.
+        return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, problem.message)
+    return problem

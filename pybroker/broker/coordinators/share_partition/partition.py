@@ -1,0 +1,369 @@
+"""One share partition: a group in a partition that is led here under one leader epoch.
+
+It is loaded from the persister, gives out what `in_flight` says, and makes what members acknowledge durable before they
+are answered. Nothing of it outlives the leader epoch, or the topic's id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from enum import Enum
+from typing import Any
+
+import msgspec
+
+from pybroker.broker.clock import Clock
+from pybroker.broker.coordinators.shards.timers import TimerWheel
+from pybroker.broker.coordinators.share_partition.dead_letters import DeadLetterQueues, Failed
+from pybroker.broker.coordinators.share_partition.in_flight import AckBatch, AckType, Change, Found, InFlight, Span
+from pybroker.broker.coordinators.share_partition.ports import GroupSettings, Log, Persister
+from pybroker.broker.coordinators.share_partition.reading import Reading
+from pybroker.broker.coordinators.share_partition.start import first_offset
+from pybroker.broker.coordinators.share_state.state import NO_OFFSET, DeliveryState, Key, Write
+from pybroker.errors import KafkaError
+from pybroker.native import FetchedBatches, NativeError, RecordBytes, RecordsWatch
+from pybroker.protocol.error_codes import ErrorCode
+
+log = logging.getLogger(__name__)
+
+RETRY_MS = 1_000
+"""Locks that are over, and whose end could not be stored, are looked at again after this."""
+
+
+class Phase(Enum):
+    """Whether records are given out."""
+
+    LOADING = "loading"
+    ACTIVE = "active"
+    OVER = "over"
+    """Another leader, another state epoch, another incarnation: a new one has to be made."""
+
+
+class Look(msgspec.Struct, frozen=True):
+    """What could be given out now."""
+
+    found: Found
+    fetched: FetchedBatches
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """What a member was given."""
+
+    records: RecordBytes
+    acquired: list[tuple[int, int, int]]
+    """(first offset, last offset, how often it was delivered)"""
+    number: int
+    size_bytes: int
+
+
+class Surroundings(msgspec.Struct, frozen=True):
+    """What all share partitions of a broker stand on."""
+
+    clock: Clock
+    loop: asyncio.AbstractEventLoop
+    timers: TimerWheel
+    log: Log
+    persister: Persister
+    settings: GroupSettings
+    dead_letters: DeadLetterQueues
+    watched: Callable[[RecordsWatch, Callable[[], None]], None]
+    """Has a watch's end told."""
+    unwatched: Callable[[RecordsWatch], None]
+    """Nobody wants to hear of it any more."""
+
+
+class SharePartition:
+    """See the module. `over`: told when it has ended by itself."""
+
+    def __init__(
+        self, key: Key, leader_epoch: int, around: Surroundings, over: Callable[[SharePartition], None]
+    ) -> None:
+        self.key = key
+        self.leader_epoch = leader_epoch
+        self.phase = Phase.LOADING
+        self.problem: KafkaError | None = None
+        """Why it could not be loaded."""
+        self.waiters: set[Callable[[], None]] = set()
+        self._around = around
+        self._over = over
+        self._state_epoch = 0
+        self._table = InFlight(0, deliveries_max=lambda: 1)
+        self._committed = around.settings.read_committed(key.group)
+        self._reading = Reading(around, key, self._committed, self._wake, self._run)
+        self._bound = 0
+        """Up to where the log could be read last."""
+        self._watch: RecordsWatch | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._burying = False
+        self._run(self._load())
+
+    @property
+    def table(self) -> InFlight:
+        """Not to be changed."""
+        return self._table
+
+    # --- life ---------------------------------------------------------------------------------------------------------
+
+    async def _load(self) -> None:
+        around, key = self._around, self.key
+        try:
+            state = await around.persister.read(key, self.leader_epoch)
+            start = state.start_offset
+            if start == NO_OFFSET:
+                start = await first_offset(around, key, self._committed)
+                # Where the group begins has to stay the same, whatever is written or deleted until it acknowledges.
+                await around.persister.write(key, Write(state.state_epoch, self.leader_epoch, start, 0, ()))
+        except (KafkaError, NativeError) as problem:
+            self.problem = problem if isinstance(problem, KafkaError) else KafkaError(problem.code, str(problem))
+            log.info("group %s gets nothing of partition %s-%d now: %s", key.group, key[1], key.partition, problem)
+            self.end()
+            return
+        if self.phase is Phase.LOADING:
+            self._state_epoch = state.state_epoch
+            self._table = InFlight(
+                start,
+                state.batches,
+                deliveries_max=lambda: around.settings.deliveries_max(key.group),
+                dead_letters=lambda: around.dead_letters.has_queue(key.group),
+            )
+            self.phase = Phase.ACTIVE
+            self._wake()
+            # What another leader did not get to.
+            self._run(self._bury())
+
+    def end(self) -> None:
+        """No record is given out any more; who waits looks again."""
+        if self.phase is Phase.OVER:
+            return
+        self.phase = Phase.OVER
+        self._around.timers.cancel(self._timer)
+        self._unwatch()
+        self._over(self)
+        self._wake()
+
+    def end_when_idle(self, still: Callable[[], bool]) -> None:
+        """Nobody of the group reads here any more: it ends when what is on its way is stored, if that is `still` so."""
+        under_way = next((task for task in self._tasks if not task.done()), None)
+        if not still():
+            return
+        if under_way is None:
+            self.end()
+        else:
+            under_way.add_done_callback(lambda _: self.end_when_idle(still))
+
+    @property
+    def _timer(self) -> tuple[str, Key]:
+        return "share locks", self.key
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._around.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (problem := task.exception()) is not None:
+            log.error("share partition %s failed: this is a bug in pybroker", self.key, exc_info=problem)
+            self.end()
+
+    def _wake(self) -> None:
+        waiters, self.waiters = self.waiters, set()
+        for wake in waiters:
+            wake()
+
+    # --- giving out ---------------------------------------------------------------------------------------------------
+
+    def look(self, bytes_max: int, records_max: int) -> Look | None:
+        """What a member could be given; None: nothing now. KafkaError."""
+        if self.phase is not Phase.ACTIVE:
+            return None
+        table, key = self._table, self.key
+        while True:
+            offset = table.next_offset
+            if offset == table.end and table.unfinished >= self._around.settings.in_flight_max(key.group):
+                return None
+            if offset >= self._bound and self._watch is not None:
+                return None
+            try:
+                fetched = self._reading.fetch(offset, (bytes_max, records_max))
+            except NativeError as problem:
+                if problem.code == ErrorCode.OFFSET_OUT_OF_RANGE and self._follow_log():
+                    continue
+                raise KafkaError(problem.code, str(problem)) from problem
+            if fetched is None:
+                return None
+            self._bound = fetched.bound
+            if fetched.next_offset <= offset:
+                self._watch_log()
+                return None
+            batches = [(max(first, offset), last) for first, last in fetched.batches]
+            found = Found(offset, batches, fetched.next_offset)
+            if batches:
+                return Look(found, fetched)
+            # Nothing but markers and what was aborted.
+            table.acquire("", found, records_max=0, strict=True, in_flight_max=1, deadline_ms=0)
+
+    def take(self, look: Look, member: str, limits: tuple[int, int], *, strict: bool) -> Taken | None:
+        """Gives a member what was found, with limits (records, records in one row of the answer)."""
+        around, group = self._around, self.key.group
+        records_max, batch_size = limits
+        deadline_ms = around.clock.monotonic_ms() + around.settings.lock_duration_ms(group)
+        spans = self._table.acquire(
+            member,
+            look.found,
+            records_max=records_max,
+            strict=strict,
+            in_flight_max=around.settings.in_flight_max(group),
+            deadline_ms=deadline_ms,
+        )
+        if not spans:
+            return None
+        self._watch_locks()
+        records = look.fetched.records(spans[0].first, spans[-1].last)
+        assert records is not None
+        number = sum(span.last - span.first + 1 for span in spans)
+        return Taken(records, rows(spans, batch_size), number, len(records))
+
+    def _follow_log(self) -> bool:
+        """The log begins later, or ends earlier, than the records in flight; whether that was so."""
+        ends = self._around.log.offsets(self.key.topic_id, self.key.partition)
+        if ends is None:
+            return False
+        table = self._table
+        if table.next_offset < ends.log_start_offset:
+            table.move_start(ends.log_start_offset)
+            return True
+        if table.end > ends.log_end_offset:
+            table.cut_end(ends.log_end_offset)
+            return True
+        return False
+
+    def _watch_log(self) -> None:
+        key = self.key
+        if self._watch is None:
+            self._watch = watch = self._around.log.watch(key.topic_id, key.partition, self._bound, self._committed)
+            self._around.watched(watch, lambda: self._more(watch))
+
+    def _more(self, watch: RecordsWatch) -> None:
+        if self._watch is watch:
+            self._watch = None
+            self._wake()
+
+    def _unwatch(self) -> None:
+        if self._watch is not None:
+            self._around.unwatched(self._watch)
+            self._watch = None
+
+    # --- acknowledgements ---------------------------------------------------------------------------------------------
+
+    async def acknowledge(self, member: str, batches: Sequence[AckBatch]) -> None:
+        """Returns when it is on disk. KafkaError: nothing of it has happened."""
+        if self.phase is not Phase.ACTIVE:
+            raise KafkaError(ErrorCode.INVALID_RECORD_STATE, "The record is not acquired by this member any more.")
+        around = self._around
+        if not around.settings.renews(self.key.group) and any(AckType.RENEW in batch.types for batch in batches):
+            raise KafkaError(ErrorCode.INVALID_RECORD_STATE, "Renewing acquisition locks is not enabled for the group.")
+        until_ms = around.clock.monotonic_ms() + around.settings.lock_duration_ms(self.key.group)
+        change = self._table.acknowledge(member, batches, until_ms)
+        await self._store(change)
+
+    def release(self, member: str) -> None:
+        """The member's session is over: others get what it has acquired."""
+        if self.phase is Phase.ACTIVE:
+            self._give_back(lambda span: span.member == member)
+
+    def _give_back(self, which: Callable[[Span], bool]) -> None:
+        change = self._table.give_back(which)
+        if change.spans:
+            self._run(self._store_given_back(change))
+
+    async def _store_given_back(self, change: Change) -> None:
+        try:
+            await self._store(change)
+        except KafkaError as problem:
+            log.info("records of group %s stay acquired for a while: %s", self.key.group, problem)
+            if self.phase is Phase.ACTIVE:
+                self._around.timers.schedule(self._timer, RETRY_MS, self._locks_over)
+
+    async def _store(self, change: Change) -> None:
+        if not change.spans:
+            return
+        start, done = self._table.outlook(change)
+        batches = tuple(batch for batch in change.batches if batch.last >= start)
+        write = Write(self._state_epoch, self.leader_epoch, start, done, batches)
+        stored = False
+        try:
+            await self._around.persister.write(self.key, write)
+            stored = True
+        except KafkaError as problem:
+            if problem.code in FENCED:
+                self.end()
+                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, problem.message) from problem
+            raise
+        finally:
+            freed = self._table.settle(change, stored=stored)
+            self._watch_locks()
+        if freed or self.waiters:
+            self._wake()
+        if any(batch.state is DeliveryState.ARCHIVING for batch in batches):
+            self._run(self._bury())
+
+    async def _bury(self) -> None:
+        """Writes what has failed to the group's dead letter queue, and archives it. One at a time: nothing is written
+        twice, unless this broker, or its leadership, ends in between."""
+        if self._burying:
+            return
+        self._burying = True
+        try:
+            while self.phase is Phase.ACTIVE and (change := self._table.bury()).spans:
+                failed = [Failed(span.first, span.last, span.count, span.failure) for span in change.spans]
+                await self._around.dead_letters.write(self.key, failed)
+                while self.phase is Phase.ACTIVE and not await self._archived(change):
+                    await asyncio.sleep(RETRY_MS / 1000)
+                    change = self._table.bury([(one.first, one.last) for one in failed])
+        finally:
+            self._burying = False
+
+    async def _archived(self, change: Change) -> bool:
+        try:
+            await self._store(change)
+        except KafkaError as problem:
+            log.info("group %s: what is in its dead letter queue is archived later: %s", self.key.group, problem)
+            return False
+        return True
+
+    # --- locks --------------------------------------------------------------------------------------------------------
+
+    def _watch_locks(self) -> None:
+        """One timer a partition: it comes when the first lock of those that there were is over, and looks again."""
+        timers = self._around.timers
+        if self.phase is not Phase.ACTIVE or self._timer in timers:
+            return
+        deadline_ms = self._table.next_deadline_ms
+        if deadline_ms is not None:
+            timers.schedule(self._timer, deadline_ms - self._around.clock.monotonic_ms(), self._locks_over)
+
+    def _locks_over(self) -> None:
+        now_ms = self._around.clock.monotonic_ms()
+        self._give_back(lambda span: span.deadline_ms <= now_ms)
+        self._watch_locks()
+
+
+FENCED = frozenset({ErrorCode.FENCED_STATE_EPOCH, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.INVALID_REQUEST})
+"""Somebody else leads, or the group's offsets were set anew, or deleted."""
+
+
+def rows(spans: Sequence[Span], batch_size: int) -> list[tuple[int, int, int]]:
+    """What was acquired as the answer tells it: neighbours that were delivered as often in one row, up to
+    `batch_size` records if that is possible without cutting one."""
+    told: list[tuple[int, int, int]] = []
+    for span in spans:
+        if told:
+            first, last, count = told[-1]
+            if last + 1 == span.first and count == span.count and span.last - first + 1 <= batch_size:
+                told[-1] = first, span.last, count
+                continue
+        told.append((span.first, span.last, span.count))
+    return told

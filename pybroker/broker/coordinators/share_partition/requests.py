@@ -1,0 +1,50 @@
+"""ShareFetch and ShareAcknowledge, free of versions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from pybroker.broker.coordinators.share_partition.in_flight import AckBatch
+from pybroker.broker.coordinators.share_partition.sessions import TopicPartition
+from pybroker.errors import KafkaError
+from pybroker.native import RecordBytes
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """How much a member wants."""
+
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    max_records: int
+    batch_size: int
+    strict: bool
+    """Never more than `max_records` (KIP-1206)."""
+
+
+class ShareRequest(msgspec.Struct, frozen=True):
+    """What both have. `acknowledged`: of each partition that says something."""
+
+    group: str
+    member: str
+    epoch: int
+    connection_id: int
+    acknowledged: Mapping[TopicPartition, Sequence[AckBatch]]
+    added: Sequence[TopicPartition] = ()
+    forgotten: Sequence[TopicPartition] = ()
+    renews: bool = False
+    """It only makes locks longer (KIP-1222)."""
+
+
+class Answer(msgspec.Struct):
+    """For one partition."""
+
+    error: KafkaError | None = None
+    acknowledge_error: KafkaError | None = None
+    records: RecordBytes | None = None
+    acquired: list[tuple[int, int, int]] = []
+
+
+Answers = dict[TopicPartition, Answer]

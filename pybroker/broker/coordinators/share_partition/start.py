@@ -1,0 +1,60 @@
+"""Where a group begins in a partition that it has not read yet: share.auto.offset.reset."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from pybroker.broker.clock import Clock
+from pybroker.broker.coordinators.share_partition.ports import GroupSettings, Log
+from pybroker.broker.coordinators.share_state.state import Key
+from pybroker.config.group_defs import duration_ms
+from pybroker.errors import KafkaError
+from pybroker.protocol.error_codes import ErrorCode
+
+
+class Around(Protocol):
+    """What is asked."""
+
+    @property
+    def clock(self) -> Clock:
+        """What time it is."""
+        ...
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """Whose executor reads from disk."""
+        ...
+
+    @property
+    def log(self) -> Log:
+        """Where partitions stand."""
+        ...
+
+    @property
+    def settings(self) -> GroupSettings:
+        """Of groups."""
+        ...
+
+
+async def first_offset(around: Around, key: Key, committed: bool) -> int:
+    """The offset that the group's setting means now. KafkaError NOT_LEADER_OR_FOLLOWER, NativeError."""
+    reset = around.settings.auto_offset_reset(key.group)
+    ends = around.log.offsets(key.topic_id, key.partition)
+    if ends is None:
+        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    latest = ends.last_stable_offset if committed else ends.high_watermark
+    if reset == "earliest":
+        return ends.log_start_offset
+    back_ms = duration_ms(reset)
+    if back_ms is None:
+        return latest
+    found = await around.loop.run_in_executor(
+        None,
+        around.log.offset_for_timestamp,
+        key.topic_id,
+        key.partition,
+        around.clock.wall_ms() - back_ms,
+        committed,
+    )
+    return latest if found < 0 else found

@@ -1,0 +1,242 @@
+"""The share coordinator of this broker, and whoever asks one: states live on the leader of the partition of
+`__share_group_state` that their key hashes to.
+
+`Persister` asks wherever that is; another broker by Kafka's requests 83 to 87.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pybroker.broker.coordinators.shards.hashing import partition_for
+from pybroker.broker.coordinators.shards.log import ShardLog
+from pybroker.broker.coordinators.shards.ports import Ports
+from pybroker.broker.coordinators.shards.shard import ShardState
+from pybroker.broker.coordinators.shards.shards import Shards
+from pybroker.broker.coordinators.shards.timers import WheelDriver
+from pybroker.broker.coordinators.share_state.state import Key, ShareState, Write
+from pybroker.errors import KafkaError
+from pybroker.native import NativeError, Uuid
+from pybroker.protocol.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from pybroker.broker.coordinators.share_state.shard import Done, ShareStateShard
+
+log = logging.getLogger(__name__)
+
+SHARE_STATE_TOPIC = "__share_group_state"
+
+
+class Colleagues(Protocol):
+    """Share coordinators on other brokers. KafkaError: what that one answered, or that it cannot be reached."""
+
+    async def initialize(self, broker_id: int, key: Key, state_epoch: int, start_offset: int) -> None:
+        """As `Persister`."""
+        ...
+
+    async def read(self, broker_id: int, key: Key, leader_epoch: int) -> ShareState:
+        """As `Persister`."""
+        ...
+
+    async def write(self, broker_id: int, key: Key, write: Write) -> None:
+        """As `Persister`."""
+        ...
+
+    async def delete(self, broker_id: int, key: Key) -> None:
+        """As `Persister`."""
+        ...
+
+    async def summary(self, broker_id: int, key: Key) -> ShareState | None:
+        """As `Persister`."""
+        ...
+
+
+class Trimming(Protocol):
+    """Deletes the beginning of a partition (`NativePartitions`)."""
+
+    def delete_records(self, topic_id: Uuid, partition: int, offset: int) -> int:
+        """*Blocking.* Moves the log start up; NativeError."""
+        ...
+
+
+class ShareStateCoordinator:
+    """The states that live here. Answers are there when they are on disk. KafkaError: NOT_COORDINATOR, COORDINATOR_…,
+    and what the shard says."""
+
+    def __init__(self, ports: Ports, config: Mapping[str, Any], trimming: Trimming) -> None:
+        self._ports = ports
+        self._config = config
+        self._trimming = trimming
+        self._driver = WheelDriver(ports.clock, ports.loop)
+        self._pruning: asyncio.Task[None] | None = None
+        self.shards: Shards[ShareStateShard] = Shards(
+            SHARE_STATE_TOPIC,
+            ports,
+            self._driver.wheel,
+            self._new_shard,
+            lambda: int(config["share.coordinator.load.buffer.size"]),
+        )
+
+    def _new_shard(self, shard_log: ShardLog) -> ShareStateShard:
+        from pybroker.broker.coordinators.share_state.shard import ShareStateShard
+
+        return ShareStateShard(
+            shard_log,
+            self._ports.clock,
+            lambda: int(self._config["share.coordinator.snapshot.update.records.per.snapshot"]),
+        )
+
+    def start(self) -> None:
+        """Takes over all shards that this broker leads."""
+        self.shards.start()
+        self._watch_pruning()
+
+    async def stop(self) -> None:
+        """Waits for writes that are on their way."""
+        self._driver.stop()
+        if self._pruning is not None:
+            self._pruning.cancel()
+        await self.shards.stop()
+
+    async def find(self, key: str, listener: str) -> tuple[int, str, int]:
+        """See `Shards.find`."""
+        return await self.shards.find(key, listener)
+
+    def _shard(self, key: Key) -> ShareStateShard:
+        return self.shards.of(key.coordinator_key)
+
+    async def initialize(self, key: Key, state_epoch: int, start_offset: int) -> None:
+        """See `ShareStateShard.initialize`."""
+        await self._stored(lambda done: self._shard(key).initialize(key, state_epoch, start_offset, done))
+
+    async def write(self, key: Key, write: Write) -> None:
+        """See `ShareStateShard.write`."""
+        await self._stored(lambda done: self._shard(key).write(key, write, done))
+
+    async def delete(self, key: Key) -> None:
+        """See `ShareStateShard.delete`."""
+        await self._stored(lambda done: self._shard(key).delete(key, done))
+
+    async def read(self, key: Key, leader_epoch: int) -> ShareState:
+        """See `ShareStateShard.read`."""
+        future: asyncio.Future[tuple[ErrorCode, ShareState | None]] = self._ports.loop.create_future()
+
+        def done(error: ErrorCode, state: ShareState | None) -> None:
+            if not future.done():
+                future.set_result((error, state))
+
+        self._shard(key).read(key, leader_epoch, done)
+        error, state = await future
+        if state is None:
+            raise KafkaError(error)
+        return state
+
+    def summary(self, key: Key) -> ShareState | None:
+        """The state as it is on disk; None if there is none."""
+        return self._shard(key).found(key)
+
+    async def _stored(self, begin: Callable[[Done], None]) -> None:
+        future: asyncio.Future[ErrorCode] = self._ports.loop.create_future()
+        begin(lambda error: None if future.done() else future.set_result(error))
+        error = await future
+        if error is not ErrorCode.NONE:
+            raise KafkaError(error)
+
+    # --- pruning ------------------------------------------------------------------------------------------------------
+
+    def _watch_pruning(self) -> None:
+        interval_ms = int(self._config["share.coordinator.state.topic.prune.interval.ms"])
+        self._driver.wheel.schedule("prune", interval_ms, self._prune)
+
+    def _prune(self) -> None:
+        self._watch_pruning()
+        if self._pruning is None or self._pruning.done():
+            self._pruning = self._ports.loop.create_task(self._prune_all())
+
+    async def _prune_all(self) -> None:
+        """Deletes what lies before the oldest snapshot that is needed."""
+        for shard in list(self.shards):
+            if shard.state is not ShardState.ACTIVE:
+                continue
+            needed = min((entry.snapshot_offset for entry in shard.entries.values()), default=-1)
+            if needed <= shard.pruned_to:
+                continue
+            try:
+                await self._ports.loop.run_in_executor(
+                    None, self._trimming.delete_records, shard.log.topic_id, shard.partition, needed
+                )
+                shard.pruned_to = needed
+            except NativeError as problem:
+                log.info("%s-%d is not pruned now: %s", SHARE_STATE_TOPIC, shard.partition, problem)
+
+
+class Persister:
+    """Asks the coordinator of a state, wherever it is. `colleagues`: None of a broker that is alone."""
+
+    def __init__(self, ports: Ports, coordinator: ShareStateCoordinator, colleagues: Colleagues | None) -> None:
+        self._ports = ports
+        self._coordinator = coordinator
+        self._colleagues = colleagues
+
+    async def _where(self, key: Key) -> int | None:
+        """The broker to ask; None: this one. KafkaError COORDINATOR_NOT_AVAILABLE."""
+        topics = self._ports.topics
+        topic_id = topics.topic_id(SHARE_STATE_TOPIC)
+        if topic_id is None:
+            await self._coordinator.shards.ensure_topic()
+            topic_id = topics.topic_id(SHARE_STATE_TOPIC)
+        partitions = 0 if topic_id is None else topics.partition_count(topic_id)
+        if topic_id is None or not partitions:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"The topic {SHARE_STATE_TOPIC} is being created.")
+        leader, _ = topics.leader(topic_id, partition_for(key.coordinator_key, partitions))
+        if leader == self._ports.broker_id:
+            return None
+        if leader < 0 or self._colleagues is None:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return leader
+
+    async def initialize(self, key: Key, state_epoch: int, start_offset: int) -> None:
+        """Makes a state, or sets its start offset under a later state epoch."""
+        broker = await self._where(key)
+        if broker is None:
+            await self._coordinator.initialize(key, state_epoch, start_offset)
+        else:
+            assert self._colleagues is not None
+            await self._colleagues.initialize(broker, key, state_epoch, start_offset)
+
+    async def read(self, key: Key, leader_epoch: int) -> ShareState:
+        """The state, for whoever leads the partition in this epoch; earlier leaders write no more."""
+        broker = await self._where(key)
+        if broker is None:
+            return await self._coordinator.read(key, leader_epoch)
+        assert self._colleagues is not None
+        return await self._colleagues.read(broker, key, leader_epoch)
+
+    async def write(self, key: Key, write: Write) -> None:
+        """Returns when the change is on disk."""
+        broker = await self._where(key)
+        if broker is None:
+            await self._coordinator.write(key, write)
+        else:
+            assert self._colleagues is not None
+            await self._colleagues.write(broker, key, write)
+
+    async def delete(self, key: Key) -> None:
+        """Forgets a state."""
+        broker = await self._where(key)
+        if broker is None:
+            await self._coordinator.delete(key)
+        else:
+            assert self._colleagues is not None
+            await self._colleagues.delete(broker, key)
+
+    async def summary(self, key: Key) -> ShareState | None:
+        """The state without its batches; None if there is none."""
+        broker = await self._where(key)
+        if broker is None:
+            return self._coordinator.summary(key)
+        assert self._colleagues is not None
+        return await self._colleagues.summary(broker, key)

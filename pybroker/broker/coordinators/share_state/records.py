@@ -1,0 +1,105 @@
+"""What is stored in `__share_group_state`, in Kafka's own formats: key types 0 (ShareSnapshot: everything) and 1
+(ShareUpdate: what a write changed since the snapshot of the same epoch). Values are version 0. A snapshot without a
+value buries the key.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import Any
+
+from pybroker.broker.coordinators.share_state.state import DeliveryState, Key, ShareState, StateBatch, Write
+from pybroker.native import CodecError, decode_data, encode
+from pybroker.protocol import messages as m
+from pybroker.protocol.versioned import decode_versioned, encode_versioned, split_version
+
+SNAPSHOT, UPDATE = 0, 1
+_NAMES = {SNAPSHOT: "ShareSnapshot", UPDATE: "ShareUpdate"}
+
+
+def snapshot_key(key: Key) -> bytes:
+    """ShareSnapshotKey."""
+    return struct.pack(">h", SNAPSHOT) + encode(m.ShareSnapshotKey(*key), 0)
+
+
+def update_key(key: Key) -> bytes:
+    """ShareUpdateKey."""
+    return struct.pack(">h", UPDATE) + encode(m.ShareUpdateKey(*key), 0)
+
+
+def decode_key(data: bytes) -> tuple[int, Key] | None:
+    """(type, key); None for a type that is not known. Raises CodecError."""
+    kind, content = split_version(data)
+    if kind not in _NAMES:
+        return None
+    key = decode_data(f"{_NAMES[kind]}Key", 0, content)
+    return kind, Key(key.group_id, key.topic_id, key.partition)
+
+
+def snapshot_value(state: ShareState, snapshot_epoch: int, now_ms: int) -> bytes:
+    """ShareSnapshotValue."""
+    return encode_versioned(
+        m.ShareSnapshotValue(
+            snapshot_epoch=snapshot_epoch,
+            state_epoch=state.state_epoch,
+            leader_epoch=state.leader_epoch,
+            start_offset=state.start_offset,
+            delivery_complete_count=state.complete_count,
+            create_timestamp=now_ms,
+            write_timestamp=now_ms,
+            state_batches=[m.ShareSnapshotValue_StateBatch(*batch) for batch in state.batches],
+        ),
+        0,
+    )
+
+
+def update_value(write: Write, snapshot_epoch: int) -> bytes:
+    """ShareUpdateValue."""
+    return encode_versioned(
+        m.ShareUpdateValue(
+            snapshot_epoch=snapshot_epoch,
+            leader_epoch=write.leader_epoch,
+            start_offset=write.start_offset,
+            delivery_complete_count=write.complete_count,
+            state_batches=[m.ShareUpdateValue_StateBatch(*batch) for batch in write.batches],
+        ),
+        0,
+    )
+
+
+def decode_snapshot(data: bytes) -> tuple[int, ShareState]:
+    """(snapshot epoch, state). Raises CodecError."""
+    value = decode_versioned("ShareSnapshotValue", data)
+    return value.snapshot_epoch, ShareState(
+        value.state_epoch,
+        value.start_offset,
+        value.leader_epoch,
+        value.delivery_complete_count,
+        tuple(sorted(batches_of(value.state_batches))),
+    )
+
+
+def decode_update(data: bytes, state_epoch: int) -> tuple[int, Write]:
+    """(snapshot epoch, what changed). Raises CodecError."""
+    value = decode_versioned("ShareUpdateValue", data)
+    return value.snapshot_epoch, Write(
+        state_epoch,
+        value.leader_epoch,
+        value.start_offset,
+        value.delivery_complete_count,
+        tuple(batches_of(value.state_batches)),
+    )
+
+
+def batches_of(stored: Iterable[Any]) -> Iterable[StateBatch]:
+    """Of a message. Raises CodecError where there is no such state."""
+    known = {int(state) for state in DeliveryState}
+    for batch in stored:
+        if batch.delivery_state not in known or batch.last_offset < batch.first_offset:
+            raise CodecError(f"there is no batch {batch!r} of a share group")
+        state = DeliveryState(batch.delivery_state)
+        # What was acquired when it was stored is nobody's now.
+        if state is DeliveryState.ACQUIRED:
+            state = DeliveryState.AVAILABLE
+        yield StateBatch(batch.first_offset, batch.last_offset, state, batch.delivery_count)

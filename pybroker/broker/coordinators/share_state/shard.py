@@ -1,0 +1,243 @@
+"""One shard of the share coordinator: the states whose key hashes to one partition of `__share_group_state`.
+
+A write counts when it is on disk. Most are stored as what they change; after some of them, and after one whose outcome
+is not known, the whole state is stored.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import msgspec
+
+from pybroker.broker.clock import Clock
+from pybroker.broker.coordinators.shards.log import TOO_LARGE, ShardLog
+from pybroker.broker.coordinators.shards.shard import Shard
+from pybroker.broker.coordinators.share_state.records import (
+    SNAPSHOT,
+    decode_key,
+    decode_snapshot,
+    decode_update,
+    snapshot_key,
+    snapshot_value,
+    update_key,
+    update_value,
+)
+from pybroker.broker.coordinators.share_state.state import NO_COUNT, NO_OFFSET, Key, ShareState, Write, changed
+from pybroker.errors import KafkaError
+from pybroker.native import CodecError, StoredRecord
+from pybroker.protocol.error_codes import ErrorCode
+
+log = logging.getLogger(__name__)
+
+Done = Callable[[ErrorCode], None]
+"""Called once: NONE when the change is on disk, else nothing is known to have changed."""
+
+
+class Entry(msgspec.Struct, eq=False):
+    """One state."""
+
+    state: ShareState
+    """As it is stored."""
+    coming: ShareState
+    """With all that is being stored."""
+    snapshot_epoch: int = 0
+    snapshot_offset: int = -1
+    """Where the last snapshot lies: what is before it is not needed."""
+    updates: int = 0
+    """Since the last snapshot."""
+    in_flight: int = 0
+    doubtful: bool = False
+    """A write failed, and may lie in the log all the same."""
+
+
+class Loaded(msgspec.Struct):
+    """What is alive in a partition. Implements the shards' Replay."""
+
+    entries: dict[Key, Entry] = {}
+    records: int = 0
+    damaged: int = 0
+
+    def take(self, record: StoredRecord) -> None:
+        """Takes one record."""
+        self.records += 1
+        try:
+            parsed = None if record.key is None else decode_key(record.key)
+            if parsed is None:
+                self.damaged += 1
+                return
+            kind, key = parsed
+            if kind == SNAPSHOT:
+                if record.value is None:
+                    self.entries.pop(key, None)
+                    return
+                epoch, state = decode_snapshot(record.value)
+                self.entries[key] = Entry(state, state, epoch, record.offset)
+            elif record.value is not None and (entry := self.entries.get(key)) is not None:
+                epoch, write = decode_update(record.value, entry.state.state_epoch)
+                if epoch == entry.snapshot_epoch:
+                    entry.state = entry.coming = changed(entry.state, write)
+                    entry.updates += 1
+        except CodecError as problem:
+            self.damaged += 1
+            log.warning("record %d of the share groups' topic is passed over: %s", record.offset, problem)
+
+
+class ShareStateShard(Shard[Loaded]):
+    """See the module. `updates_max`: share.coordinator.snapshot.update.records.per.snapshot, asked at each use."""
+
+    def __init__(self, shard_log: ShardLog, clock: Clock, updates_max: Callable[[], int]) -> None:
+        super().__init__(shard_log)
+        self.entries: dict[Key, Entry] = {}
+        self.pruned_to = 0
+        """What lies before was deleted."""
+        self._clock = clock
+        self._updates_max = updates_max
+
+    # --- what `Shards` asks -------------------------------------------------------------------------------------------
+
+    def replay(self) -> Loaded:
+        """Takes the records of the partition."""
+        return Loaded()
+
+    def install(self, loaded: Loaded) -> None:
+        """Takes over what is stored."""
+        self.entries = loaded.entries
+        if loaded.records:
+            log.info(
+                "share groups' partition %d: %d records, %d states (%d damaged records)",
+                self.partition,
+                loaded.records,
+                len(self.entries),
+                loaded.damaged,
+            )
+
+    def give_up(self, error: ErrorCode) -> None:
+        """The shard moves away or the broker stops. Who waits for a write hears of it from the log."""
+        self.entries = {}
+
+    # --- states -------------------------------------------------------------------------------------------------------
+
+    def found(self, key: Key) -> ShareState | None:
+        """As it is on disk."""
+        entry = self.entries.get(key)
+        return None if entry is None else entry.state
+
+    def initialize(self, key: Key, state_epoch: int, start_offset: int, done: Done) -> None:
+        """Makes a state, or sets the offset anew under a later epoch. Once more in the same epoch it changes nothing,
+        as records may have been given out since. KafkaError FENCED_STATE_EPOCH."""
+        entry = self.entries.get(key)
+        if entry is not None:
+            known = entry.coming.state_epoch
+            if state_epoch < known:
+                raise KafkaError(ErrorCode.FENCED_STATE_EPOCH, f"The state is of epoch {known}, not {state_epoch}.")
+            if state_epoch == known and start_offset == NO_OFFSET:
+                if entry.state.state_epoch == known and not entry.doubtful and not entry.in_flight:
+                    done(ErrorCode.NONE)
+                else:
+                    self._snapshot(key, entry.coming, done)
+                return
+        leader_epoch = 0 if entry is None else entry.coming.leader_epoch
+        # Beyond an offset that is set nothing is done; where the group will begin is not known yet.
+        complete = NO_COUNT if start_offset == NO_OFFSET else 0
+        self._snapshot(key, ShareState(state_epoch, start_offset, leader_epoch, complete), done)
+
+    def read(self, key: Key, leader_epoch: int, done: Callable[[ErrorCode, ShareState | None], None]) -> None:
+        """The state for who leads the partition in this epoch: from then on nobody of an earlier one writes. KafkaError
+        INVALID_REQUEST: there is no such state; FENCED_LEADER_EPOCH."""
+        entry = self._known(key)
+        _check_leader(entry, leader_epoch)
+        if leader_epoch == entry.coming.leader_epoch and not entry.in_flight and not entry.doubtful:
+            done(ErrorCode.NONE, entry.state)
+            return
+        # What is on its way comes before it.
+        coming = msgspec.structs.replace(entry.coming, leader_epoch=leader_epoch)
+        self._snapshot(key, coming, lambda error: done(error, None if error else coming))
+
+    def write(self, key: Key, write: Write, done: Done) -> None:
+        """Changes a state. KafkaError INVALID_REQUEST, FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH."""
+        entry = self._known(key)
+        _check_leader(entry, write.leader_epoch)
+        known = entry.coming.state_epoch
+        if write.state_epoch < known:
+            raise KafkaError(ErrorCode.FENCED_STATE_EPOCH, f"The state is of epoch {known}, not {write.state_epoch}.")
+        after = changed(msgspec.structs.replace(entry.coming, state_epoch=write.state_epoch), write)
+        if entry.doubtful or write.state_epoch != known or entry.updates >= self._updates_max():
+            self._snapshot(key, after, done)
+            return
+        entry.updates += 1
+        value = update_value(write, entry.snapshot_epoch)
+        self._store(key, entry, after, (update_key(key), value), lambda error, _: done(error))
+
+    def delete(self, key: Key, done: Done) -> None:
+        """Buries a state; there need not be one."""
+        entry = self.entries.pop(key, None)
+        if entry is None:
+            done(ErrorCode.NONE)
+            return
+
+        def written(error: ErrorCode, _: int) -> None:
+            if error is not ErrorCode.NONE:
+                entry.doubtful = True
+                self.entries.setdefault(key, entry)
+            done(error)
+
+        self.log.write([(snapshot_key(key), None)], written)
+
+    def _known(self, key: Key) -> Entry:
+        entry = self.entries.get(key)
+        if entry is None:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"Group {key.group} has no state in partition {key.partition} of {key[1]}."
+            )
+        return entry
+
+    def _snapshot(self, key: Key, after: ShareState, done: Done) -> None:
+        entry = self.entries.get(key)
+        fresh = entry is None
+        if entry is None:
+            entry = self.entries[key] = Entry(after, after, -1)
+        entry.snapshot_epoch += 1
+        entry.updates = 0
+        value = snapshot_value(after, entry.snapshot_epoch, self._clock.wall_ms())
+
+        def stored(error: ErrorCode, offset: int) -> None:
+            if error is ErrorCode.NONE:
+                entry.snapshot_offset, entry.doubtful = offset, False
+            elif fresh and self.entries.get(key) is entry and entry.snapshot_offset < 0:
+                del self.entries[key]
+            done(error)
+
+        self._store(key, entry, after, (snapshot_key(key), value), stored)
+
+    def _store(
+        self,
+        key: Key,
+        entry: Entry,
+        after: ShareState,
+        record: tuple[bytes, bytes],
+        done: Callable[[ErrorCode, int], None],
+    ) -> None:
+        entry.coming = after
+        entry.in_flight += 1
+
+        def written(error: ErrorCode, offset: int) -> None:
+            entry.in_flight -= 1
+            if error is ErrorCode.NONE:
+                entry.state = after
+            else:
+                entry.doubtful = True
+                if not entry.in_flight:
+                    entry.coming = entry.state
+            done(ErrorCode.UNKNOWN_SERVER_ERROR if error in TOO_LARGE else error, offset)
+
+        self.log.write([record], written)
+
+
+def _check_leader(entry: Entry, leader_epoch: int) -> None:
+    known = entry.coming.leader_epoch
+    if leader_epoch < known:
+        raise KafkaError(
+            ErrorCode.FENCED_LEADER_EPOCH, f"The partition is led under epoch {known}, not {leader_epoch}."
+        )

@@ -1,0 +1,179 @@
+"""The assignor `sticky` (KIP-1071): who runs which task, and who keeps a copy of its state. Pure.
+
+Active tasks first: each stays where it runs, as far as that member's share goes; else it goes to a member that has a
+copy of its state; else to the least loaded process. Standbys then go where the task ran before, where a copy of its
+state is, and else to the least loaded process that has nothing of the task. A process never has a task twice: its
+members share a directory. Load is tasks per member, so that an instance with more threads is given more.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from pybroker.broker.coordinators.streams.model import Held, Task, TaskOffsets, Tasks
+from pybroker.broker.coordinators.streams.topology import ConfiguredSubtopology
+
+log = logging.getLogger(__name__)
+
+NAME = "sticky"
+
+
+class Worker(msgspec.Struct, frozen=True):
+    """A member as the assignor sees it."""
+
+    member_id: str
+    process_id: str
+    has: Held
+    offsets: TaskOffsets = {}
+    """How far its copies of tasks' state go, also of tasks that it does not run."""
+
+
+def sticky(
+    workers: Sequence[Worker], subtopologies: Mapping[str, ConfiguredSubtopology], standbys: int
+) -> dict[str, Tasks]:
+    """What each member shall have. standbys: copies of each task with state, beside the active one."""
+    if not workers:
+        return {}
+    return _Assignment(workers, subtopologies, standbys).made()
+
+
+class _Process(msgspec.Struct):
+    members: dict[str, int] = {}
+    """Member → how many tasks it has."""
+    tasks: set[Task] = set()
+
+    @property
+    def load(self) -> float:
+        return sum(self.members.values()) / len(self.members)
+
+    @property
+    def least_loaded(self) -> str:
+        return min(self.members, key=lambda one: (self.members[one], one))
+
+
+class _Quota:
+    """How many tasks a member gets before the others have theirs: the rest is shared out anew with each that is full.
+    """
+
+    def __init__(self, tasks: int, members: int) -> None:
+        self._tasks, self._members = tasks, members
+        self.each = self._share()
+
+    def _share(self) -> int:
+        return -(-self._tasks // self._members) if self._members else 0
+
+    def given(self, count: int) -> None:
+        """A member has `count` tasks now."""
+        if count == self.each and self._members:
+            self._members -= 1
+            self._tasks -= count
+            self.each = self._share()
+
+
+class _Assignment:
+    def __init__(
+        self, workers: Sequence[Worker], subtopologies: Mapping[str, ConfiguredSubtopology], standbys: int
+    ) -> None:
+        self._standbys = standbys
+        self._active: dict[str, set[Task]] = {worker.member_id: set() for worker in workers}
+        self._standby: dict[str, set[Task]] = {worker.member_id: set() for worker in workers}
+        self._processes: dict[str, _Process] = {}
+        self._process_of: dict[str, _Process] = {}
+        for worker in sorted(workers, key=lambda one: one.member_id):
+            process = self._processes.setdefault(worker.process_id, _Process())
+            process.members[worker.member_id] = 0
+            self._process_of[worker.member_id] = process
+        self._all = sorted((part, index) for part, made in subtopologies.items() for index in range(made.tasks))
+        self._stateful = [task for task in self._all if subtopologies[task[0]].is_stateful]
+        self._ran = {task: worker.member_id for worker in workers for task in sorted(worker.has.active)}
+        self._copies = _copies(workers)
+        count = len(self._all)
+        self._active_quota = _Quota(count, len(workers))
+        self._quota = _Quota(count + len(self._stateful) * standbys, len(workers))
+
+    def made(self) -> dict[str, Tasks]:
+        self._assign_active()
+        if self._standbys:
+            self._assign_standbys()
+        return {
+            member: Tasks(frozenset(self._active[member]), frozenset(self._standby[member])) for member in self._active
+        }
+
+    def _give(self, member: str, task: Task, where: dict[str, set[Task]]) -> None:
+        process = self._process_of[member]
+        process.members[member] += 1
+        process.tasks.add(task)
+        where[member].add(task)
+        if where is self._active:
+            self._active_quota.given(process.members[member])
+        self._quota.given(process.members[member])
+
+    def _has(self, member: str) -> int:
+        return self._process_of[member].members[member]
+
+    def _assign_active(self) -> None:
+        # By partition, so that tasks of one subtopology that stay are spread over those that had them.
+        left = sorted(self._all, key=lambda task: (task[1], task[0]))
+        for before in (self._ran.get, self._least_loaded_copy):
+            waiting, left = left, []
+            for task in waiting:
+                member = before(task)
+                if member is not None and self._has(member) < self._active_quota.each:
+                    self._give(member, task, self._active)
+                else:
+                    left.append(task)
+        for task in sorted(left):
+            process = min(self._processes.values(), key=lambda one: one.load)
+            self._give(process.least_loaded, task, self._active)
+
+    def _least_loaded_copy(self, task: Task) -> str | None:
+        candidates = self._copies.get(task, ())
+        return min(candidates, key=lambda one: (self._process_of[one].load, self._has(one)), default=None)
+
+    def _assign_standbys(self) -> None:
+        left: list[tuple[Task, int]] = []
+        for task in sorted(self._stateful, key=lambda one: (one[1], one[0]), reverse=True):
+            for made in range(self._standbys):
+                member = self._keeps(task)
+                if member is None:
+                    left.append((task, self._standbys - made))
+                    break
+                self._give(member, task, self._standby)
+        for task, copies in sorted(left, reverse=True):
+            for made in range(copies):
+                free = [one for one in self._processes.values() if task not in one.tasks]
+                if not free:
+                    log.info(
+                        "standbys of task %s_%d: %d of %d have no place: there are too few instances",
+                        *task,
+                        copies - made,
+                        self._standbys,
+                    )
+                    break
+                process = min(free, key=lambda one: one.load)
+                self._give(process.least_loaded, task, self._standby)
+
+    def _keeps(self, task: Task) -> str | None:
+        """Who has the state already, and a place for a copy."""
+        ran = self._ran.get(task)
+        if ran is not None and self._may_copy(ran, task) and self._has(ran) < self._quota.each:
+            return ran
+        candidates = [one for one in self._copies.get(task, ()) if self._may_copy(one, task)]
+        best = min(candidates, key=lambda one: (self._process_of[one].load, self._has(one)), default=None)
+        return best if best is not None and self._has(best) < self._quota.each else None
+
+    def _may_copy(self, member: str, task: Task) -> bool:
+        return task not in self._process_of[member].tasks
+
+
+def _copies(workers: Sequence[Worker]) -> dict[Task, list[str]]:
+    """Task → members with a copy of its state: its standbys first, then by how far the copy goes."""
+    found: dict[Task, list[tuple[bool, int, str]]] = {}
+    for worker in workers:
+        for task in worker.has.standby | worker.offsets.keys():
+            copy = task not in worker.has.standby, -worker.offsets.get(task, 0), worker.member_id
+            found.setdefault(task, []).append(copy)
+    return {task: [member for *_, member in sorted(copies)] for task, copies in found.items()}

@@ -1,0 +1,477 @@
+"""The streams groups of one shard: heartbeats, sessions, and what becomes of groups when time passes.
+
+Decisions are made by pure functions on copies (`membership`, `topology`, `reconciliation`); `turns` makes them durable.
+Everything here is plain functions on the loop's thread.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+
+import msgspec
+
+from pybroker.broker.clock import Clock
+from pybroker.broker.coordinators.consumer.topics import TopicView, hash_of
+from pybroker.broker.coordinators.shards.assignment_interval import AssignmentInterval
+from pybroker.broker.coordinators.shards.timers import TimerWheel
+from pybroker.broker.coordinators.shards.turns import Finish as Finishing
+from pybroker.broker.coordinators.shards.turns import GroupTurns, Kind, Outcome, Records, Write
+from pybroker.broker.coordinators.streams import membership, records
+from pybroker.broker.coordinators.streams.endpoints import partitions_by_endpoint
+from pybroker.broker.coordinators.streams.group import StreamsGroup
+from pybroker.broker.coordinators.streams.model import (
+    GOES_AWAY,
+    JOINS,
+    Heartbeat,
+    HeartbeatResult,
+    Member,
+    MemberState,
+    MissingTopic,
+    Status,
+    StatusCode,
+    Task,
+)
+from pybroker.broker.coordinators.streams.records import Stored
+from pybroker.broker.coordinators.streams.settings import StreamsSettings
+from pybroker.broker.coordinators.streams.topology import (
+    Configured,
+    MissingInternal,
+    MissingSources,
+    Topology,
+    Unfit,
+    WronglyPartitioned,
+    configure,
+)
+from pybroker.errors import KafkaError
+from pybroker.native import Uuid
+from pybroker.protocol.error_codes import ErrorCode
+
+log = logging.getLogger(__name__)
+
+KIND = Kind(StreamsGroup, StreamsGroup.fork, records.changes, records.tombstones)
+Finish = Finishing[StreamsGroup]
+
+RETRY_MS = 1_000
+"""What could not be written is tried again after this."""
+
+_CODES: dict[type[Unfit], StatusCode] = {
+    MissingSources: StatusCode.MISSING_SOURCE_TOPICS,
+    WronglyPartitioned: StatusCode.INCORRECTLY_PARTITIONED_TOPICS,
+    MissingInternal: StatusCode.MISSING_INTERNAL_TOPICS,
+}
+
+
+class StreamsGround(msgspec.Struct, frozen=True):
+    """What the streams groups of all shards stand on."""
+
+    clock: Clock
+    timers: TimerWheel
+    view: TopicView
+    settings: StreamsSettings
+    assigned: Callable[[], None]
+    """Told of each new target."""
+
+
+class StreamsGroups:
+    """See the module."""
+
+    def __init__(self, ground: StreamsGround, write: Write, made: Callable[[StreamsGroup], None]) -> None:
+        """made: told of each group that has come to be."""
+        self._ground = ground
+        self._made = made
+        self._waiting: set[str] = set()
+        """Groups whose first members wait for further ones."""
+        self._interval = AssignmentInterval(
+            ground.clock, ground.timers, ground.settings.assignment_interval_ms, self._assign_now
+        )
+        self.turns = GroupTurns(KIND, write, self._assign, self._changed)
+
+    def __contains__(self, group_id: str) -> bool:
+        """The group exists, or is being made."""
+        return self.turns.holds(group_id)
+
+    def get(self, group_id: str) -> StreamsGroup | None:
+        """A group as it is on disk. Not to be changed."""
+        return self.turns.groups.get(group_id)
+
+    def all(self) -> list[StreamsGroup]:
+        """All of them, as on disk. Not to be changed."""
+        return list(self.turns.groups.values())
+
+    # --- heartbeats ---------------------------------------------------------------------------------------------------
+
+    def heartbeat(
+        self,
+        group_id: str,
+        beat: Heartbeat,
+        reply: Callable[[HeartbeatResult], None],
+        *,
+        also: Records | None = None,
+    ) -> None:
+        """A StreamsGroupHeartbeat whose form is right; `reply` gets the answer when it is on disk. `also`: records that
+        go with the first member of a group."""
+        if beat.epoch < JOINS:
+            self._leave(group_id, beat, reply)
+            return
+        group = self.get(group_id)
+        if group is not None and (answer := self._at_once(group, beat)) is not None:
+            reply(answer)
+            return
+
+        def change(draft: StreamsGroup) -> Finish:
+            trial = draft.fork()
+            was_empty = not trial.members
+            entered = membership.enter(trial, beat, self._ground.settings.max_size)
+            matters = self._look(trial) or entered.matters
+            if matters:
+                trial.epoch += 1
+            draft.become(trial)
+            if beat.shutdown:
+                membership.ask_shutdown(draft, beat.member_id)
+            if was_empty:
+                self._wait_for_others(group_id)
+            if entered.before is None:
+                log.info("streams group %s: member %s joins at epoch %d", group_id, beat.member_id, draft.epoch)
+
+            def finish(draft: StreamsGroup) -> Outcome:
+                moved = membership.progress(draft, beat.member_id, beat.owned)
+                before = entered.before
+                changed = before is None or moved.assigned != before.assigned
+                endpoint_changed = moved.said.endpoint != (None if before is None else before.said.endpoint)
+                if endpoint_changed or (changed and moved.said.endpoint is not None):
+                    draft.endpoint_epoch += 1
+                # One that says it runs something else may not have heard the answer that told it.
+                differs = beat.owned is not None and beat.owned != moved.assigned.tasks
+                return self._result(draft, moved, beat, told=changed or differs or beat.epoch == JOINS)
+
+            return finish
+
+        def answered(outcome: Outcome) -> None:
+            reply(refused(outcome) if isinstance(outcome, KafkaError) else outcome)
+
+        # Its life does not hang on how long a write takes.
+        if group is not None and beat.member_id in group.members:
+            self._keep_alive(group_id, beat.member_id)
+        self.turns.submit(group_id, change, answered, also=also)
+
+    def _at_once(self, group: StreamsGroup, beat: Heartbeat) -> HeartbeatResult | None:
+        """The answer to one that changes nothing, which nearly all are; None for others."""
+        member = group.members.get(beat.member_id)
+        if (
+            member is None
+            or not beat.is_plain
+            or beat.epoch != member.epoch
+            or beat.instance_id not in (None, member.instance_id)
+            or not member.is_settled(group.target_epoch)
+            or group.epoch != group.target_epoch
+            or group.configured is None
+            or group.looked_at != self._ground.view.version
+            or group.assignor_settings != self._ground.settings.of_assignor(group.group_id)
+            or not self.turns.is_quiet(group.group_id)
+        ):
+            return None
+        self._keep_alive(group.group_id, beat.member_id)
+        return self._result(group, member, beat, told=False)
+
+    def _result(self, group: StreamsGroup, member: Member, beat: Heartbeat, *, told: bool) -> HeartbeatResult:
+        group_id, settings = group.group_id, self._ground.settings
+        knows = beat.endpoint_epoch == group.endpoint_epoch
+        return HeartbeatResult(
+            member_id=member.member_id,
+            epoch=member.epoch,
+            interval_ms=settings.heartbeat_interval_ms(group_id),
+            offset_interval_ms=settings.task_offset_interval_ms(group_id),
+            recovery_lag=settings.recovery_lag(group_id),
+            statuses=tuple(self._statuses(group, member, beat)),
+            assigned=member.assigned.tasks if told else None,
+            endpoint_epoch=group.endpoint_epoch,
+            endpoints=None if knows else partitions_by_endpoint(group, self._partitions),
+            missing=_missing(group.configured),
+        )
+
+    def _statuses(self, group: StreamsGroup, member: Member, beat: Heartbeat) -> list[Status]:
+        found: list[Status] = []
+        topology = group.topology
+        if topology is not None and member.said.topology_epoch < topology.epoch:
+            found.append(
+                Status(
+                    StatusCode.STALE_TOPOLOGY,
+                    f"The member's topology epoch {member.said.topology_epoch} is behind the group's topology epoch"
+                    f" {topology.epoch}.",
+                )
+            )
+        if group.epoch > group.target_epoch:
+            why = "initial rebalance delay" if group.group_id in self._waiting else "assignment interval"
+            found.append(Status(StatusCode.ASSIGNMENT_DELAYED, f"Assignment delayed due to the configured {why}."))
+        problem = None if group.configured is None else group.configured.problem
+        if problem is not None:
+            found.append(Status(_CODES[type(problem)], str(problem)))
+        if group.shutdown_by is not None:
+            found.append(
+                Status(
+                    StatusCode.SHUTDOWN_APPLICATION,
+                    f"Streams group member {group.shutdown_by} encountered a fatal error and requested a shutdown for"
+                    " the entire application.",
+                )
+            )
+        tags = self._ground.settings.tags(group.group_id)
+        if beat.knows_tags and (lacking := [tag for tag in tags if tag not in member.said.tags]):
+            found.append(
+                Status(
+                    StatusCode.MISSING_CLIENT_TAGS,
+                    "Missing required client tags for rack-aware standby assignment:"
+                    f" [{', '.join(lacking)}]. Configure them via 'client.tag.<tagKey>' in your Streams config.",
+                )
+            )
+        return found
+
+    def _leave(self, group_id: str, beat: Heartbeat, reply: Callable[[HeartbeatResult], None]) -> None:
+        def change(draft: StreamsGroup) -> Finish:
+            membership.leave(draft, beat)
+            # The target that follows goes by the topics of now, also where nobody has heartbeaten since the load.
+            self._look(draft)
+            how = "goes away" if beat.epoch == GOES_AWAY else "leaves"
+            log.info("streams group %s: member %s %s", group_id, beat.member_id, how)
+            return lambda _: HeartbeatResult(member_id=beat.member_id, epoch=beat.epoch)
+
+        self.turns.submit(
+            group_id, change, lambda outcome: reply(refused(outcome) if isinstance(outcome, KafkaError) else outcome)
+        )
+
+    # --- topics, epochs and targets -----------------------------------------------------------------------------------
+
+    def _partitions(self, name: str) -> int:
+        topic_id = self._ground.view.topic_id(name)
+        return 0 if topic_id is None else self._ground.view.partition_count(topic_id)
+
+    def _topics(self, topology: Topology) -> dict[Uuid, int]:
+        """The topics that it needs and that exist, with their partitions."""
+        found: dict[Uuid, int] = {}
+        for name in topology.required:
+            topic_id = self._ground.view.topic_id(name)
+            if topic_id is not None and (count := self._ground.view.partition_count(topic_id)):
+                found[topic_id] = count
+        return found
+
+    def _look(self, draft: StreamsGroup) -> bool:
+        """Takes down what topics and settings there are; whether they are others than at the last look."""
+        topology, view = draft.topology, self._ground.view
+        if topology is None:
+            return False
+        changed = False
+        if draft.configured is None or draft.looked_at != view.version:
+            draft.looked_at = view.version
+            known = hash_of(self._topics(topology))
+            changed = known != draft.topics_hash
+            if changed or draft.configured is None:
+                draft.topics_hash = known
+                draft.configured = configure(topology, self._partitions)
+        validated = topology.epoch if draft.configured.is_ready else -1
+        settings = self._ground.settings.of_assignor(draft.group_id)
+        changed |= validated != draft.validated_epoch or settings != draft.assignor_settings
+        draft.validated_epoch, draft.assignor_settings = validated, settings
+        return changed
+
+    def _assign(self, draft: StreamsGroup) -> None:
+        """A new target, unless it is too early for one: then the end of the wait asks again."""
+        group_id = draft.group_id
+        if draft.members and (group_id in self._waiting or not self._interval.is_over(draft)):
+            return
+        membership.assign(draft, self._ground.settings.standbys(group_id), self._ground.clock.wall_ms())
+        self._ground.assigned()
+
+    def _assign_now(self, group_id: str) -> None:
+        """The group has waited for its next target."""
+
+        def change(draft: StreamsGroup) -> Finish:
+            if self._look(draft):
+                draft.epoch += 1
+            return lambda _: None
+
+        self.turns.submit_until_stored(group_id, change, partial(self._interval.again, group_id))
+
+    def _wait_for_others(self, group_id: str) -> None:
+        delay_ms = self._ground.settings.initial_delay_ms(group_id)
+        if delay_ms and group_id not in self._waiting:
+            self._waiting.add(group_id)
+            self._ground.timers.schedule(_first(group_id), delay_ms, lambda: self._waited(group_id))
+
+    def _waited(self, group_id: str) -> None:
+        self._waiting.discard(group_id)
+        self._assign_now(group_id)
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    def _changed(self, before: StreamsGroup | None, after: StreamsGroup) -> None:
+        group_id = after.group_id
+        if before is None:
+            self._made(after)
+        known = {} if before is None else before.members
+        for member_id in known.keys() - after.members.keys():
+            self._ground.timers.cancel(_session(group_id, member_id))
+            self._ground.timers.cancel(_revocation(group_id, member_id))
+        for member_id, member in after.members.items():
+            was = known.get(member_id)
+            if was is member:
+                continue
+            # One that came back within the write that ends its session has none either.
+            if was is None or _session(group_id, member_id) not in self._ground.timers:
+                self._watch_session(group_id, member_id)
+            if member.state is not MemberState.UNREVOKED:
+                self._ground.timers.cancel(_revocation(group_id, member_id))
+            elif was is None or (was.epoch, was.revoking) != (member.epoch, member.revoking):
+                self._watch_revocation(group_id, member)
+
+    def _keep_alive(self, group_id: str, member_id: str) -> None:
+        self._ground.timers.touch(_session(group_id, member_id), self._ground.settings.session_timeout_ms(group_id))
+
+    def _watch_session(self, group_id: str, member_id: str) -> None:
+        self._ground.timers.schedule(
+            _session(group_id, member_id),
+            self._ground.settings.session_timeout_ms(group_id),
+            lambda: self._expire(group_id, member_id, "its session is over", lambda _: True),
+        )
+
+    def _watch_revocation(self, group_id: str, member: Member) -> None:
+        revoking = member.revoking
+        self._ground.timers.schedule(
+            _revocation(group_id, member.member_id),
+            member.said.rebalance_timeout_ms,
+            lambda: self._expire(
+                group_id,
+                member.member_id,
+                "it did not give its tasks back in time",
+                lambda now: now.state is MemberState.UNREVOKED and now.revoking == revoking,
+            ),
+        )
+
+    def _expire(self, group_id: str, member_id: str, reason: str, still: Callable[[Member], bool]) -> None:
+        """Removes a member if it is `still` as it was."""
+
+        def change(draft: StreamsGroup) -> Finish:
+            member = draft.members.get(member_id)
+            if member is not None and still(member):
+                log.info("streams group %s: member %s is removed: %s", group_id, member_id, reason)
+                membership.remove(draft, member_id)
+                self._look(draft)
+            return lambda _: None
+
+        later = partial(self._ground.timers.schedule, _session(group_id, member_id), RETRY_MS)
+        self.turns.submit_until_stored(group_id, change, later)
+
+    # --- offsets ------------------------------------------------------------------------------------------------------
+
+    def check_commit(
+        self, group: StreamsGroup, who: tuple[str, str | None], epoch: int, partitions: frozenset[tuple[str, int]]
+    ) -> None:
+        """Whether a member (id, instance id) in this epoch may commit for these partitions (topic, index). One that has
+        moved on since may commit late for tasks that it already had then. KafkaError UNKNOWN_MEMBER_ID,
+        STALE_MEMBER_EPOCH."""
+        member = group.member(who[0])
+        if epoch == member.epoch:
+            return
+        if epoch < member.epoch and group.topology is not None:
+            tasks = {_task_of(group.topology, *partition) for partition in partitions}
+            if all(task is not None and membership.may_commit(group, member, epoch, task) for task in tasks):
+                return
+        raise stale(member, epoch)
+
+    def check_fetch(self, group: StreamsGroup, member_id: str, epoch: int) -> None:
+        """Whether a member in this epoch may ask where to go on. KafkaError UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH."""
+        member = group.member(member_id)
+        if epoch != member.epoch:
+            raise stale(member, epoch)
+
+    # --- taking groups over and giving them up ------------------------------------------------------------------------
+
+    def install(self, group_id: str, stored: Stored) -> None:
+        """A group was loaded: each member gets a session from now on, as its heartbeats went nowhere meanwhile."""
+        group = stored.group(group_id)
+        if group is not None:
+            self.turns.groups[group_id] = group
+            self._changed(None, group)
+
+    def become_classic(self, group_id: str, done: Callable[[KafkaError | None], None]) -> None:
+        """A classic member comes to a group without members: what is stored of the group is buried, its offsets stay.
+        `done` gets KafkaError INCONSISTENT_GROUP_PROTOCOL if there are members, or why it is not on disk."""
+
+        def change(draft: StreamsGroup) -> Finish:
+            if draft.members:
+                raise KafkaError(
+                    ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"Group {group_id} is a streams group, with members."
+                )
+            draft.successor = {}
+            return lambda _: None
+
+        def answered(outcome: Outcome) -> None:
+            if outcome is None:
+                self._stop_waiting(group_id)
+            done(outcome)
+
+        self.turns.submit(group_id, change, answered)
+
+    def drop(self, group: StreamsGroup, error: ErrorCode) -> Records:
+        """The group is deleted; what buries it."""
+        self._give_up(group, error)
+        return records.tombstones(group)
+
+    def _give_up(self, group: StreamsGroup, error: ErrorCode) -> None:
+        for member_id in group.members:
+            self._ground.timers.cancel(_session(group.group_id, member_id))
+            self._ground.timers.cancel(_revocation(group.group_id, member_id))
+        self._stop_waiting(group.group_id)
+        self.turns.forget(group.group_id, error)
+
+    def _stop_waiting(self, group_id: str) -> None:
+        self._waiting.discard(group_id)
+        self._ground.timers.cancel(_first(group_id))
+        self._interval.forget(group_id)
+
+    def give_up_all(self, error: ErrorCode) -> None:
+        """The shard moves away or the broker stops."""
+        for group in self.all():
+            self._give_up(group, error)
+        for group_id in list(self._waiting):
+            self._stop_waiting(group_id)
+        self.turns.forget_all(error)
+
+
+def _missing(configured: Configured | None) -> tuple[MissingTopic, ...]:
+    if configured is None:
+        return ()
+    return tuple(
+        MissingTopic(topic.name, topic.partitions, topic.replication_factor or -1, dict(topic.configs))
+        for topic in configured.missing
+    )
+
+
+def _task_of(topology: Topology, topic: str, partition: int) -> Task | None:
+    part = topology.reading(topic)
+    return None if part is None else (part.subtopology_id, partition)
+
+
+def refused(error: KafkaError) -> HeartbeatResult:
+    """The answer to a heartbeat that was refused."""
+    return HeartbeatResult(ErrorCode(error.code), error.message)
+
+
+def stale(member: Member, epoch: int) -> KafkaError:
+    """A member is not in the epoch that it names."""
+    return KafkaError(
+        ErrorCode.STALE_MEMBER_EPOCH,
+        f"The member epoch {epoch} is not the one that the coordinator knows ({member.epoch}).",
+    )
+
+
+def _session(group_id: str, member_id: str) -> tuple[str, str, str]:
+    return "streams session", group_id, member_id
+
+
+def _revocation(group_id: str, member_id: str) -> tuple[str, str, str]:
+    return "streams revocation", group_id, member_id
+
+
+def _first(group_id: str) -> tuple[str, str]:
+    return "streams first assignment", group_id

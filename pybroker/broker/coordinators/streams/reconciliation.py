@@ -1,0 +1,90 @@
+"""One step of one member towards the target: gives back first, gets afterwards. A pure function (KIP-1071).
+
+    STABLE      ──target is newer──► something to give back ──► UNREVOKED   in its old epoch, without what it gives back
+                                     else ──────────────────► target epoch, with what nobody else has
+    UNREVOKED   ──says that it gave everything back──────────► as from STABLE
+    UNRELEASED  ──each heartbeat─────────────────────────────► as from STABLE: others may have given back meanwhile
+
+A task is active at one member at most. A process has a task once at most, in whatever role, as its members share a
+directory; but a member changes the role of what it has by itself: an active task that shall be a standby is told as
+such at once, and a standby that shall be active stays one until it may be.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+from pybroker.broker.coordinators.streams.model import NOTHING, Held, Member, MemberState, Task, Tasks
+
+
+class Holders(Protocol):
+    """What others than the member may be running."""
+
+    def runs(self, task: Task) -> bool:
+        """A task is active at another member."""
+        ...
+
+    def runs_beside(self, task: Task) -> bool:
+        """At another one of the same process."""
+        ...
+
+    def copies_beside(self, task: Task) -> bool:
+        """Another member of the same process has it as standby or warm-up."""
+        ...
+
+
+def reconcile(member: Member, target_epoch: int, target: Tasks, holders: Holders, owned: Tasks | None) -> Member:
+    """The member after its heartbeat. owned: what the member says it runs; None: it does not say."""
+    if member.is_settled(target_epoch):
+        return member
+
+    def has_not_released(revoking: Held) -> bool:
+        return owned is None or owned.shares_any(revoking)
+
+    stays_in = member.epoch
+    if member.state is MemberState.UNREVOKED:
+        if has_not_released(member.revoking):
+            return member
+        # It has obeyed: what it says in its old epoch from now on comes from before.
+        stays_in = min(member.epoch + 1, target_epoch)
+
+    def is_free(task: Task) -> bool:
+        return not holders.runs_beside(task) and not holders.copies_beside(task)
+
+    had = member.assigned
+    kept = {task: since for task, since in had.active.items() if task in target.active}
+    standby, warmup = had.standby & target.standby, had.warmup & target.warmup
+    # What becomes active stays a copy until then.
+    promoted_standby, promoted_warmup = had.standby & target.active, had.warmup & target.active
+    new_standby = frozenset(task for task in target.standby - had.standby if is_free(task))
+    new_warmup = frozenset(task for task in target.warmup - had.warmup if is_free(task))
+    changed_standby = new_standby & (had.active.keys() | had.warmup)
+    changed_warmup = new_warmup & had.standby
+    revoking = Held(
+        {task: since for task, since in had.active.items() if task not in target.active},
+        had.standby - standby - promoted_standby - changed_warmup,
+        had.warmup - warmup - promoted_warmup - changed_standby,
+    )
+    if revoking and has_not_released(revoking):
+        return msgspec.structs.replace(
+            member.moved_to(stays_in),
+            state=MemberState.UNREVOKED,
+            assigned=Held(
+                kept, standby | changed_standby | promoted_standby, warmup | changed_warmup | promoted_warmup
+            ),
+            revoking=revoking,
+        )
+    active = {
+        task for task in target.active - kept.keys() if not holders.runs(task) and not holders.copies_beside(task)
+    }
+    kept.update(dict.fromkeys(active, target_epoch))
+    assigned = Held(
+        kept,
+        standby | new_standby | (promoted_standby - active),
+        warmup | new_warmup | (promoted_warmup - active),
+    )
+    state = MemberState.STABLE if assigned.tasks == target else MemberState.UNRELEASED
+    moved = msgspec.structs.replace(member.moved_to(target_epoch), state=state, assigned=assigned, revoking=NOTHING)
+    return member if moved == member else moved

@@ -1,0 +1,322 @@
+"""What is stored of a streams group in `__consumer_offsets`, in Kafka's own key and value formats.
+
+Key types: 17 the group's epoch, 19 what a member says, 20 the target's epoch, 21 a member's target, 22 how far a member
+is, 23 the topology. Values are version 0. (18 is a type of releases before 4.1, and is passed over.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from pybroker.broker.coordinators.shards.record_types import RecordTypes
+from pybroker.broker.coordinators.shards.turns import Records
+from pybroker.broker.coordinators.streams.group import StreamsGroup
+from pybroker.broker.coordinators.streams.model import Held, Member, MemberState, Said, Task, Tasks
+from pybroker.broker.coordinators.streams.topology import CopartitionGroup, InternalTopic, Subtopology, Topology
+from pybroker.protocol import messages as m
+from pybroker.protocol.versioned import encode_versioned
+
+GROUP, MEMBER, TARGET_EPOCH, TARGET, CURRENT, TOPOLOGY = 17, 19, 20, 21, 22, 23
+
+TYPES = RecordTypes(
+    {
+        GROUP: "StreamsGroupMetadata",
+        MEMBER: "StreamsGroupMemberMetadata",
+        TARGET_EPOCH: "StreamsGroupTargetAssignmentMetadata",
+        TARGET: "StreamsGroupTargetAssignmentMember",
+        CURRENT: "StreamsGroupCurrentMemberAssignment",
+        TOPOLOGY: "StreamsGroupTopology",
+    }
+)
+_key = TYPES.encode_key
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+def changes(before: StreamsGroup | None, after: StreamsGroup) -> Records:
+    """What has to be written for `after` to be read back, if `before` (None: nothing) is what lies in the log."""
+    group_id = after.group_id
+    old = StreamsGroup(group_id) if before is None else before
+    records: Records = {}
+    for member_id in old.members.keys() - after.members.keys():
+        # In the order in which Kafka takes them away: a member that says nothing is not there.
+        records[_key(CURRENT, group_id, member_id)] = None
+        records[_key(TARGET, group_id, member_id)] = None
+        records[_key(MEMBER, group_id, member_id)] = None
+    for member_id, member in after.members.items():
+        known = old.members.get(member_id)
+        if known is None or known.said != member.said:
+            records[_key(MEMBER, group_id, member_id)] = _said(member.said)
+    if after.topology is not None and old.topology != after.topology:
+        records[_key(TOPOLOGY, group_id)] = _topology(after.topology)
+    if before is None or _of_group(before) != _of_group(after):
+        records[_key(GROUP, group_id)] = _group(after)
+    for member_id in after.members:
+        target = after.target.get(member_id)
+        if old.target.get(member_id) != target:
+            # None: the member left and came back within one write, and has no target yet.
+            records[_key(TARGET, group_id, member_id)] = None if target is None else _target(target)
+    if before is None or before.target_epoch != after.target_epoch:
+        records[_key(TARGET_EPOCH, group_id)] = encode_versioned(
+            m.StreamsGroupTargetAssignmentMetadataValue(after.target_epoch, after.target_timestamp_ms), 0
+        )
+    for member_id, member in after.members.items():
+        known = old.members.get(member_id)
+        if known is None or _progress(known) != _progress(member):
+            records[_key(CURRENT, group_id, member_id)] = _current(member)
+    return records
+
+
+def tombstones(group: StreamsGroup) -> Records:
+    """What buries everything of a group."""
+    records = changes(group, StreamsGroup(group.group_id, life=group.life))
+    for kind in (TARGET_EPOCH, GROUP, TOPOLOGY):
+        records[_key(kind, group.group_id)] = None
+    return records
+
+
+def _of_group(group: StreamsGroup) -> tuple[object, ...]:
+    return group.epoch, group.topics_hash, group.validated_epoch, group.assignor_settings
+
+
+def _progress(member: Member) -> tuple[object, ...]:
+    return member.epoch, member.previous_epoch, member.state, member.assigned, member.revoking
+
+
+def _group(group: StreamsGroup) -> bytes:
+    settings = [
+        m.StreamsGroupMetadataValue_LastAssignmentConfig(*one) for one in sorted(group.assignor_settings.items())
+    ]
+    value = m.StreamsGroupMetadataValue(
+        epoch=group.epoch,
+        metadata_hash=group.topics_hash,
+        validated_topology_epoch=group.validated_epoch,
+        last_assignment_configs=settings,
+    )
+    return encode_versioned(value, 0)
+
+
+def _said(said: Said) -> bytes:
+    value = m.StreamsGroupMemberMetadataValue(
+        said.instance_id,
+        said.rack_id,
+        said.client_id,
+        said.client_host,
+        said.rebalance_timeout_ms,
+        said.topology_epoch,
+        said.process_id,
+        None if said.endpoint is None else m.StreamsGroupMemberMetadataValue_Endpoint(*said.endpoint),
+        [m.StreamsGroupMemberMetadataValue_KeyValue(*one) for one in sorted(said.tags.items())],
+    )
+    return encode_versioned(value, 0)
+
+
+def _topology(topology: Topology) -> bytes:
+    def topics(internal: Iterable[InternalTopic]) -> list[m.StreamsGroupTopologyValue_TopicInfo]:
+        return [
+            m.StreamsGroupTopologyValue_TopicInfo(
+                topic.name,
+                topic.partitions,
+                topic.replication_factor,
+                [m.StreamsGroupTopologyValue_TopicConfig(*one) for one in topic.configs],
+            )
+            for topic in internal
+        ]
+
+    value = m.StreamsGroupTopologyValue(
+        topology.epoch,
+        [
+            m.StreamsGroupTopologyValue_Subtopology(
+                part.subtopology_id,
+                list(part.sources),
+                list(part.source_regexes),
+                topics(part.changelogs),
+                list(part.repartition_sinks),
+                topics(part.repartition_sources),
+                [
+                    m.StreamsGroupTopologyValue_CopartitionGroup(
+                        list(group.sources), list(group.source_regexes), list(group.repartition_sources)
+                    )
+                    for group in part.copartition_groups
+                ],
+            )
+            for part in topology.subtopologies
+        ],
+    )
+    return encode_versioned(value, 0)
+
+
+def by_subtopology(tasks: Iterable[Task]) -> Iterator[tuple[str, list[int]]]:
+    """Subtopologies with the numbers of their tasks, both in order."""
+    found: dict[str, list[int]] = {}
+    for part, index in sorted(tasks):
+        found.setdefault(part, []).append(index)
+    yield from found.items()
+
+
+def _target(target: Tasks) -> bytes:
+    def ids(tasks: Iterable[Task]) -> list[m.StreamsGroupTargetAssignmentMemberValue_TaskIds]:
+        return [m.StreamsGroupTargetAssignmentMemberValue_TaskIds(*one) for one in by_subtopology(tasks)]
+
+    value = m.StreamsGroupTargetAssignmentMemberValue(ids(target.active), ids(target.standby), ids(target.warmup))
+    return encode_versioned(value, 0)
+
+
+def _current(member: Member) -> bytes:
+    def active(held: Held) -> list[m.StreamsGroupCurrentMemberAssignmentValue_TaskIds]:
+        return [
+            m.StreamsGroupCurrentMemberAssignmentValue_TaskIds(
+                part, indexes, [held.active[part, index] for index in indexes]
+            )
+            for part, indexes in by_subtopology(held.active)
+        ]
+
+    def copies(tasks: Iterable[Task]) -> list[m.StreamsGroupCurrentMemberAssignmentValue_TaskIds]:
+        return [
+            m.StreamsGroupCurrentMemberAssignmentValue_TaskIds(part, indexes, [])
+            for part, indexes in by_subtopology(tasks)
+        ]
+
+    has, gives = member.assigned, member.revoking
+    value = m.StreamsGroupCurrentMemberAssignmentValue(
+        member.epoch,
+        member.previous_epoch,
+        member.state,
+        active(has),
+        copies(has.standby),
+        copies(has.warmup),
+        active(gives),
+        copies(gives.standby),
+        copies(gives.warmup),
+    )
+    return encode_versioned(value, 0)
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+class Stored:
+    """What is alive of one streams group in the log."""
+
+    __slots__ = ("_alone", "_of_members")
+
+    def __init__(self) -> None:
+        self._alone: dict[int, Any] = {}
+        self._of_members: dict[int, dict[str, Any]] = {MEMBER: {}, TARGET: {}, CURRENT: {}}
+
+    def take(self, kind: int, name: str, value: bytes | None) -> None:
+        """One record. Raises CodecError."""
+        decoded = None if value is None else TYPES.decode_value(kind, value)
+        place: dict[Any, Any] = self._of_members.get(kind, self._alone)
+        key: object = name if kind in self._of_members else kind
+        if decoded is None:
+            place.pop(key, None)
+        else:
+            place[key] = decoded
+
+    def group(self, group_id: str) -> StreamsGroup | None:
+        """The group; None if it was buried."""
+        stored = self._alone.get(GROUP)
+        if stored is None:
+            return None
+        group = StreamsGroup(group_id)
+        group.epoch, group.topics_hash = stored.epoch, stored.metadata_hash
+        group.validated_epoch = stored.validated_topology_epoch
+        group.assignor_settings = {one.key: one.value for one in stored.last_assignment_configs or ()}
+        target = self._alone.get(TARGET_EPOCH)
+        if target is not None:
+            group.target_epoch, group.target_timestamp_ms = target.assignment_epoch, target.assignment_timestamp
+        if (topology := self._alone.get(TOPOLOGY)) is not None:
+            group.topology = read_topology(topology)
+        for member_id, said in self._of_members[MEMBER].items():
+            if (given := self._of_members[TARGET].get(member_id)) is not None:
+                group.target[member_id] = Tasks(
+                    _tasks(given.active_tasks), _tasks(given.standby_tasks), _tasks(given.warmup_tasks)
+                )
+            group.members[member_id] = _read_member(member_id, said, self._of_members[CURRENT].get(member_id))
+        for member in list(group.members.values()):
+            group.put(member)
+        return group
+
+
+def _read_member(member_id: str, said: Any, current: Any) -> Member:
+    endpoint = said.user_endpoint
+    of_itself = Said(
+        said.client_id,
+        said.client_host,
+        said.instance_id,
+        said.rack_id,
+        said.rebalance_timeout_ms,
+        said.topology_epoch,
+        said.process_id,
+        None if endpoint is None else (endpoint.host, endpoint.port),
+        {tag.key: tag.value for tag in said.client_tags},
+    )
+    if current is None:
+        return Member(member_id, of_itself)
+    known = {state.value for state in MemberState}
+    epoch = current.member_epoch
+    return Member(
+        member_id,
+        of_itself,
+        epoch,
+        current.previous_member_epoch,
+        # A state of a later release: one more step finds out what it has to give back.
+        MemberState(current.state) if current.state in known else MemberState.UNRELEASED,
+        Held(_active(current.active_tasks, epoch), _tasks(current.standby_tasks), _tasks(current.warmup_tasks)),
+        Held(
+            _active(current.active_tasks_pending_revocation, epoch),
+            _tasks(current.standby_tasks_pending_revocation),
+            _tasks(current.warmup_tasks_pending_revocation),
+        ),
+    )
+
+
+def _tasks(stored: Iterable[Any]) -> frozenset[Task]:
+    return frozenset((ids.subtopology_id, index) for ids in stored for index in ids.partitions)
+
+
+def _active(stored: Iterable[Any], epoch: int) -> Mapping[Task, int]:
+    held: dict[Task, int] = {}
+    for ids in stored:
+        since = ids.assignment_epochs
+        for place, index in enumerate(ids.partitions):
+            # Kafka before 4.3 stores no epochs of their own.
+            held[ids.subtopology_id, index] = since[place] if since and place < len(since) else epoch
+    return held
+
+
+def read_topology(said: Any) -> Topology:
+    """A topology as a record or a heartbeat has it."""
+
+    def topics(infos: Iterable[Any]) -> tuple[InternalTopic, ...]:
+        return tuple(
+            InternalTopic(
+                info.name,
+                info.partitions,
+                info.replication_factor,
+                tuple((config.key, config.value) for config in info.topic_configs),
+            )
+            for info in infos
+        )
+
+    parts = (
+        Subtopology(
+            part.subtopology_id,
+            tuple(part.source_topics),
+            tuple(part.source_topic_regex),
+            topics(part.state_changelog_topics),
+            tuple(part.repartition_sink_topics),
+            topics(part.repartition_source_topics),
+            tuple(
+                CopartitionGroup(
+                    tuple(group.source_topics), tuple(group.source_topic_regex), tuple(group.repartition_source_topics)
+                )
+                for group in part.copartition_groups
+            ),
+        )
+        for part in said.subtopologies
+    )
+    return Topology(said.epoch, tuple(sorted(parts, key=lambda part: part.subtopology_id)))

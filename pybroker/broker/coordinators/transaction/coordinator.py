@@ -1,0 +1,390 @@
+"""The transaction coordinator of this broker: what producers ask of their transactions, and what time ends.
+
+Which transactional ids live here: `coordinators.shards`. What a request means for a transaction is decided in
+`transaction`, a pure function of what is stored; here it is made durable, then answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from pybroker.broker.coordinators.shards.log import ShardLog
+from pybroker.broker.coordinators.shards.ports import Ports
+from pybroker.broker.coordinators.shards.shard import ShardState
+from pybroker.broker.coordinators.shards.shards import Shards
+from pybroker.broker.coordinators.shards.timers import WheelDriver
+from pybroker.broker.coordinators.transaction import transaction as decisions
+from pybroker.broker.coordinators.transaction.finishing import Finishing
+from pybroker.broker.coordinators.transaction.ports import (
+    TRANSACTIONS_TOPIC,
+    ProducerIds,
+    Settings,
+)
+from pybroker.broker.coordinators.transaction.shard import Entry, TransactionShard
+from pybroker.broker.coordinators.transaction.transaction import (
+    VERSION_1,
+    Part,
+    Producer,
+    State,
+    Transaction,
+)
+from pybroker.errors import KafkaError
+from pybroker.protocol.error_codes import ErrorCode
+
+log = logging.getLogger(__name__)
+
+ID_BYTES_MAX = 0x7FFF
+"""The stored key has 16 bits for its length."""
+
+PATIENCE_S = 0.1
+"""For partitions that a producer of version 1 adds while its last transaction is being finished, or something else of
+it is being stored: as long as clients wait before they ask again."""
+
+IDS_A_TURN = 1_000
+"""Transactional ids looked at in one turn of the loop, so that many do not hold up heartbeats."""
+
+
+Told = Callable[[ErrorCode], None]
+"""Called once: NONE, or what the client is told instead."""
+
+Check = Callable[[TransactionShard, Entry], None]
+"""What is done with each transactional id now and then."""
+
+
+class Named(NamedTuple):
+    """A transaction and its id, for listings."""
+
+    transactional_id: str
+    transaction: Transaction
+
+
+class TransactionCoordinator:
+    """See the module. Built by `composition`; `start` once the metadata cache is filled and local partitions are
+    applied."""
+
+    def __init__(
+        self, ports: Ports, settings: Settings, producer_ids: ProducerIds, finishing: Finishing
+    ) -> None:
+        self._ports = ports
+        self._settings = settings
+        self._clock = ports.clock
+        self._loop = ports.loop
+        self._producer_ids = producer_ids
+        self._driver = WheelDriver(ports.clock, ports.loop)
+        self.figures = finishing.figures
+        self._finishing = finishing
+        self.shards = Shards(
+            TRANSACTIONS_TOPIC, ports, self._driver.wheel, self._new_shard, lambda: settings.load_buffer_bytes
+        )
+        self._stopped = False
+
+    def _new_shard(self, shard_log: ShardLog) -> TransactionShard:
+        return TransactionShard(
+            shard_log,
+            self._ports.topics,
+            self._finishing.finish,
+            self._abandon,
+        )
+
+    # --- life ---------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Takes over all shards that this broker leads and begins to watch the time."""
+        self.shards.start()
+        self._watch("time-outs", lambda: self._settings.abort_interval_ms, self._abort_timed_out)
+        self._watch("expiration", lambda: self._settings.expiration_interval_ms, self._forget_expired)
+
+    async def loaded(self) -> None:
+        """Waits until every shard that is being loaded has been."""
+        await self.shards.loaded()
+
+    async def stop(self) -> None:
+        """Waits for writes that are on their way. What is decided and not finished, the next start finishes."""
+        self._stopped = True
+        self._driver.stop()
+        await self.shards.stop()
+
+    async def find(self, transactional_id: str, listener: str) -> tuple[int, str, int]:
+        """(broker id, host, port) of an id's coordinator. See `Shards.find`."""
+        return await self.shards.find(transactional_id, listener)
+
+    def _shard(self, transactional_id: str) -> TransactionShard:
+        """KafkaError: INVALID_REQUEST, NOT_COORDINATOR, COORDINATOR_…"""
+        if not transactional_id or len(transactional_id.encode()) > ID_BYTES_MAX:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "That is no transactional id.")
+        return self.shards.of(transactional_id)
+
+    def _known(self, transactional_id: str) -> tuple[TransactionShard, Entry]:
+        shard = self._shard(transactional_id)
+        entry = shard.entry(transactional_id)
+        if entry is None:
+            raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        return shard, entry
+
+    # --- requests of producers ----------------------------------------------------------------------------------------
+
+    async def initialize(self, transactional_id: str, timeout_ms: int, given: Producer | None) -> Producer:
+        """InitProducerId: who the client is from now on. An open transaction of the id is aborted first; the client
+        asks again until that is done (CONCURRENT_TRANSACTIONS). KafkaError."""
+        shard = self._shard(transactional_id)
+        if not 0 < timeout_ms <= self._settings.timeout_ms_max:
+            raise KafkaError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+        entry = shard.entry(transactional_id)
+        new_id = None
+        if entry is None or decisions.needs_new_id(entry.current, given):
+            new_id = await self._producer_ids.next_id()
+            # Everything may have changed meanwhile.
+            shard = self._shard(transactional_id)
+            entry = shard.entry(transactional_id)
+        if entry is None:
+            assert new_id is not None
+            entry = Entry(transactional_id, Transaction(new_id, update_ms=self._clock.wall_ms()))
+            shard.entries[transactional_id] = entry
+        current = self._base(entry)
+        now_ms = self._clock.wall_ms()
+        if current.state is State.ONGOING:
+            decisions.check_given(current, given)
+            await self._store(shard, entry, decisions.fence(current, now_ms))
+            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+        if new_id is None and decisions.needs_new_id(current, given):
+            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+        change = decisions.initialize(current, given, timeout_ms, now_ms, new_id=new_id)
+        await self._store(shard, entry, change)
+        return Producer(change.producer_id, change.producer_epoch)
+
+    async def add(
+        self,
+        transactional_id: str,
+        who: Producer,
+        parts: Sequence[Part],
+        version: int = VERSION_1,
+        *,
+        patience_s: float = 0,
+    ) -> None:
+        """As `add_then`. KafkaError."""
+        await _heard(lambda told: self.add_then(transactional_id, who, parts, told, version, patience_s=patience_s))
+
+    def add_then(
+        self,
+        transactional_id: str,
+        who: Producer,
+        parts: Sequence[Part],
+        told: Told,
+        version: int = VERSION_1,
+        *,
+        patience_s: float = 0,
+    ) -> None:
+        """AddPartitionsToTxn, AddOffsetsToTxn. Tells NONE when it is stored, once, maybe before this returns.
+        `patience_s`: what is being stored or finished for the id is waited for so long."""
+        give_up = self._loop.time() + patience_s
+
+        def attempt() -> None:
+            entry = None
+            try:
+                shard, entry = self._known(transactional_id)
+                base = self._base(entry)
+                change = decisions.add(base, who, parts, self._clock.wall_ms(), version)
+            except KafkaError as error:
+                left_s = give_up - self._loop.time()
+                if entry is not None and error.code == ErrorCode.CONCURRENT_TRANSACTIONS and left_s > 0:
+                    self._look_again(entry, attempt, left_s)
+                else:
+                    told(ErrorCode(error.code))
+                return
+            if change is base:
+                told(ErrorCode.NONE)
+            else:
+                shard.store(entry, change, told)
+
+        attempt()
+
+    def _look_again(self, entry: Entry, look: Callable[[], None], within_s: float) -> None:
+        """Once: when something has become of what is being stored, else after this time."""
+
+        def woken() -> None:
+            timer.cancel()
+            look()
+
+        def late() -> None:
+            entry.waiting.remove(woken)
+            look()
+
+        entry.waiting.append(woken)
+        timer = self._loop.call_later(within_s, late)
+
+    def holds(self, transactional_id: str, who: Producer, parts: Sequence[Part]) -> list[bool]:
+        """Whether each partition is part of the open transaction of this producer. KafkaError."""
+        _, entry = self._known(transactional_id)
+        return decisions.holds(entry.current, who, parts)
+
+    def end_then(self, transactional_id: str, who: Producer, told: Told, *, commit: bool) -> None:
+        """EndTxn of version 1. Tells NONE when the outcome is decided, that is stored, once, maybe before this returns.
+        KafkaError: it is not told."""
+        shard, entry = self._known(transactional_id)
+        base = self._base(entry)
+        change = decisions.end(base, who, commit, self._clock.wall_ms())
+        if change is base:
+            told(ErrorCode.NONE)
+        else:
+            shard.store(entry, change, told)
+
+    def end_and_bump_then(
+        self, transactional_id: str, who: Producer, told: Callable[[ErrorCode, Producer], None], *, commit: bool
+    ) -> bool:
+        """EndTxn of version 2: who the client is from now on is told as well. False: nothing is told, a producer id is
+        needed first (`end_and_bump`). KafkaError."""
+        shard, entry = self._known(transactional_id)
+        base = self._base(entry)
+        if base.is_exhausted and base.producer_epoch == who.epoch:
+            return False
+        self._end_and_bump(shard, entry, who, told, commit=commit, new_id=None)
+        return True
+
+    async def end_and_bump(self, transactional_id: str, who: Producer, *, commit: bool) -> Producer:
+        """The same, with a producer id where one is needed. KafkaError."""
+        self._base(self._known(transactional_id)[1])
+        fresh_id = await self._producer_ids.next_id()
+        # Everything may have changed meanwhile.
+        shard, entry = self._known(transactional_id)
+        base = self._base(entry)
+        new_id = fresh_id if base.is_exhausted and base.producer_epoch == who.epoch else None
+        successor: Producer | None = None
+
+        def start(told: Told) -> None:
+            def ended(code: ErrorCode, who_then: Producer) -> None:
+                nonlocal successor
+                successor = who_then
+                told(code)
+
+            self._end_and_bump(shard, entry, who, ended, commit=commit, new_id=new_id)
+
+        await _heard(start)
+        assert successor is not None
+        return successor
+
+    def _end_and_bump(
+        self,
+        shard: TransactionShard,
+        entry: Entry,
+        who: Producer,
+        told: Callable[[ErrorCode, Producer], None],
+        *,
+        commit: bool,
+        new_id: int | None,
+    ) -> None:
+        base = self._base(entry)
+        change = decisions.end_and_bump(base, who, commit, self._clock.wall_ms(), new_id=new_id)
+        successor = change.successor
+        if change is base:
+            told(ErrorCode.NONE, successor)
+        else:
+            shard.store(entry, change, lambda code: told(code, successor))
+
+    def _base(self, entry: Entry) -> Transaction:
+        """What the next change is made of. KafkaError CONCURRENT_TRANSACTIONS."""
+        base = entry.base
+        if base is None:
+            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+        return base
+
+    async def _store(self, shard: TransactionShard, entry: Entry, change: Transaction) -> None:
+        await _heard(lambda told: shard.store(entry, change, told))
+
+    # --- administration -----------------------------------------------------------------------------------------------
+
+    def describe(self, transactional_id: str) -> Transaction:
+        """What is known of an id. KafkaError TRANSACTIONAL_ID_NOT_FOUND, and as for requests."""
+        entry = self._shard(transactional_id).entry(transactional_id)
+        if entry is None:
+            raise KafkaError(
+                ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, f"Transactional id {transactional_id} is not known."
+            )
+        return entry.current
+
+    def list_transactions(self) -> tuple[list[Named], bool]:
+        """All transactional ids of this broker, and whether shards are still being loaded."""
+        found = [
+            Named(entry.transactional_id, entry.current)
+            for shard in self.shards
+            if shard.state is ShardState.ACTIVE
+            for entry in shard.entries.values()
+        ]
+        return found, any(shard.state is ShardState.LOADING for shard in self.shards)
+
+    # --- what time does -----------------------------------------------------------------------------------------------
+
+    def _watch(self, name: str, interval_ms: Callable[[], int], check: Check) -> None:
+        def look() -> None:
+            self._driver.wheel.schedule(name, interval_ms(), look)
+            self._in_turns(
+                [
+                    (shard, entry)
+                    for shard in self.shards
+                    if shard.state is ShardState.ACTIVE
+                    for entry in shard.entries.values()
+                ],
+                check,
+            )
+
+        self._driver.wheel.schedule(name, interval_ms(), look)
+
+    def _in_turns(self, todo: list[tuple[TransactionShard, Entry]], check: Check) -> None:
+        if self._stopped:
+            return
+        for shard, entry in todo[:IDS_A_TURN]:
+            if not shard.is_over and entry.coming is None:
+                check(shard, entry)
+        if len(todo) > IDS_A_TURN:
+            self._loop.call_soon(self._in_turns, todo[IDS_A_TURN:], check)
+
+    def _abort_timed_out(self, shard: TransactionShard, entry: Entry) -> None:
+        now_ms = self._clock.wall_ms()
+        if not decisions.is_timed_out(entry.current, now_ms):
+            return
+        log.info(
+            "the transaction of %s is aborted: it has been open for more than its %d ms",
+            entry.transactional_id,
+            entry.current.timeout_ms,
+        )
+
+        def counted() -> None:
+            self.figures.timeouts += 1
+
+        self._abort(shard, entry, counted)
+
+    def _abandon(self, shard: TransactionShard, entry: Entry) -> None:
+        # Somebody may have ended it before.
+        if entry.coming is None and entry.current.state is State.ONGOING:
+            log.warning(
+                "the transaction of %s is aborted: one of its topics is gone, and it was stored without its id",
+                entry.transactional_id,
+            )
+            self._abort(shard, entry)
+
+    def _abort(self, shard: TransactionShard, entry: Entry, done: Callable[[], None] = lambda: None) -> None:
+        """Without its producer, which is fenced. If it cannot be stored, its time-out ends it."""
+
+        def stored(code: ErrorCode) -> None:
+            if code is ErrorCode.NONE:
+                done()
+            else:
+                log.warning("the abort of %s could not be stored: %s", entry.transactional_id, code.name)
+
+        shard.store(entry, decisions.fence(entry.current, self._clock.wall_ms()), stored)
+
+    def _forget_expired(self, shard: TransactionShard, entry: Entry) -> None:
+        if decisions.is_expired(entry.current, self._clock.wall_ms(), self._settings.expiration_ms):
+            self.figures.expirations += 1
+            shard.forget(entry, lambda _: None)
+
+
+async def _heard(start: Callable[[Told], None]) -> None:
+    """Returns when NONE is told. KafkaError."""
+    heard: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+    start(lambda code: None if heard.done() else heard.set_result(code))
+    code = await heard
+    if code is not ErrorCode.NONE:
+        raise KafkaError(code)

@@ -1,0 +1,199 @@
+"""Transactions whose topics are deleted while they run, and come back after they have ended.
+
+A marker is never written to another topic of the name, and the transaction does not wait for what is deleted: how it
+ended is kept in the deletion record. When the topic lives again, each leader of its partitions writes what is owed
+there before it shows the topic to anybody: no reader waits for a transaction that is long over, and nothing that its
+producer writes from then on is taken for a part of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from pybroker.broker.cluster.events import KeepOutcome, OutcomesWritten
+from pybroker.broker.cluster.port import ControllerPort
+from pybroker.broker.cluster.view import ClusterView
+from pybroker.broker.coordinators.transaction.markers import LocalMarkers
+from pybroker.broker.coordinators.transaction.ports import Marker
+from pybroker.broker.coordinators.transaction.transaction import VERSION_2, Part
+from pybroker.broker.metadata.control_messages import LeaderAndIsrRequest
+from pybroker.broker.metadata.deletion_records import LIVE, DeletionRecord, TransactionOutcome
+from pybroker.broker.metadata.image import TopicImage
+from pybroker.errors import KafkaError
+from pybroker.native import ActiveProducer, NativeError, PartitionOffsets, Uuid
+from pybroker.protocol.error_codes import ErrorCode
+
+log = logging.getLogger(__name__)
+
+RETRY_S = 0.1
+RETRY_S_MAX = 5.0
+"""Waits between two tries, doubled each time."""
+
+
+class KeptOutcomes:
+    """`ports.DeadTopics`, by the controller."""
+
+    def __init__(self, port: ControllerPort) -> None:
+        self._port = port
+
+    async def keep(self, marker: Marker, parts: Sequence[Part]) -> frozenset[Uuid]:
+        """See the port."""
+        answer = await self._port.submit(
+            KeepOutcome(
+                marker.producer_id,
+                marker.producer_epoch,
+                marker.coordinator_epoch,
+                marker.committed,
+                marker.version,
+                tuple((part.topic_id, part.partition) for part in parts),
+            )
+        )
+        return frozenset(answer.reply)
+
+
+class Partitions(Protocol):
+    """The partitions hosted here (`NativePartitions`)."""
+
+    def producers(self, topic_id: Uuid, partition: int) -> list[ActiveProducer]:
+        """Raises NativeError where it is not led here."""
+        ...
+
+    def offsets(self, topic_id: Uuid, partition: int) -> PartitionOffsets | None:
+        """None where it is not hosted."""
+        ...
+
+
+class _Owed(msgspec.Struct, frozen=True):
+    """What was written to one partition."""
+
+    part: Part
+    until: int
+    """It is settled when everything before this offset is committed."""
+    markers: Sequence[asyncio.Future[list[ErrorCode]]]
+
+
+class OwedMarkers:
+    """Writes what topics are owed that live again, where this broker leads them."""
+
+    def __init__(
+        self, broker_id: int, view: ClusterView, port: ControllerPort, partitions: Partitions, markers: LocalMarkers
+    ) -> None:
+        self._broker_id = broker_id
+        self._view = view
+        self._port = port
+        self._partitions = partitions
+        self._markers = markers
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def led(self, request: LeaderAndIsrRequest) -> None:
+        """After a LeaderAndIsr was obeyed, before its partitions are shown: the markers are in the logs when this
+        returns; that they are committed is waited for beside."""
+        owing = self._owing()
+        for state in request.topic_states if owing else ():
+            record = owing.get(state.topic_name)
+            if record is not None:
+                mine = [one.partition_index for one in state.partition_states if one.leader == self._broker_id]
+                self._begin(state.topic_name, record, mine)
+
+    async def stop(self) -> None:
+        """What is not known to be committed is looked at again by who leads next."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _owing(self) -> Mapping[str, DeletionRecord]:
+        image = self._view.image
+        found = {}
+        for record in image.deletions.values():
+            topic: TopicImage | None = image.topic_by_id(record.topic_id) if record.outcomes else None
+            if topic is not None and record.state == LIVE:
+                found[topic.name] = record
+        return found
+
+    def _begin(self, name: str, record: DeletionRecord, indexes: Sequence[int]) -> None:
+        started = []
+        for index in indexes:
+            outcomes = [one for one in record.outcomes if index in one.partitions]
+            if outcomes:
+                owed = self._write(Part(name, record.topic_id, index), outcomes, record.end(index)[1])
+                if owed is not None:
+                    started.append(owed)
+        if started:
+            task = asyncio.create_task(self._settle(record.topic_id, started))
+            self._tasks.add(task)
+            task.add_done_callback(self._ended)
+
+    def _write(self, part: Part, outcomes: Sequence[TransactionOutcome], end: int) -> _Owed | None:
+        """`end`: where the log ended when the topic was deleted; -1: not known. None: it is not led here."""
+        try:
+            producers = {one.producer_id: one for one in self._partitions.producers(part.topic_id, part.partition)}
+        except NativeError:
+            return None
+        begun = []
+        for one in outcomes:
+            known = producers.get(one.producer_id)
+            # What began later is another transaction: a leader before this one has written the marker.
+            if (
+                known is not None
+                and known.producer_epoch <= one.producer_epoch - (one.version >= VERSION_2)
+                and known.transaction_start >= 0
+                and (end < 0 or known.transaction_start < end)
+            ):
+                # The broker that coordinated it may be gone, or have been another: its epoch was compared then.
+                epoch = max(one.coordinator_epoch, known.coordinator_epoch)
+                marker = Marker(one.producer_id, one.producer_epoch, one.committed, epoch, one.version)
+                begun.append(asyncio.ensure_future(self._markers.begin(marker, [part])))
+        offsets = self._partitions.offsets(part.topic_id, part.partition)
+        return _Owed(part, -1 if offsets is None else offsets.log_end_offset, begun)
+
+    async def _settle(self, topic_id: Uuid, started: Sequence[_Owed]) -> None:
+        """Tells the controller when all is committed. What could not be written is tried again as long as this broker
+        leads."""
+        wait_s = RETRY_S
+        left = list(started)
+        while left:
+            done = [one for one in left if await self._is_committed(one)]
+            if done:
+                left = [one for one in left if one not in done]
+                await self._tell(topic_id, [one.part.partition for one in done])
+            if left:
+                await asyncio.sleep(wait_s)
+                wait_s = min(2 * wait_s, RETRY_S_MAX)
+                left = [again for one in left if (again := self._again(one)) is not None]
+
+    def _again(self, one: _Owed) -> _Owed | None:
+        record = self._view.image.deletions.get(one.part.topic_id)
+        if record is None or record.state != LIVE:
+            return None
+        outcomes = [outcome for outcome in record.outcomes if one.part.partition in outcome.partitions]
+        return self._write(one.part, outcomes, record.end(one.part.partition)[1]) if outcomes else None
+
+    async def _is_committed(self, one: _Owed) -> bool:
+        for marker in one.markers:
+            (code,) = await marker
+            if code is not ErrorCode.NONE:
+                log.info("a marker that %s-%d is owed is written again: %s", one.part.topic, one.part.partition, code)
+        if one.markers:
+            # Whether it is there now is read anew.
+            return False
+        offsets = self._partitions.offsets(one.part.topic_id, one.part.partition)
+        return offsets is not None and offsets.high_watermark >= one.until
+
+    async def _tell(self, topic_id: Uuid, indexes: Sequence[int]) -> None:
+        while True:
+            try:
+                await self._port.submit(OutcomesWritten(topic_id, tuple(indexes)))
+                return
+            except KafkaError as error:
+                log.info("that the transactions of topic id %s have ended is told again: %s", topic_id, error)
+                await asyncio.sleep(RETRY_S_MAX)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("ending transactions of an undeleted topic failed: this is a bug", exc_info=task.exception())

@@ -1,0 +1,84 @@
+"""Transactions over several brokers: markers where they lead partitions, answers where they coordinate. Only a broker
+in a cluster imports this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from pybroker.broker.coordinators.shards.ports import Brokers
+from pybroker.broker.coordinators.transaction.markers import LocalMarkers
+from pybroker.broker.coordinators.transaction.ports import CodesTold, Marker
+from pybroker.broker.coordinators.transaction.transaction import Part, Producer
+from pybroker.errors import KafkaError
+from pybroker.protocol import interbroker as wire
+from pybroker.protocol.error_codes import ErrorCode
+
+log = logging.getLogger(__name__)
+
+
+class Everywhere:
+    """`transaction.ports.MarkerWriter` and `transaction.membership.Colleagues` of a broker in a cluster."""
+
+    def __init__(self, broker_id: int, local: LocalMarkers, markers: Brokers, questions: Brokers) -> None:
+        """A marker waits for replicas; a question must not wait behind it."""
+        self._broker_id = broker_id
+        self._local = local
+        self._markers = markers
+        self._questions = questions
+        self._asking: set[asyncio.Task[None]] = set()
+
+    def write_then(self, broker_id: int, marker: Marker, parts: Sequence[Part], told: CodesTold) -> None:
+        """See the port."""
+        if broker_id == self._broker_id:
+            self._local.begin_then(marker, parts, told)
+            return
+
+        async def ask() -> None:
+            told(await self._write(broker_id, marker, parts))
+
+        task = asyncio.get_running_loop().create_task(ask())
+        self._asking.add(task)
+        task.add_done_callback(self._asking.discard)
+
+    async def _write(self, broker_id: int, marker: Marker, parts: Sequence[Part]) -> list[ErrorCode]:
+        request = wire.EndTransactionRequest(
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
+            committed=marker.committed,
+            coordinator_epoch=marker.coordinator_epoch,
+            transaction_version=marker.version,
+            partitions=[wire.EndTransactionRequest_TransactionPartition(*part) for part in parts],
+        )
+        try:
+            return _codes(await self._markers.ask(broker_id, request), parts)
+        except KafkaError as error:
+            log.info("markers are written again: %s", error)
+            return [ErrorCode.REQUEST_TIMED_OUT] * len(parts)
+
+    async def verify(
+        self, broker_id: int, transactional_id: str, who: Producer, parts: Sequence[Part], *, adds: bool
+    ) -> list[ErrorCode]:
+        """See `Colleagues`."""
+        request = wire.VerifyTransactionRequest(
+            transactional_id=transactional_id,
+            producer_id=who.producer_id,
+            producer_epoch=who.epoch,
+            adds=adds,
+            partitions=[wire.VerifyTransactionRequest_TransactionPartition(*part) for part in parts],
+        )
+        return _codes(await self._questions.ask(broker_id, request), parts)
+
+    def close(self) -> None:
+        """Ends all connections."""
+        self._markers.close()
+        self._questions.close()
+
+
+def _codes(answer: Any, parts: Sequence[Part]) -> list[ErrorCode]:
+    if answer.error_code:
+        return [ErrorCode(answer.error_code)] * len(parts)
+    return [ErrorCode(code) for code in answer.partition_errors]

@@ -1,0 +1,206 @@
+"""The end of a transaction that is decided: its markers go to every partition, then it is complete.
+
+A marker goes to whoever leads the partition of that topic id; where nobody does, or who did does not any more, it is
+tried again, as long as the topic exists. A topic that is gone gets no marker: what had its name before is not what has
+it now. Its deletion record keeps the outcome instead, for the case that it comes back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from pybroker.broker.clock import Clock
+from pybroker.broker.coordinators.shards.ports import Topics
+from pybroker.broker.coordinators.transaction import transaction as decisions
+from pybroker.broker.coordinators.transaction.figures import TransactionFigures
+from pybroker.broker.coordinators.transaction.ports import DeadTopics, Knowledge, Marker, MarkerWriter
+from pybroker.broker.coordinators.transaction.shard import Entry, TransactionShard
+from pybroker.broker.coordinators.transaction.transaction import Part, State, Transaction
+from pybroker.errors import KafkaError
+from pybroker.protocol.error_codes import ErrorCode
+
+log = logging.getLogger(__name__)
+
+CATCH_UP_MS = 10_000
+
+RETRY_S = 0.02
+RETRY_S_MAX = 1.0
+"""Waits between two tries, doubled each time."""
+
+OVER = (ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH)
+"""The partition has the marker. A newer epoch of the producer there says that another one ended the transaction."""
+
+
+class Finishing:
+    """Ends transactions. One for each coordinator."""
+
+    def __init__(
+        self, topics: Topics, writer: MarkerWriter, knowledge: Knowledge, dead: DeadTopics, clock: Clock
+    ) -> None:
+        self.figures = TransactionFigures()
+        self._topics = topics
+        self._writer = writer
+        self._knowledge = knowledge
+        self._dead = dead
+        self._clock = clock
+
+    def finish(self, shard: TransactionShard, entry: Entry) -> None:
+        """Brings a transaction that is decided to its end, or until another coordinator has taken it over. Where all of
+        its partitions are led and nothing fails, every step follows in the call that hears of the one before."""
+        decided = entry.current
+        marker = Marker(
+            decided.producer_id,
+            decided.producer_epoch,
+            decided.commits,
+            shard.log.leader_epoch,
+            decided.version,
+        )
+        parts = decided.partitions
+        led = self._by_leader(part for part in parts if self._topics.topic_name(part.topic_id) is not None)
+
+        def tried(over: set[Part] | None) -> None:
+            if over is None:
+                self._note_fenced(entry, marker)
+            elif len(over) == len(parts):
+                self._complete(shard, entry, decided)
+            elif not shard.is_over:
+                shard.keep(self._write_rest(shard, entry, marker, set(parts) - over))
+
+        self._try_then(marker, led, tried)
+
+    async def _write_rest(self, shard: TransactionShard, entry: Entry, marker: Marker, left: set[Part]) -> None:
+        """Partitions that are gone, that nobody leads, or where it failed once."""
+        decided = entry.current
+        try:
+            if not await self._write_all(shard, entry.transactional_id, marker, left):
+                self._note_fenced(entry, marker)
+                return
+        finally:
+            del self.figures.without_leader[entry.transactional_id]
+        self._complete(shard, entry, decided)
+
+    def _note_fenced(self, entry: Entry, marker: Marker) -> None:
+        log.warning(
+            "the transaction of %s is ended by another coordinator: markers of epoch %d are refused",
+            entry.transactional_id,
+            marker.coordinator_epoch,
+        )
+
+    async def _write_all(self, shard: TransactionShard, transactional_id: str, marker: Marker, left: set[Part]) -> bool:
+        """Until every partition has its marker; False: another coordinator has taken over."""
+        wait_s = RETRY_S
+        while left and not shard.is_over:
+            await self._leave_out_gone(marker, left)
+            led = self._by_leader(left)
+            self.figures.without_leader[transactional_id] = len(left) - sum(map(len, led.values()))
+            over = await self._try(marker, led)
+            if over is None:
+                return False
+            left -= over
+            if left:
+                await asyncio.sleep(wait_s)
+                wait_s = min(2 * wait_s, RETRY_S_MAX)
+        return True
+
+    async def _leave_out_gone(self, marker: Marker, left: set[Part]) -> None:
+        def unknown() -> set[Part]:
+            return {part for part in left if self._topics.topic_name(part.topic_id) is None}
+
+        if unknown():
+            # This broker may only not have heard of the topic yet.
+            try:
+                await self._knowledge.catch_up(CATCH_UP_MS)
+                gone = unknown()
+                live = await self._dead.keep(marker, sorted(gone)) if gone else frozenset()
+            except KafkaError as error:
+                # They stay: absence of information ends no transaction.
+                log.info("whether topics of a transaction exist is not known now: %s", error)
+                return
+            left -= {part for part in gone if part.topic_id not in live}
+
+    def _by_leader(self, parts: Iterable[Part]) -> dict[int, list[Part]]:
+        """Those that somebody leads."""
+        by_leader: dict[int, list[Part]] = {}
+        for part in parts:
+            leader, _ = self._topics.leader(part.topic_id, part.partition)
+            if leader >= 0:
+                by_leader.setdefault(leader, []).append(part)
+        return by_leader
+
+    async def _try(self, marker: Marker, by_leader: dict[int, list[Part]]) -> set[Part] | None:
+        future: asyncio.Future[set[Part] | None] = asyncio.get_running_loop().create_future()
+        self._try_then(marker, by_leader, lambda over: None if future.done() else future.set_result(over))
+        return await future
+
+    def _try_then(
+        self, marker: Marker, by_leader: dict[int, list[Part]], told: Callable[[set[Part] | None], None]
+    ) -> None:
+        """Tells the partitions that have the marker now; None: another coordinator has taken over."""
+        over: set[Part] = set()
+        is_fenced = False
+        left = len(by_leader)
+
+        def ended(parts: list[Part], codes: list[ErrorCode]) -> None:
+            nonlocal left, is_fenced
+            left -= 1
+            is_fenced = is_fenced or ErrorCode.TRANSACTION_COORDINATOR_FENCED in codes
+            over.update(part for part, code in zip(parts, codes, strict=True) if code in OVER)
+            if not left:
+                told(None if is_fenced else over)
+
+        if not by_leader:
+            told(over)
+        for leader, parts in by_leader.items():
+            self._writer.write_then(leader, marker, parts, partial(ended, parts))
+
+    def _complete(self, shard: TransactionShard, entry: Entry, decided: Transaction) -> None:
+        """All markers are on disk. What comes behind this in the log supersedes it, should it fail."""
+        if shard.is_over:
+            return
+        change = decisions.complete(decided, self._clock.wall_ms())
+
+        def stored(code: ErrorCode) -> None:
+            if code is ErrorCode.NONE:
+                self._count(change)
+            elif code is not ErrorCode.NOT_COORDINATOR and not shard.is_over:
+                shard.keep(self._complete_later(shard, entry, decided))
+
+        shard.store(entry, change, stored)
+
+    async def _complete_later(self, shard: TransactionShard, entry: Entry, decided: Transaction) -> None:
+        """Until its end is stored, or something that was put behind it."""
+        wait_s = RETRY_S
+        self.figures.completing += 1
+        try:
+            while True:
+                await asyncio.sleep(wait_s)
+                wait_s = min(2 * wait_s, RETRY_S_MAX)
+                change = decisions.complete(decided, self._clock.wall_ms())
+                if entry.current is not decided:
+                    self._count(change)
+                    return
+                if entry.coming is not None:
+                    continue
+                stored: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+                # Whoever waits may be cancelled when the shard moves away; the write goes on.
+                shard.store(
+                    entry,
+                    change,
+                    lambda code, stored=stored: None if stored.done() else stored.set_result(code),  # type: ignore[misc]
+                )
+                code = await stored
+                if code is ErrorCode.NONE:
+                    self._count(change)
+                if code in (ErrorCode.NONE, ErrorCode.NOT_COORDINATOR):
+                    return
+        finally:
+            self.figures.completing -= 1
+
+    def _count(self, over: Transaction) -> None:
+        if over.state is State.COMPLETE_COMMIT:
+            self.figures.commits += 1
+        else:
+            self.figures.aborts += 1

@@ -1,0 +1,37 @@
+"""What is alive in a partition of the transactions' topic once all its records are read. Filled in a worker thread."""
+
+from __future__ import annotations
+
+import logging
+
+import msgspec
+
+from pybroker.broker.coordinators.transaction.records import decode_key, decode_value
+from pybroker.broker.coordinators.transaction.transaction import Transaction
+from pybroker.native import CodecError, StoredRecord
+
+log = logging.getLogger(__name__)
+
+
+class Loaded(msgspec.Struct):
+    """The last value of every transactional id. Implements the shards' Replay."""
+
+    transactions: dict[str, Transaction] = {}
+    records: int = 0
+    damaged: int = 0
+    """Records that could not be read; passed over."""
+
+    def take(self, record: StoredRecord) -> None:
+        """Takes one record; without a value it buries its key."""
+        self.records += 1
+        try:
+            transactional_id = None if record.key is None else decode_key(record.key)
+            if transactional_id is None:
+                self.damaged += 1
+            elif record.value is None:
+                self.transactions.pop(transactional_id, None)
+            else:
+                self.transactions[transactional_id] = decode_value(record.value)
+        except CodecError as problem:
+            self.damaged += 1
+            log.warning("record %d of the transactions' topic is passed over: %s", record.offset, problem)

@@ -1,0 +1,115 @@
+"""Markers for partitions that are led here, whoever coordinates the transaction."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Protocol
+
+from pybroker.broker.clock import Clock
+from pybroker.broker.coordinators.shards.ports import Ended
+from pybroker.broker.coordinators.transaction.ports import CodesTold, Marker
+from pybroker.broker.coordinators.transaction.transaction import VERSION_2, Part
+from pybroker.errors import KafkaError
+from pybroker.native import NativeError, Uuid
+from pybroker.protocol.error_codes import ErrorCode
+
+
+class MarkerAppends(Protocol):
+    """Appends of markers (`coordinators.shards.appends`)."""
+
+    def append_marker(
+        self, topic_id: Uuid, partition: int, marker: tuple[int, int, int], timestamp_ms: int, *,
+        committed: bool, raised: bool, told: Callable[[int, int], None],
+    ) -> Ended | None:
+        """What became of it, if that is known at once, else None, and `told` is called with it once, later. `raised`:
+        its epoch is above that of the transaction's records."""
+        ...
+
+
+class OffsetsListener(Protocol):
+    """Who has offsets that wait for markers."""
+
+    def transaction_ending(self, topic_id: Uuid, partition: int, producer_id: int) -> None:
+        """A marker is on its way to a partition."""
+        ...
+
+    def transaction_ended(
+        self, topic_id: Uuid, partition: int, producer_id: int, at: int, *, committed: bool
+    ) -> None:
+        """It is on disk at offset `at`."""
+        ...
+
+
+class LocalMarkers:
+    """Writes markers to partitions that this broker leads."""
+
+    def __init__(self, appends: MarkerAppends, offsets: OffsetsListener, clock: Clock) -> None:
+        self._appends = appends
+        self._offsets = offsets
+        self._clock = clock
+
+    async def write(self, marker: Marker, parts: Sequence[Part]) -> list[ErrorCode]:
+        """An error code for each partition; NONE once its marker is committed."""
+        return await self.begin(marker, parts)
+
+    def begin(self, marker: Marker, parts: Sequence[Part]) -> Awaitable[list[ErrorCode]]:
+        """`write` whose markers are in the logs when this returns; to be awaited."""
+        future: asyncio.Future[list[ErrorCode]] = asyncio.get_running_loop().create_future()
+        self.begin_then(marker, parts, lambda codes: None if future.done() else future.set_result(codes))
+        return future
+
+    def begin_then(self, marker: Marker, parts: Sequence[Part], told: CodesTold) -> None:
+        """The same, without a future: `told` is called once, before this returns if nothing is waited for."""
+        codes = [ErrorCode.NONE] * len(parts)
+        left = len(parts)
+
+        def ended(index: int, code: int, base_offset: int) -> None:
+            nonlocal left
+            part = parts[index]
+            if not code:
+                self._offsets.transaction_ended(
+                    part.topic_id, part.partition, marker.producer_id, base_offset, committed=marker.committed
+                )
+            codes[index] = ErrorCode(code)
+            left -= 1
+            if not left:
+                told(codes)
+
+        if not parts:
+            told([])
+        for index, part in enumerate(parts):
+            at_once = self._start(marker, part, partial(ended, index))
+            if at_once is not None:
+                ended(index, *at_once)
+
+    def _start(self, marker: Marker, part: Part, told: Callable[[int, int], None]) -> Ended | None:
+        self._offsets.transaction_ending(part.topic_id, part.partition, marker.producer_id)
+        try:
+            return self._appends.append_marker(
+                part.topic_id,
+                part.partition,
+                (marker.producer_id, marker.producer_epoch, marker.coordinator_epoch),
+                self._clock.wall_ms(),
+                committed=marker.committed,
+                raised=marker.version >= VERSION_2,
+                told=told,
+            )
+        except (KafkaError, NativeError) as error:
+            return error.code, -1
+
+
+class OnlyHere:
+    """`ports.MarkerWriter` of a broker that is alone."""
+
+    def __init__(self, broker_id: int, local: LocalMarkers) -> None:
+        self._broker_id = broker_id
+        self._local = local
+
+    def write_then(self, broker_id: int, marker: Marker, parts: Sequence[Part], told: CodesTold) -> None:
+        """See the port."""
+        if broker_id == self._broker_id:
+            self._local.begin_then(marker, parts, told)
+        else:
+            told([ErrorCode.NOT_LEADER_OR_FOLLOWER] * len(parts))

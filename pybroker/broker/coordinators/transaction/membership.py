@@ -1,0 +1,189 @@
+"""Whether partitions are part of a transaction: asked by who leads them before its first records are written (KIP-890).
+
+A producer of version 1 says so beforehand (AddPartitionsToTxn); one of version 2 only writes, and what it writes to
+becomes part of its transaction. The coordinator may be another broker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Protocol
+
+from pybroker.broker.coordinators.shards.hashing import partition_for
+from pybroker.broker.coordinators.shards.ports import Topics
+from pybroker.broker.coordinators.transaction.coordinator import TransactionCoordinator
+from pybroker.broker.coordinators.transaction.ports import TRANSACTIONS_TOPIC
+from pybroker.broker.coordinators.transaction.transaction import VERSION_2, Part, Producer
+from pybroker.errors import KafkaError
+from pybroker.native import TransactionQuestion
+from pybroker.protocol.error_codes import ErrorCode
+
+log = logging.getLogger(__name__)
+
+TRY_AGAIN = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.REQUEST_TIMED_OUT,
+    }
+)
+"""What the coordinator cannot say now. Producers are told NOT_ENOUGH_REPLICAS, which every client retries."""
+
+SETTLES_S = 5.0
+"""A producer of version 2 has the next epoch before the markers of its last transaction are written: what begins the
+next one waits so long before its client is to come again."""
+ASKED_AGAIN_S, ASKED_AGAIN_S_MAX = 0.001, 0.1
+"""Another broker is asked again after ever longer times meanwhile. It does not wait with its answer: answers over one
+connection come in order, and what other transactions ask would wait behind it."""
+
+
+class Colleagues(Protocol):
+    """Coordinators on other brokers."""
+
+    async def verify(
+        self, broker_id: int, transactional_id: str, who: Producer, parts: Sequence[Part], *, adds: bool
+    ) -> list[ErrorCode]:
+        """As `Membership.judge`, at that broker. KafkaError if it cannot be reached."""
+        ...
+
+
+class Membership:
+    """See the module. `colleagues`: None of a broker that is alone."""
+
+    def __init__(
+        self, broker_id: int, coordinator: TransactionCoordinator, topics: Topics, colleagues: Colleagues | None
+    ) -> None:
+        self._broker_id = broker_id
+        self._coordinator = coordinator
+        self._topics = topics
+        self._colleagues = colleagues
+
+    async def verify(
+        self, transactional_id: str, who: Producer, parts: Sequence[Part], *, adds: bool, abortable: bool
+    ) -> list[ErrorCode]:
+        """A code for each partition, as the client of that version is to be told. `adds`: what is not part of the
+        transaction becomes part of it."""
+        return _as_known(await self._settled(transactional_id, who, parts, adds=adds), abortable=abortable)
+
+    async def _settled(
+        self, transactional_id: str, who: Producer, parts: Sequence[Part], *, adds: bool
+    ) -> list[ErrorCode]:
+        give_up = asyncio.get_running_loop().time() + SETTLES_S
+        wait_s = ASKED_AGAIN_S
+        while True:
+            try:
+                codes = await self._ask(transactional_id, who, parts, adds=adds)
+            except KafkaError as error:
+                codes = [ErrorCode(error.code)] * len(parts)
+            left_s = give_up - asyncio.get_running_loop().time()
+            if not adds or ErrorCode.CONCURRENT_TRANSACTIONS not in codes or left_s < wait_s:
+                return codes
+            await asyncio.sleep(wait_s)
+            wait_s = min(2 * wait_s, ASKED_AGAIN_S_MAX)
+
+    async def _ask(self, transactional_id: str, who: Producer, parts: Sequence[Part], *, adds: bool) -> list[ErrorCode]:
+        leader = self._leader(transactional_id)
+        if leader == self._broker_id:
+            return await self.judge(transactional_id, who, parts, adds=adds, patience_s=SETTLES_S)
+        if leader < 0 or self._colleagues is None:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return await self._colleagues.verify(leader, transactional_id, who, parts, adds=adds)
+
+    def _leader(self, transactional_id: str) -> int:
+        topic_id = self._topics.topic_id(TRANSACTIONS_TOPIC)
+        if topic_id is None:
+            raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        partitions = self._topics.partition_count(topic_id)
+        return self._topics.leader(topic_id, partition_for(transactional_id, partitions))[0]
+
+    async def judge(
+        self,
+        transactional_id: str,
+        who: Producer,
+        parts: Sequence[Part],
+        *,
+        adds: bool,
+        patience_s: float = 0,
+    ) -> list[ErrorCode]:
+        """As this broker coordinates it: TRANSACTION_ABORTABLE for what is not part of the transaction. `patience_s`:
+        see `TransactionCoordinator.add_then`. KafkaError."""
+        if adds:
+            await self._coordinator.add(transactional_id, who, parts, VERSION_2, patience_s=patience_s)
+            return [ErrorCode.NONE] * len(parts)
+        return self._held(transactional_id, who, parts)
+
+    def _held(self, transactional_id: str, who: Producer, parts: Sequence[Part]) -> list[ErrorCode]:
+        held = self._coordinator.holds(transactional_id, who, parts)
+        self._coordinator.figures.refused += held.count(False)
+        return [ErrorCode.NONE if one else ErrorCode.TRANSACTION_ABORTABLE for one in held]
+
+    def answer_here(self, question: TransactionQuestion) -> bool:
+        """Answers a leader of this broker (a Produce that would begin a transaction in its partition), without a task,
+        if this broker coordinates the transaction; False: `answer` does."""
+        try:
+            if self._leader(question.transactional_id) != self._broker_id:
+                return False
+        except KafkaError:
+            return False
+        who, parts = Producer(question.producer_id, question.producer_epoch), self._parts(question)
+        if question.adds:
+            self._coordinator.add_then(
+                question.transactional_id,
+                who,
+                parts,
+                lambda code: _answer(question, [code] * len(parts)),
+                VERSION_2,
+                patience_s=SETTLES_S,
+            )
+            return True
+        try:
+            codes = self._held(question.transactional_id, who, parts)
+        except KafkaError as error:
+            codes = [ErrorCode(error.code)] * len(parts)
+        _answer(question, codes)
+        return True
+
+    def _parts(self, question: TransactionQuestion) -> list[Part]:
+        return [
+            Part(self._topics.topic_name(topic_id) or "", topic_id, partition)
+            for topic_id, partition in question.partitions
+        ]
+
+    async def answer(self, question: TransactionQuestion) -> None:
+        """Answers a leader of this broker, whoever coordinates the transaction."""
+        codes: list[ErrorCode] = []
+        try:
+            codes = await self._settled(
+                question.transactional_id,
+                Producer(question.producer_id, question.producer_epoch),
+                self._parts(question),
+                adds=question.adds,
+            )
+        except Exception:
+            log.exception("a transaction could not be verified: this is a bug in pybroker")
+            codes = [ErrorCode.UNKNOWN_SERVER_ERROR] * len(question.partitions)
+        finally:
+            _answer(question, codes)
+
+
+def _answer(question: TransactionQuestion, codes: list[ErrorCode]) -> None:
+    told = _as_known(codes, abortable=question.abortable)
+    question.answer([_for_produce(code, knows_ending=question.adds) for code in told])
+
+
+def _as_known(codes: list[ErrorCode], *, abortable: bool) -> list[ErrorCode]:
+    """As the client of that version is to be told."""
+    if abortable:
+        return codes
+    return [ErrorCode.INVALID_TXN_STATE if code is ErrorCode.TRANSACTION_ABORTABLE else code for code in codes]
+
+
+def _for_produce(code: ErrorCode, *, knows_ending: bool) -> ErrorCode:
+    """Whoever adds by writing knows CONCURRENT_TRANSACTIONS here, too."""
+    if code in TRY_AGAIN or (code is ErrorCode.CONCURRENT_TRANSACTIONS and not knows_ending):
+        return ErrorCode.NOT_ENOUGH_REPLICAS
+    # Produce has one code for a producer that was replaced, as ever.
+    return ErrorCode.INVALID_PRODUCER_EPOCH if code is ErrorCode.PRODUCER_FENCED else code

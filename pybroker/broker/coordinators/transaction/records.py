@@ -1,0 +1,94 @@
+"""What is stored in `__transaction_state`, in Kafka's own formats (TransactionLogKey, TransactionLogValue).
+
+Keys have version 0. Values of versions 0 and 1 are read and version 1, which is flexible, is written: beside Kafka's
+tags each topic has one of ours with its id, which Kafka's readers skip (`native/protocol/schema/stored`). A topic
+without it, in values that Kafka wrote, is what had its name when they were written.
+"""
+
+from __future__ import annotations
+
+from pybroker.broker.coordinators.transaction.transaction import (
+    ENDING,
+    NO_EPOCH,
+    VERSION_1,
+    VERSION_2,
+    Part,
+    State,
+    Transaction,
+)
+from pybroker.native import CodecError, Uuid, decode_data
+from pybroker.protocol import messages as m
+from pybroker.protocol.versioned import decode_versioned, encode_versioned, split_version
+
+KEY_VERSION = 0
+VALUE_VERSION = 1
+
+
+def encode_key(transactional_id: str) -> bytes:
+    """TransactionLogKey."""
+    return encode_versioned(m.StoredTransactionKey(transactional_id), KEY_VERSION)
+
+
+def decode_key(data: bytes) -> str | None:
+    """The transactional id; None for a type of key that is not known. Raises CodecError."""
+    version, content = split_version(data)
+    if version != KEY_VERSION:
+        return None
+    transactional_id: str = decode_data("StoredTransactionKey", KEY_VERSION, content).transactional_id
+    return transactional_id
+
+
+def encode_value(value: Transaction) -> bytes:
+    """TransactionLogValue version 1."""
+    topics: dict[tuple[str, Uuid], list[int]] = {}
+    for part in sorted(value.partitions):
+        topics.setdefault((part.topic, part.topic_id), []).append(part.partition)
+    return encode_versioned(
+        m.StoredTransaction(
+            producer_id=value.producer_id,
+            previous_producer_id=value.previous_producer_id,
+            next_producer_id=value.next_producer_id,
+            producer_epoch=value.producer_epoch,
+            transaction_timeout_ms=value.timeout_ms,
+            transaction_status=int(value.state),
+            # Kafka has null where nothing can have been added.
+            transaction_partitions=None
+            if value.state is State.EMPTY
+            else [
+                m.StoredTransaction_PartitionsSchema(topic=name, partition_ids=partitions, topic_id=topic_id)
+                for (name, topic_id), partitions in topics.items()
+            ],
+            transaction_last_update_timestamp_ms=value.update_ms,
+            transaction_start_timestamp_ms=value.start_ms,
+            # Kafka counts an unknown client as 0.
+            client_transaction_version=value.version,
+        ),
+        VALUE_VERSION,
+    )
+
+
+def decode_value(data: bytes) -> Transaction:
+    """TransactionLogValue versions 0 and 1; the zero id where none is stored. Raises CodecError."""
+    stored = decode_versioned("StoredTransaction", data)
+    try:
+        state = State(stored.transaction_status)
+    except ValueError as problem:
+        raise CodecError(f"{stored.transaction_status} is no state of a transaction that is stored") from problem
+    parts: list[Part] = []
+    for topic in stored.transaction_partitions or ():
+        parts += [Part(topic.topic, topic.topic_id, partition) for partition in topic.partition_ids]
+    version = max(stored.client_transaction_version, VERSION_1)
+    bumped = version >= VERSION_2 and state in (*ENDING, State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
+    return Transaction(
+        stored.producer_id,
+        stored.producer_epoch,
+        stored.transaction_timeout_ms,
+        state,
+        frozenset(parts),
+        stored.transaction_start_timestamp_ms,
+        stored.transaction_last_update_timestamp_ms,
+        stored.previous_producer_id,
+        stored.next_producer_id,
+        stored.producer_epoch - 1 if bumped and stored.producer_epoch > 0 else NO_EPOCH,
+        version,
+    )

@@ -1,0 +1,311 @@
+"""From the native queue to a handler and back: key → api file; exactly one reply for each request, always.
+
+The native side wakes the loop through one file descriptor for a whole burst. `drain` hands over decoded requests; a
+handler is a plain function where the answer is at hand, else a coroutine whose first step runs here and now, so that
+only those that really wait cost a scheduled step (measured: 1.2 µs against 2.1 µs with a task for each).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import time
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from pybroker.broker.coordinators.shards.appends import NativeAppends
+from pybroker.broker.coordinators.shards.end_of_turn import EndOfTurn
+from pybroker.broker.coordinators.share_parts import Shares
+from pybroker.broker.coordinators.transaction.membership import Membership
+from pybroker.broker.log_limits import BY_CLIENT
+from pybroker.broker.replicas.failed import FailedReplicas
+from pybroker.broker.replicas.isr import IsrKeeper
+from pybroker.broker.requests.context import (
+    Authenticated,
+    Handler,
+    LastResponse,
+    RequestContext,
+    Standing,
+    StandingCommits,
+)
+from pybroker.broker.requests.failures import failure_response
+from pybroker.broker.requests.inline_task import InlineTask
+from pybroker.broker.requests.large import ELEMENTS_ENCODED_AT_ONCE, LargeRequests
+from pybroker.broker.requests.later import Later
+from pybroker.broker.requests.turns import Turns
+from pybroker.errors import FatalError, KafkaError
+from pybroker.native import (
+    ConnectionGone,
+    IsrProposal,
+    LogDirsFailed,
+    NativeBroker,
+    ReplicasOffline,
+    Request,
+    TransactionQuestion,
+)
+
+log = logging.getLogger(__name__)
+
+DRAIN_MAX_ITEMS = 256
+"""Requests taken in one turn of the loop; timers and other readers get their turn in between."""
+
+PARKED_MAX = 20_000
+"""Requests whose answer comes later (JoinGroup, CreateTopics, …). Above it new waiters are refused by closing their
+connection: each holds memory, and clients that make so many come back with a delay of their own."""
+
+UNKNOWN_SERVER_ERROR = -1
+
+STOPPING = 15
+"""COORDINATOR_NOT_AVAILABLE: retriable for every client, and true of each request that a stopping broker
+gives up.
+"""
+
+
+class Tables(msgspec.Struct, frozen=True):
+    """API key → handler, for each of the two kinds of listeners."""
+
+    clients: dict[int, Handler]
+    brokers: dict[int, Handler]
+
+
+class Dispatcher:
+    """Drains the native queue on the loop's thread until `stop`."""
+
+    def __init__(
+        self,
+        native: NativeBroker,
+        *,
+        appends: NativeAppends,
+        end_of_turn: EndOfTurn,
+        isr: IsrKeeper,
+        failed: FailedReplicas | None,
+        membership: Membership,
+        shares: Shares,
+        tables: Tables,
+        loop: asyncio.AbstractEventLoop,
+        on_fatal: Callable[[FatalError], None],
+    ) -> None:
+        """`failed`: who is told of replicas that went offline; None where nobody else could serve them."""
+        self._native = native
+        self._on_fatal = on_fatal
+        self._appends = appends
+        self._end_of_turn = end_of_turn
+        self._isr = isr
+        self._failed = failed
+        self._membership = membership
+        self._shares = shares
+        self._questions: set[asyncio.Task[None]] = set()
+        self._tables = tables
+        self._loop = loop
+        self._turns = Turns()
+        self._large = LargeRequests(native.control_queue, self._turns, loop)
+        self._fd: int | None = None
+        self._parked: set[InlineTask | Later] = set()
+        self._stopping = False
+        self._idle: asyncio.Event = asyncio.Event()
+        self._idle.set()
+
+    @property
+    def parked(self) -> int:
+        """Requests whose handler waits."""
+        return len(self._parked)
+
+    def start(self) -> None:
+        """Begins to take requests."""
+        self._fd = self._native.control_queue.wake_fd()
+        self._loop.add_reader(self._fd, self._drain)
+        self._loop.call_soon(self._drain)
+
+    def stop(self) -> None:
+        """Takes no further request. Those that wait go on; `cancel_parked` ends them."""
+        if self._fd is not None:
+            self._loop.remove_reader(self._fd)
+            self._fd = None
+        self._stopping = True
+
+    async def cancel_parked(self, grace_s: float) -> None:
+        """Gives waiting handlers `grace_s` seconds, then cancels what is left: each of them still answers."""
+        if self._parked:
+            try:
+                async with asyncio.timeout(grace_s):
+                    await self._idle.wait()
+            except TimeoutError:
+                for task in list(self._parked):
+                    task.cancel()
+                await asyncio.sleep(0)
+        await self._large.stop(grace_s)
+
+    def _drain(self) -> None:
+        if self._fd is None:
+            return
+        items = self._native.control_queue.drain(DRAIN_MAX_ITEMS)
+        self._end_of_turn.begin()
+        try:
+            self._take(items)
+        finally:
+            self._end_of_turn.come()
+        if len(items) >= DRAIN_MAX_ITEMS:
+            self._loop.call_soon(self._drain)
+
+    def _take(self, items: list[Any]) -> None:
+        for item in items:
+            if isinstance(item, Request):
+                self._dispatch(item)
+            elif isinstance(item, LogDirsFailed):
+                self._on_fatal(FatalError(item.reason))
+            elif isinstance(item, IsrProposal):
+                self._isr.proposed(item)
+            elif isinstance(item, TransactionQuestion):
+                self._ask(item)
+            elif isinstance(item, ConnectionGone):
+                self._shares.connection_gone(item.connection_id)
+            elif isinstance(item, ReplicasOffline):
+                if self._failed is not None:
+                    self._failed.offline(item.partitions)
+            else:
+                self._appends.complete(item)
+
+    def _ask(self, question: TransactionQuestion) -> None:
+        try:
+            if self._membership.answer_here(question):
+                return
+        except Exception:
+            # Dropped without an answer it tells its leader that this cannot be known now.
+            log.exception("a transaction could not be verified: this is a bug in pybroker")
+            return
+        task = self._loop.create_task(self._membership.answer(question))
+        self._questions.add(task)
+        task.add_done_callback(self._questions.discard)
+
+    def _dispatch(self, request: Request) -> None:
+        tables = self._tables
+        handler = (tables.brokers if request.of_broker else tables.clients).get(request.api_key)
+        context = RequestContext(
+            request.api_key,
+            request.api_version,
+            request.client_id,
+            request.principal,
+            request.listener,
+            request.client_host,
+            request.connection_id,
+            request.sasl_authenticated,
+            request.by_token,
+            request.client_port,
+            request.client_software,
+            self._turns,
+        )
+        if handler is None:
+            # The table of advertised keys and this one are compared by a test; what comes here is a bug of ours.
+            log.error("no handler for API key %d; closing connection %d", request.api_key, request.connection_id)
+            request.close()
+            return
+        if self._large.is_large(request):
+            self._run(request, self._large.answer(request, partial(handler, context)))
+            return
+        begun = time.perf_counter_ns() if request.timed else 0
+        try:
+            outcome = handler(context, request.message)
+        except Exception as problem:
+            self._fail(request, problem)
+            return
+        if isinstance(outcome, Later):
+            self._await(request, outcome)
+        elif inspect.iscoroutine(outcome):
+            self._run(request, outcome)
+        else:
+            self._reply(request, outcome)
+        if begun:
+            # What runs after a wait is not counted: it is as short as what runs before.
+            request.spent(time.perf_counter_ns() - begun)
+
+    def _await(self, request: Request, later: Later) -> None:
+        if self._park(request, later):
+            later.then(partial(self._finished, request))
+
+    def _run(self, request: Request, coroutine: Coroutine[Any, Any, Any]) -> None:
+        task = InlineTask(coroutine, self._loop, partial(self._finished, request))
+        if not task.step_inline():
+            self._park(request, task)
+
+    def _park(self, request: Request, waiting: InlineTask | Later) -> bool:
+        if len(self._parked) >= PARKED_MAX:
+            log.warning(
+                "%d requests wait; closing connection %d", len(self._parked), request.connection_id, extra=BY_CLIENT
+            )
+            waiting.abandon()
+            request.close()
+            return False
+        request.waits()
+        self._parked.add(waiting)
+        self._idle.clear()
+        return True
+
+    def _finished(self, request: Request, task: InlineTask | Later) -> None:
+        self._parked.discard(task)
+        if not self._parked:
+            self._idle.set()
+        if task.abandoned:
+            return
+        if task.problem is not None:
+            self._fail(request, task.problem)
+        else:
+            self._reply(request, task.value)
+
+    def _fail(self, request: Request, problem: BaseException) -> None:
+        if isinstance(problem, KafkaError):
+            code, message = problem.code, problem.message
+        elif isinstance(problem, asyncio.CancelledError):
+            code, message = STOPPING, "the broker is shutting down"
+        else:
+            code, message = UNKNOWN_SERVER_ERROR, None
+            log.error(
+                "request failed: key %d v%d from %s (client %r): this is a bug in pybroker",
+                request.api_key,
+                request.api_version,
+                request.client_host,
+                request.client_id,
+                exc_info=problem,
+            )
+        try:
+            response = failure_response(request.message, code, message)
+        except Exception:
+            log.exception("no error response can be made for key %d; closing the connection", request.api_key)
+            request.close()
+            return
+        self._reply(request, response)
+
+    def _reply(self, request: Request, response: object) -> None:
+        try:
+            if isinstance(response, Authenticated):
+                request.reply_authenticated(
+                    response.response, response.principal, response.by_token, response.session_lifetime_ms
+                )
+            elif isinstance(response, Standing):
+                answer = request.reply_standing(response.response, response.group_id)
+                if answer is not None:
+                    response.stands(answer)
+            elif isinstance(response, StandingCommits):
+                grant = response.grant
+                right = request.reply_commits(
+                    response.response,
+                    grant.shard,
+                    grant.topics,
+                    grant.metadata_bytes_max,
+                    grant.timeout_ms,
+                    grant.before,
+                )
+                if right is not None:
+                    grant.stands(right)
+            elif isinstance(response, LastResponse):
+                request.reply_and_close(response.response)
+            elif response is not None and not request.reply(response, ELEMENTS_ENCODED_AT_ONCE):
+                self._large.send(request, response)
+        except Exception:
+            log.exception(
+                "cannot encode the response of key %d v%d; closing the connection", request.api_key, request.api_version
+            )
+            request.close()

@@ -1,0 +1,62 @@
+"""What every request about a staged ingest is asked first: cluster, live topic, usable name, permission."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import msgspec
+
+from pybroker.broker.metadata.cache import CachedTopic, MetadataCache
+from pybroker.broker.metadata.ingest_records import NO_BATCH
+from pybroker.broker.requests.context import RequestContext
+from pybroker.broker.security.acls import AclOperation, ResourceType
+from pybroker.broker.security.authorizer import Authorizer
+from pybroker.errors import KafkaError
+from pybroker.native import Uuid
+from pybroker.protocol.error_codes import ErrorCode
+
+INGEST_ID_BYTES_MAX = 249
+
+
+class IngestAccess(msgspec.Struct, frozen=True):
+    """The services that the checks need."""
+
+    cache: MetadataCache
+    authorizer: Authorizer
+    unknown: Callable[[Uuid, Callable[[str], bool]], KafkaError]
+    """What is answered about an id that no living topic has, given whether the asker may know a name."""
+
+    def check_cluster(self, cluster_id: str) -> None:
+        """INCONSISTENT_CLUSTER_ID for another cluster's."""
+        if cluster_id != self.cache.cluster_id:
+            raise KafkaError(
+                ErrorCode.INCONSISTENT_CLUSTER_ID, f"This is cluster {self.cache.cluster_id}, not {cluster_id!r}."
+            )
+
+    def topic(self, context: RequestContext, topic_id: Uuid, *operations: AclOperation) -> CachedTopic:
+        """The live topic, if one of `operations` is permitted: UNKNOWN_TOPIC_ID, TOPIC_AUTHORIZATION_FAILED."""
+        topic = self.cache.topic_by_id(topic_id)
+        if topic is None:
+            raise self.unknown(topic_id, partial(self.lists, context))
+        if not any(self.permits(context, operation, topic.name) for operation in operations):
+            raise KafkaError(
+                ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"{context.principal} may not do that with this topic."
+            )
+        return topic
+
+    def permits(self, context: RequestContext, operation: AclOperation, topic: str) -> bool:
+        """Whether the authorizer lets the asker do `operation` on the topic of that name."""
+        return self.authorizer.permits(context, operation, ResourceType.TOPIC, topic)
+
+    def lists(self, context: RequestContext, topic: str) -> bool:
+        """Whether a listing shows what belongs to the topic; what it leaves out is not worth a line of the log."""
+        return self.authorizer.lists(context, ResourceType.TOPIC, topic)
+
+
+def check_name(ingest_id: str, batch_id: int) -> None:
+    """INVALID_REQUEST for a name that no ingest can have."""
+    if not 1 <= len(ingest_id.encode("utf-8", "surrogatepass")) <= INGEST_ID_BYTES_MAX:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"An ingest id has 1 to {INGEST_ID_BYTES_MAX} bytes.")
+    if batch_id < NO_BATCH:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Batch {batch_id} is neither -1 nor the number of a batch.")

@@ -1,0 +1,165 @@
+"""Open ingests that take nothing for too long end; commits are forgotten after a while; what could not be removed is
+tried again.
+
+With several brokers each one knows only what it has taken itself. So whoever has taken records of an ingest has that
+written down, when a quarter of its time is over at the latest, and one of them, the leader of the topic's first
+partition, ends what nobody has written down for one and a half times that time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+from pybroker.broker.clock import Clock
+from pybroker.broker.cluster.events import DropIngests, TouchIngests
+from pybroker.broker.cluster.port import ControllerPort
+from pybroker.broker.cluster.view import ClusterView
+from pybroker.broker.ingest.leader import IngestLeader
+from pybroker.broker.ingest.removal import Removal
+from pybroker.broker.metadata.ingest_records import COMMITTED, IngestKey, IngestRecord
+from pybroker.config import BrokerConfig
+from pybroker.errors import KafkaError
+
+log = logging.getLogger(__name__)
+
+ROUND_S_MAX = 30.0
+"""Longest time between two looks at what has expired."""
+ROUND_S_MIN = 0.05
+ROUND_S_EACH = 0.0001
+"""Shortest time between two looks, and what each open or remembered ingest adds to it: a look costs 0.5 μs each, so
+that they take less than a hundredth of the control plane, whatever clients begin and however short its ttl_ms is."""
+RETRY_S = 2.0
+"""After a round that failed (a bug)."""
+
+
+class Expiry:
+    """See the module."""
+
+    def __init__(
+        self,
+        *,
+        broker_id: int,
+        alone: bool,
+        leader: IngestLeader,
+        view: ClusterView,
+        port: ControllerPort,
+        config: BrokerConfig,
+        clock: Clock,
+        lock: Callable[[IngestKey], AbstractAsyncContextManager[Any]],
+        end: Callable[[IngestRecord], Awaitable[None]],
+        forget_gone: Callable[[], Awaitable[None]],
+        removal: Removal,
+    ) -> None:
+        self._broker_id = broker_id
+        self._alone = alone
+        self._leader = leader
+        self._view = view
+        self._port = port
+        self._config = config
+        self._clock = clock
+        self._lock = lock
+        self._end = end
+        self._forget_gone = forget_gone
+        self._removal = removal
+        self._wake = asyncio.Event()
+        self._keeper: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Looks from now on."""
+        self._keeper = asyncio.create_task(self._keep(), name="ingests")
+
+    async def stop(self) -> None:
+        """Looks no more."""
+        keeper, self._keeper = self._keeper, None
+        if keeper is not None:
+            keeper.cancel()
+            await asyncio.gather(keeper, return_exceptions=True)
+
+    def wake(self) -> None:
+        """Something has begun, whose time may be shorter than others'."""
+        self._wake.set()
+
+    async def _keep(self) -> None:
+        while True:
+            image = self._view.image
+            least = ROUND_S_MIN + ROUND_S_EACH * (len(image.ingests) + len(image.committed_ingests))
+            await asyncio.sleep(min(least, ROUND_S_MAX))
+            self._wake.clear()
+            ttls = [record.ttl_ms for record in self._view.image.ingests.values()]
+            retention = self._config["ingest.id.retention.ms"]
+            pause = min([ROUND_S_MAX, retention / 4000, *(ttl / 4000 for ttl in ttls)])
+            if pause > least:
+                await _first(self._wake.wait(), pause - least)
+            try:
+                if not self._alone:
+                    await self._write_down()
+                await self._expire()
+                await self._forget_gone()
+                await self._removal.retry()
+            except KafkaError as error:
+                log.warning("ingests could not be expired: %s", error)
+            except Exception:
+                # Of this round only: others' disk space waits for the next.
+                log.exception("ingests could not be expired: this is a bug in pybroker")
+                await asyncio.sleep(RETRY_S)
+
+    async def _write_down(self) -> None:
+        """When this broker has taken records last, where that is news."""
+        if not (open_now := self._view.image.ingests):
+            return
+        news = tuple(
+            (record.key, record.epoch, staged.touched_ms)
+            for key, staged in self._leader.staged().items()
+            if (record := open_now.get(key)) is not None and staged.touched_ms > record.last_ms + record.ttl_ms / 4
+        )
+        if news:
+            await self._port.submit(TouchIngests(news))
+
+    async def _expire(self) -> None:
+        now_ms = self._clock.wall_ms()
+        for record in list(self._view.image.ingests.values()):
+            touched = now_ms - record.ttl_ms
+            if record.last_ms >= (touched if self._alone else touched - record.ttl_ms / 2):
+                continue
+            if not self._alone and not self._is_responsible(record):
+                continue
+            async with self._lock(record.key):
+                if self._view.image.ingests.get(record.key) != record:
+                    continue
+                if await self._leader.expire(record, touched):
+                    log.info(
+                        "ingest %r of topic %s took nothing for %d ms and is dropped",
+                        record.ingest_id,
+                        self._view.image.describe(record.topic_id),
+                        record.ttl_ms,
+                    )
+                    await self._end(record)
+        before = now_ms - self._config["ingest.id.retention.ms"]
+        old = tuple(
+            (record.series, record.batch_id)
+            for record in self._view.image.committed_ingests.values()
+            if record.state == COMMITTED and record.committed_ms < before
+        )
+        if old:
+            await self._port.submit(DropIngests(committed=old))
+
+    def _is_responsible(self, record: IngestRecord) -> bool:
+        image = self._view.image
+        topic = image.topic_by_id(record.topic_id)
+        if topic is None:
+            return False
+        leader = topic.partitions[0].leader
+        return self._broker_id == (leader if leader >= 0 else min(image.brokers, default=-1))
+
+
+async def _first(wait: Any, seconds: float) -> None:
+    try:
+        # Not wait_for: in Python 3.11 it loses a cancellation that comes together with the end of the wait.
+        async with asyncio.timeout(seconds):
+            await wait
+    except TimeoutError:
+        return

@@ -1,0 +1,75 @@
+"""Removes what ended ingests have staged, and tries again where a disk refuses.
+
+That an ingest has ended is decided, and durable, before: its files take room, no more. What cannot be removed is tried
+again while the broker runs, and by each start (`NativeIngests.collect`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+
+from pybroker.broker.clock import Clock
+from pybroker.broker.metadata.ingest_records import IngestRecord
+from pybroker.errors import KafkaError
+from pybroker.native import Uuid
+
+log = logging.getLogger(__name__)
+
+RETRY_MS = 30_000
+LEFT_MAX = 1_000
+"""Ingests whose files are tried again; those of more are left to the next start. One try of so many takes seconds."""
+
+
+class Removal:
+    """See the module."""
+
+    def __init__(
+        self, drop: Callable[[IngestRecord], Awaitable[None]], topic: Callable[[IngestRecord], str], clock: Clock
+    ) -> None:
+        """`drop` removes the files and raises KafkaError if it cannot; `topic` names its topic for log lines."""
+        self._drop = drop
+        self._topic = topic
+        self._clock = clock
+        self._left: dict[tuple[Uuid, str], IngestRecord] = {}
+        """By topic id and directory: each epoch of an ingest has its own."""
+        self._due_ms = 0
+
+    async def remove(self, record: IngestRecord) -> None:
+        """Removes what an ended ingest has staged, now or later; what went wrong is only logged."""
+        try:
+            await self._drop(record)
+        except KafkaError as error:
+            if not self._left:
+                self._due_ms = self._clock.monotonic_ms() + RETRY_MS
+            kept = len(self._left) < LEFT_MAX
+            if kept:
+                self._left[record.topic_id, record.directory] = record
+            log.warning(
+                "the staged files of ingest %r of topic %s could not be removed; %s: %s",
+                record.ingest_id,
+                self._topic(record),
+                "they are tried again" if kept else "the next start removes them",
+                error,
+            )
+
+    async def retry(self) -> None:
+        """Tries again what could not be removed, if it is time."""
+        if not self._left or self._clock.monotonic_ms() < self._due_ms:
+            return
+        problem = None
+        for place, record in list(self._left.items()):
+            try:
+                await self._drop(record)
+            except KafkaError as error:
+                problem = error
+            else:
+                del self._left[place]
+                log.info(
+                    "the staged files of ingest %r of topic %s are removed now",
+                    record.ingest_id,
+                    self._topic(record),
+                )
+        self._due_ms = self._clock.monotonic_ms() + RETRY_MS
+        if problem is not None:
+            log.warning("the staged files of %d ended ingests still cannot be removed: %s", len(self._left), problem)

@@ -1,0 +1,30 @@
+"""What is said of an ingest on the wire: the number of its state, and that records of it are lost."""
+
+from __future__ import annotations
+
+from pybroker.broker.metadata.ingest_records import COMMITTED, COMMITTING, OPEN, IngestRecord
+from pybroker.errors import KafkaError
+from pybroker.protocol.error_codes import ErrorCode
+
+NAMED_MAX = 10
+"""Partitions that a message names."""
+
+ABSENT = 3
+
+_WIRE = {OPEN: 0, COMMITTING: 1, COMMITTED: 2}
+
+
+def wire_state(state: str | None) -> int:
+    """None: there is no such ingest."""
+    return ABSENT if state is None else _WIRE[state]
+
+
+def lost_error(record: IngestRecord) -> KafkaError | None:
+    """LOG_DIR_NOT_FOUND of a committed ingest whose records are not all there; None of any other."""
+    if record.state != COMMITTED or not record.lost:
+        return None
+    return KafkaError(
+        ErrorCode.LOG_DIR_NOT_FOUND,
+        f"Committed, but every replica that had it staged has lost it (their disks are empty) before it was "
+        f"attached to partitions {sorted(record.lost)[:NAMED_MAX]}: those records are lost.",
+    )

@@ -1,0 +1,88 @@
+"""AlterPartition (key 56) between leader and controller: `AlterIsr` on the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any
+
+from pybroker.broker.cluster.events import AlterIsr, IsrChange, IsrOutcome
+from pybroker.protocol import interbroker as wire
+
+
+def request_of(event: AlterIsr) -> Any:
+    """Changes of one topic that stand together go together; their order is kept."""
+    return wire.AlterPartitionRequest(
+        broker_id=event.broker_id,
+        broker_epoch=event.broker_epoch,
+        topics=[
+            wire.AlterPartitionRequest_AlterPartitionTopic(
+                topic_id=topic_id, partitions=[_partition(change) for change in changes]
+            )
+            for topic_id, changes in groupby(event.changes, lambda change: change.topic_id)
+        ],
+    )
+
+
+def event_of(request: Any) -> AlterIsr:
+    """What a request asks for."""
+    changes = [
+        IsrChange(
+            topic.topic_id,
+            one.partition_index,
+            one.leader_epoch,
+            tuple((member.broker_id, member.broker_epoch) for member in one.new_isr_with_epochs),
+            one.partition_epoch,
+        )
+        for topic in request.topics
+        for one in topic.partitions
+    ]
+    return AlterIsr(request.broker_id, request.broker_epoch, tuple(changes))
+
+
+def response_of(request: Any, outcomes: Sequence[IsrOutcome]) -> Any:
+    """An answer for each partition of the request, in its order."""
+    left = iter(outcomes)
+    return wire.AlterPartitionResponse(
+        error_code=0,
+        topics=[
+            wire.AlterPartitionResponse_AlterPartitionTopicResult(
+                topic_id=topic.topic_id,
+                partitions=[_result(one.partition_index, next(left)) for one in topic.partitions],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+def outcomes_of(response: Any) -> list[IsrOutcome]:
+    """What became of each change, in the order of the event."""
+    return [
+        IsrOutcome(one.error_code, one.leader_id, one.leader_epoch, tuple(one.isr), one.partition_epoch)
+        for topic in response.topics
+        for one in topic.partitions
+    ]
+
+
+def _partition(change: IsrChange) -> Any:
+    members = [
+        wire.AlterPartitionRequest_BrokerState(broker_id=broker_id, broker_epoch=epoch)
+        for broker_id, epoch in change.isr
+    ]
+    return wire.AlterPartitionRequest_AlterPartitionPartition(
+        partition_index=change.partition,
+        leader_epoch=change.leader_epoch,
+        new_isr_with_epochs=members,
+        partition_epoch=change.version,
+    )
+
+
+def _result(partition: int, outcome: IsrOutcome) -> Any:
+    return wire.AlterPartitionResponse_AlterPartitionPartitionResult(
+        partition_index=partition,
+        error_code=outcome.error_code,
+        leader_id=outcome.leader,
+        leader_epoch=outcome.leader_epoch,
+        isr=list(outcome.isr),
+        partition_epoch=outcome.version,
+    )

@@ -1,0 +1,84 @@
+"""The controller's messages to a broker that knows no topic ids (`inter.broker.protocol.version` below 2.8): versions
+of Kafka 2.7, in which topics go by name. What a broker knows, its ApiVersions tell.
+
+The codec leaves out what a version does not have. Left to be done: a message names a topic once, though StopReplica may
+be about several incarnations of it, and what is answered about a name is the answer for each of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pybroker.broker.metadata.control_messages import (
+    ControlRequest,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    PartitionError,
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    StopReplicaTopicState,
+    TopicPartitionErrors,
+    UpdateMetadataRequest,
+)
+from pybroker.native import Uuid
+from pybroker.protocol.error_codes import ErrorCode
+
+LAST_BY_NAME: dict[type, int] = {LeaderAndIsrRequest: 4, StopReplicaRequest: 3, UpdateMetadataRequest: 6}
+"""The version before topic ids; the next one goes by id."""
+
+
+def named(request: ControlRequest) -> ControlRequest:
+    """The request as its version by name is to be filled."""
+    if not isinstance(request, StopReplicaRequest):
+        return request
+    topics: dict[str, StopReplicaTopicState] = {}
+    for topic in request.topic_states:
+        if not topic.topic_name:
+            continue  # It has no name any more, and stays until ids may be said.
+        before = topics.get(topic.topic_name)
+        states = {state.partition_index: state for state in topic.partition_states}
+        last_epoch = topic.last_epoch
+        if before is not None:
+            states = _merged(before.partition_states, topic.partition_states)
+            last_epoch = max(before.last_epoch, last_epoch)
+        topics[topic.topic_name] = StopReplicaTopicState(
+            topic.topic_name, Uuid.ZERO, list(states.values()), last_epoch
+        )
+    return StopReplicaRequest(
+        request.controller_id,
+        request.controller_epoch,
+        request.broker_epoch,
+        request.delete_partitions,
+        list(topics.values()),
+    )
+
+
+def _merged(
+    one: list[StopReplicaPartitionState], other: list[StopReplicaPartitionState]
+) -> dict[int, StopReplicaPartitionState]:
+    """Of two orders for a partition the one for the later incarnation, which has a leader epoch."""
+    found = {state.partition_index: state for state in one}
+    for state in other:
+        before = found.get(state.partition_index)
+        if before is None or before.leader_epoch < state.leader_epoch:
+            found[state.partition_index] = state
+    return found
+
+
+def by_id(request: ControlRequest, answer: Any) -> Any:
+    """The answer about names as one about ids."""
+    if not isinstance(request, LeaderAndIsrRequest | StopReplicaRequest):
+        return answer
+    codes = {(one.topic_name, one.partition_index): one.error_code for one in answer.named_errors}
+    topics = []
+    for topic in request.topic_states:
+        # Where nothing could be said, nothing was done.
+        missing = ErrorCode.NONE if topic.topic_name else ErrorCode.UNKNOWN_TOPIC_ID
+        errors = [
+            PartitionError(state.partition_index, codes.get((topic.topic_name, state.partition_index), int(missing)))
+            for state in topic.partition_states
+        ]
+        topics.append(TopicPartitionErrors(topic.topic_id, errors))
+    kind = LeaderAndIsrResponse if isinstance(request, LeaderAndIsrRequest) else StopReplicaResponse
+    return kind(answer.error_code, topics)

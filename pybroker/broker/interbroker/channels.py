@@ -1,0 +1,54 @@
+"""The channels of a cluster's controller: who is reached how, in which life."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+from pybroker.broker.cluster.channel import Channel
+from pybroker.broker.interbroker.remote_channel import RemoteChannel
+from pybroker.broker.metadata.image import BrokerImage
+
+DRAIN_SECONDS_MAX = 5.0
+"""At a stop other brokers are waited for no longer: they may be away, and the next controller tells them everything."""
+
+
+class BrokerChannels:
+    """`Channels` to all brokers of a cluster. The controller's own broker has one like any other, in this process."""
+
+    def __init__(self, broker_id: int, local: Channel, dial: Callable[[BrokerImage], RemoteChannel]) -> None:
+        self._broker_id = broker_id
+        self._local = local
+        self._dial = dial
+        self._remote: dict[int, tuple[int, RemoteChannel]] = {}
+
+    def to(self, broker: BrokerImage) -> Channel | None:
+        """See `Channels`."""
+        if broker.broker_id == self._broker_id:
+            return self._local
+        known = self._remote.get(broker.broker_id)
+        if known is None or known[0] != broker.epoch:
+            if known is not None:
+                known[1].close()
+            known = broker.epoch, self._dial(broker)
+            self._remote[broker.broker_id] = known
+        return known[1]
+
+    def follow(self, brokers: Mapping[int, BrokerImage]) -> None:
+        """See `Channels`."""
+        for broker_id, (epoch, channel) in list(self._remote.items()):
+            broker = brokers.get(broker_id)
+            if broker is None or broker.epoch != epoch:
+                channel.close()
+                del self._remote[broker_id]
+
+    async def close(self) -> None:
+        """See `Channels`."""
+        channels = [channel for _, channel in self._remote.values()]
+        if channels:
+            drained = [asyncio.ensure_future(channel.drain()) for channel in channels]
+            _, late = await asyncio.wait(drained, timeout=DRAIN_SECONDS_MAX)
+            for one in late:
+                one.cancel()
+        self.follow({})
+        await self._local.drain()

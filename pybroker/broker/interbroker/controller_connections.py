@@ -1,0 +1,69 @@
+"""Connections to the controller, one for each request under way.
+
+Answers come in the order of the requests: behind a CreateTopics that waits for a broker that hangs, a change of an ISR
+would wait as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from pybroker.broker.interbroker.connection import InterBrokerConnection
+from pybroker.broker.metadata.image import BrokerImage
+
+UNDER_WAY_MAX = 64
+"""Requests; others wait for one to end, for as long as they have time."""
+
+Dial = Callable[[BrokerImage], Awaitable[InterBrokerConnection]]
+
+
+class ControllerConnections:
+    """Of one broker; on the loop's thread."""
+
+    def __init__(self, dial: Dial) -> None:
+        self._dial = dial
+        self._life = -1, -1
+        self._idle: list[InterBrokerConnection] = []
+        self._busy: set[InterBrokerConnection] = set()
+        self._room = asyncio.Semaphore(UNDER_WAY_MAX)
+
+    @asynccontextmanager
+    async def to(self, broker: BrokerImage) -> AsyncIterator[InterBrokerConnection]:
+        """A connection for one request. If its answer is not waited for until the end, the connection ends: what comes
+        late must not be taken for the answer to somebody else. Raises what `UNREACHABLE` names."""
+        async with self._room:
+            connection = self._kept(broker) or await self._dial(broker)
+            self._busy.add(connection)
+            try:
+                yield connection
+            finally:
+                self._busy.discard(connection)
+                if connection.in_flight or not connection.is_open or self._life != (broker.broker_id, broker.epoch):
+                    connection.abort()
+                else:
+                    self._idle.append(connection)
+
+    def _kept(self, broker: BrokerImage) -> InterBrokerConnection | None:
+        if self._life != (broker.broker_id, broker.epoch):
+            self._life = broker.broker_id, broker.epoch
+            self._end(self._idle)
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.is_open:
+                return connection
+            connection.abort()
+        return None
+
+    def close(self) -> None:
+        """Who waits is answered with an error."""
+        self._life = -1, -1
+        self._end(self._idle)
+        for connection in list(self._busy):
+            connection.abort()
+
+    @staticmethod
+    def _end(idle: list[InterBrokerConnection]) -> None:
+        while idle:
+            idle.pop().abort()

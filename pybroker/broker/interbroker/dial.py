@@ -1,0 +1,59 @@
+"""Reaching another broker: where it listens for brokers, and as whom."""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from collections.abc import Mapping
+from typing import Any
+
+from pybroker.broker.interbroker.connection import InterBrokerConnection
+from pybroker.broker.metadata.image import BrokerImage
+from pybroker.broker.metadata.znodes import Endpoint
+from pybroker.client.config import ADMIN, ClientConfig
+from pybroker.client.errors import AuthenticationError, BrokerConnectionError
+
+log = logging.getLogger(__name__)
+
+
+class Dialer:
+    """Opens connections to the listener that brokers use among themselves."""
+
+    def __init__(self, broker_id: int, listener: str, login: Mapping[str, str]) -> None:
+        """`login`: a client's settings of protocol, user and password."""
+        self._broker_id = broker_id
+        self._listener = listener
+        self._login = login
+        self._told: dict[int, str] = {}
+
+    def endpoint(self, broker: BrokerImage) -> Endpoint | None:
+        """Where a broker listens for brokers."""
+        return next((one for one in broker.endpoints if one.listener == self._listener), None)
+
+    async def __call__(self, broker: BrokerImage) -> InterBrokerConnection:
+        """A connection. Raises what `UNREACHABLE` names."""
+        endpoint = self.endpoint(broker)
+        if endpoint is None:
+            raise BrokerConnectionError(
+                f"broker {broker.broker_id} has no listener {self._listener}; inter.broker.listener.name must be the "
+                "same everywhere"
+            )
+        settings: dict[str, Any] = {
+            "client.id": f"broker-{self._broker_id}",
+            **self._login,
+        }
+        try:
+            opened = await InterBrokerConnection.open(endpoint.host, endpoint.port, ClientConfig(ADMIN, settings))
+        except (BrokerConnectionError, AuthenticationError) as problem:
+            self._refused(broker.broker_id, problem)
+            raise
+        self._told.pop(broker.broker_id, None)
+        return opened
+
+    def _refused(self, broker_id: int, problem: Exception) -> None:
+        """A certificate or a login that is not accepted is told once: it is asked again and again, and stays wrong
+        until somebody mends it. A broker that is away is nothing for the log."""
+        untrusted = isinstance(problem.__cause__, ssl.SSLCertVerificationError)
+        if (untrusted or isinstance(problem, AuthenticationError)) and self._told.get(broker_id) != str(problem):
+            log.warning("broker %d cannot be spoken to: %s", broker_id, problem)
+            self._told[broker_id] = str(problem)

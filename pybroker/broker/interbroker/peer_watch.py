@@ -1,0 +1,159 @@
+"""Brokers that were killed are missed at once, not when their session with the store ends.
+
+The controller has a connection to every other broker, and every other broker has one to the controller. When it breaks
+and the port behind it refuses connections for 300 ms, here and seen from another broker, the process is dead. A broker
+that hangs, or that cannot be reached, refuses nothing: of those the session decides. So it does in a cluster of two,
+where there is no second witness.
+
+That the verdict is wrong (a firewall that refuses in the name of a broker) harms nothing: the new leaders have new
+epochs, and the broker registers again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from pybroker.broker.cluster.seat import Seat
+from pybroker.broker.cluster.view import ClusterView
+from pybroker.broker.interbroker.connection import UNREACHABLE, ask_once
+from pybroker.broker.interbroker.dial import Dialer
+from pybroker.broker.interbroker.refusals import REFUSED_S, refuses
+from pybroker.broker.metadata.image import BrokerImage
+from pybroker.protocol import interbroker as wire
+
+log = logging.getLogger(__name__)
+
+PAUSE_S = 0.1
+AGAIN_S_MAX = 60
+WITNESSES_MAX = 3
+WITNESS_S = REFUSED_S + 1.0
+"""How long another broker is waited for that is asked what it sees."""
+
+Report = Callable[[BrokerImage], Awaitable[None]]
+
+
+class Follows(ClusterView, Protocol):
+    """The view, and word of its changes."""
+
+    def on_change(self, tell: Callable[[], None]) -> None:
+        """`tell` is called when a change is in force here."""
+        ...
+
+
+class PeerWatch:
+    """Of one broker of a cluster; on the loop's thread."""
+
+    def __init__(
+        self, *, broker_id: int, view: Follows, seat: Seat, dial: Dialer, fence: Report, unseat: Report
+    ) -> None:
+        """`fence` is called by the controller for a broker that is dead, `unseat` by others for the controller; neither
+        raises."""
+        self._broker_id = broker_id
+        self._view = view
+        self._seat = seat
+        self._dial = dial
+        self._fence = fence
+        self._unseat = unseat
+        self._verdicts: Counter[tuple[int, bool]] = Counter()
+        """How often a broker was taken for dead since it was last reached: to be fenced by this one, or as the
+        controller. Whoever takes its office over after the one need not wait for the other."""
+        self._watches: dict[tuple[int, int], asyncio.Task[None]] = {}
+        self._stopped = False
+
+    def start(self) -> None:
+        """Watches from now on whoever concerns this broker."""
+        self._seat.on_change(self._look)
+        self._view.on_change(self._look)
+        self._look()
+
+    async def stop(self) -> None:
+        """Watches nobody any more."""
+        self._stopped = True
+        watches, self._watches = list(self._watches.values()), {}
+        for watch in watches:
+            watch.cancel()
+        await asyncio.gather(*watches, return_exceptions=True)
+
+    async def probe(self, broker_id: int, broker_epoch: int) -> bool:
+        """Another broker asks: whether that life of a broker refuses connections, seen from here."""
+        broker = self._view.image.brokers.get(broker_id)
+        if broker is None or broker.epoch != broker_epoch or broker_id == self._broker_id:
+            return False
+        return await self._refuses(broker)
+
+    def _look(self) -> None:
+        wanted = {} if self._stopped else {(one.broker_id, one.epoch): one for one in self._concerned()}
+        for life in self._watches.keys() - wanted.keys():
+            self._watches.pop(life).cancel()
+        for life, broker in wanted.items():
+            if life not in self._watches:
+                name = f"watch-of-broker-{broker.broker_id}"
+                self._watches[life] = asyncio.create_task(self._watch(broker), name=name)
+
+    def _concerned(self) -> list[BrokerImage]:
+        brokers, controller = self._view.image.brokers, self._seat.controller
+        if controller == self._broker_id:
+            return [one for one in brokers.values() if one.broker_id != self._broker_id]
+        return [one for one in brokers.values() if one.broker_id == controller]
+
+    async def _watch(self, broker: BrokerImage) -> None:
+        while True:
+            try:
+                connection = await self._dial(broker)
+            except UNREACHABLE as problem:
+                log.debug("broker %d: %s", broker.broker_id, problem)
+            else:
+                for fenced in (False, True):
+                    del self._verdicts[broker.broker_id, fenced]
+                try:
+                    await connection.lost()
+                finally:
+                    connection.abort()
+            # One that registers again and again and is never reached lives behind a port that refuses in its name.
+            before = self._verdicts[broker.broker_id, self._seat.controller == self._broker_id]
+            await asyncio.sleep(min(2**before - 1, AGAIN_S_MAX))
+            if await self._is_dead(broker):
+                await self._report(broker)
+            await asyncio.sleep(PAUSE_S)
+
+    async def _report(self, broker: BrokerImage) -> None:
+        controller = self._seat.controller
+        if controller not in (self._broker_id, broker.broker_id):
+            return
+        if broker.broker_id in self._view.image.leaving:
+            return  # its port closes before its registration goes
+        self._verdicts[broker.broker_id, controller == self._broker_id] += 1
+        log.warning("the process of broker %d is dead: its port refuses this broker and another one", broker.broker_id)
+        await (self._fence if controller == self._broker_id else self._unseat)(broker)
+
+    async def _is_dead(self, broker: BrokerImage) -> bool:
+        both = (self._broker_id, broker.broker_id)
+        others = [one for one in self._view.image.brokers.values() if one.broker_id not in both]
+        asked = [asyncio.ensure_future(self._ask(one, broker)) for one in others[:WITNESSES_MAX]]
+        try:
+            if not await self._refuses(broker):
+                return False
+            for answer in asyncio.as_completed(asked):
+                if await answer:
+                    return True
+            return False
+        finally:
+            for one in asked:
+                one.cancel()
+
+    async def _ask(self, witness: BrokerImage, broker: BrokerImage) -> bool:
+        request = wire.ProbeBrokerRequest(broker_id=broker.broker_id, broker_epoch=broker.epoch)
+        try:
+            answer = await ask_once(self._dial, witness, request, WITNESS_S)
+        except UNREACHABLE as problem:
+            log.debug("broker %d is no witness: %s", witness.broker_id, problem)
+            return False
+        return bool(answer.refused)
+
+    async def _refuses(self, broker: BrokerImage) -> bool:
+        endpoint = self._dial.endpoint(broker)
+        return endpoint is not None and await refuses(endpoint.host, endpoint.port)

@@ -1,0 +1,285 @@
+"""The way to the controller of a cluster: in this process while this broker is it, else over the listener for brokers.
+
+An event has a request id, under which the controller keeps its outcome beside the decision. So it is asked for again
+when its answer is lost, as long as the caller has time: it is decided once, and whoever is the controller by then knows
+what came of it. The proposals of leaders (AlterPartition) and ControlledShutdown have no such id: they say what they
+are about, and who asks finds out by itself what became of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+import msgspec
+
+from pybroker.broker.cluster.events import AlterIsr, CatchUp, Event, ShutDownBroker, ShutDownOutcome
+from pybroker.broker.cluster.packed import UnreadableError, pack_event, unpack_reply
+from pybroker.broker.cluster.port import Answer, Asked, OwnPort
+from pybroker.broker.cluster.seat import Seat
+from pybroker.broker.cluster.view import ClusterView
+from pybroker.broker.interbroker.alter_partition import outcomes_of, request_of
+from pybroker.broker.interbroker.connection import UNREACHABLE, InterBrokerConnection
+from pybroker.broker.interbroker.controller_connections import ControllerConnections, Dial
+from pybroker.broker.interbroker.whereabouts import Whereabouts
+from pybroker.broker.metadata.image import BrokerImage
+from pybroker.errors import KafkaError
+from pybroker.native import CodecError, Uuid, decode, encode
+from pybroker.protocol import interbroker as wire
+from pybroker.protocol.api_keys import ApiKey
+from pybroker.protocol.caller import Caller, packed_caller
+from pybroker.protocol.error_codes import ErrorCode
+
+log = logging.getLogger(__name__)
+
+PATIENCE_MS = 25_000
+"""Of who names no time: clients give up after 30 s (`request.timeout.ms`), and hear from us before."""
+DECISION_MS_MIN = 1_000
+"""Who names less wants to wait for nothing; a decision takes a moment all the same."""
+WAY_MS_MAX = 1_000
+"""How long before the time is over it is not waited any more for what is decided to be in force, so that the answer
+comes in time."""
+ANSWER_S_MAX = 3_600.0
+"""Longer than anybody waits: who asks ends the connection when the time is over."""
+PAUSE_S = 0.05
+SILENCE_S = 5.0
+"""A controller that takes longer to answer may hang; so often others are asked whether it has a successor."""
+LOST_SIGHT_S = 1.0
+"""A controller that is not found for so long may have a successor of whom this broker does not hear."""
+
+WITHOUT_ID = AlterIsr | ShutDownBroker
+
+R = TypeVar("R")
+
+
+class LostAnswerError(KafkaError):
+    """The controller was asked; whether it has decided is not known here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted(Generic[R]):
+    """An event on its way to the controller, with what is said of it."""
+
+    event: Event[R]
+    caller: Caller | None
+    asked: Asked | None
+    deadline: float
+    """Until when it is waited for what is decided to be in force."""
+
+
+class Follows(ClusterView, Protocol):
+    """The view, and when it has come to a change."""
+
+    async def reached(self, controller_epoch: int, number: int) -> None:
+        """Waits until this broker has heard of that change."""
+        ...
+
+
+class ClusterPort:
+    """`cluster.port.ControllerPort` of a broker in a cluster."""
+
+    def __init__(
+        self,
+        *,
+        broker_id: int,
+        local: OwnPort,
+        changes: Callable[[], tuple[int, int]],
+        seat: Seat,
+        view: Follows,
+        dial: Dial,
+    ) -> None:
+        """`changes`: the controller epoch and the last change of this broker's controller, while it is one."""
+        self._broker_id = broker_id
+        self._local = local
+        self._changes = changes
+        self._seat = seat
+        self._view = view
+        self._connections = ControllerConnections(dial)
+        self._whereabouts = Whereabouts(broker_id, seat, view, dial)
+
+    async def submit(
+        self, event: Event[R], timeout_ms: int | None = None, *, caller: Caller | None = None
+    ) -> Answer[R]:
+        """See `ControllerPort`."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        given_ms = PATIENCE_MS if timeout_ms is None else max(0, timeout_ms)
+        try:
+            async with asyncio.timeout_at(began + max(given_ms, DECISION_MS_MIN) / 1000):
+                deadline = began + (given_ms - min(WAY_MS_MAX, given_ms // 10)) / 1000
+                return await self._submit(event, began, deadline, caller)
+        except TimeoutError:
+            raise KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                "There was no decision in time: the controller does not answer, or does not reach the metadata store. "
+                "It may come later; look what became of it.",
+            ) from None
+
+    async def _submit(
+        self, event: Event[R], began: float, deadline: float, caller: Caller | None
+    ) -> Answer[R]:
+        """`deadline`: until when it is waited for what is decided to be in force. A decision is waited for until who
+        calls cancels this."""
+        loop = asyncio.get_running_loop()
+        request_id = Uuid.random()
+        lost_sight: float | None = None
+        while True:
+            left_ms = max(0, int((deadline - loop.time()) * 1000))
+            asked = None if isinstance(event, WITHOUT_ID) else Asked(request_id, int((loop.time() - began) * 1000))
+            try:
+                if self._local.is_open:
+                    answer = await self._local.submit(event, left_ms, caller=caller, asked=asked)
+                    if isinstance(event, CatchUp):
+                        answer = await self._shown(answer, self._changes(), deadline)
+                    return answer
+                return await self._forward(Wanted(event, caller, asked, deadline))
+            except KafkaError as error:
+                again = error.code == ErrorCode.NOT_CONTROLLER or (
+                    isinstance(error, LostAnswerError) and asked is not None
+                )
+                if not again or loop.time() >= deadline:
+                    raise
+                log.debug("%s is asked for again: %s", type(event).__name__, error)
+                lost_sight = lost_sight or loop.time()
+                if loop.time() - lost_sight >= LOST_SIGHT_S:
+                    await self._whereabouts.search()
+            await self._pause(deadline)
+
+    async def catch_up(self, timeout_ms: int | None = None) -> None:
+        """See `ControllerPort`. The controller's own broker asks as well: that it is not replaced the store has to
+        say."""
+        # The answer waits until the view has come to the controller's last change.
+        if not (await self.submit(CatchUp(), timeout_ms)).in_force:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "This broker does not hear from the controller.")
+
+    async def _pause(self, deadline: float) -> None:
+        """Until there may be another controller."""
+        changes = asyncio.ensure_future(self._seat.changes())
+        left = deadline - asyncio.get_running_loop().time()
+        await asyncio.wait([changes], timeout=min(PAUSE_S, max(0.0, left)))
+        changes.cancel()
+
+    async def _forward(self, wanted: Wanted[R]) -> Answer[R]:
+        controller = self._controller()
+        reached = False
+        try:
+            async with self._connections.to(controller) as connection:
+                reached = True
+                return await self._ask(connection, controller.broker_id, wanted)
+        except UNREACHABLE as problem:
+            if not reached:
+                raise KafkaError(ErrorCode.NOT_CONTROLLER, f"The controller is not reached: {problem}") from problem
+            if isinstance(problem, KafkaError):
+                raise
+            raise LostAnswerError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"The controller was asked and did not answer; look what became of it ({problem}).",
+            ) from problem
+
+    async def _ask(self, connection: InterBrokerConnection, controller: int, wanted: Wanted[R]) -> Answer[R]:
+        # A controller that was paused answers when it is too late: who has replaced it is asked then.
+        replaced = asyncio.ensure_future(self._replaced(controller))
+
+        def give_up(done: asyncio.Future[None]) -> None:
+            if not done.cancelled():
+                connection.abort()
+
+        replaced.add_done_callback(give_up)
+        event = wanted.event
+        try:
+            if isinstance(event, AlterIsr):
+                return await _alter_partition(connection, event)
+            if isinstance(event, ShutDownBroker):
+                return await _shut_down(connection, event)
+            return await self._envelope(connection, controller, wanted)
+        finally:
+            replaced.cancel()
+
+    async def _replaced(self, controller: int) -> None:
+        """Until another broker is the controller. That nobody is may be the moment in between."""
+        while self._whereabouts.controller in (None, controller):
+            try:
+                async with asyncio.timeout(SILENCE_S):
+                    await self._seat.changes()
+            except TimeoutError:
+                await self._whereabouts.search()
+
+    async def _envelope(
+        self, connection: InterBrokerConnection, controller: int, wanted: Wanted[R]
+    ) -> Answer[R]:
+        event, asked = wanted.event, wanted.asked
+        assert asked is not None, event
+        left_ms = max(0, int((wanted.deadline - asyncio.get_running_loop().time()) * 1000))
+        caller = wanted.caller
+        inner = wire.SubmitEventRequest(
+            broker_id=self._broker_id,
+            event=pack_event(event),
+            timeout_ms=left_ms,
+            asked_ms_ago=asked.ms_ago,
+            client_id="" if caller is None else caller.client_id,
+            slowed_only=caller is not None and caller.slowed_only,
+        )
+        principal, host = packed_caller(caller)
+        envelope = wire.EnvelopeRequest(
+            request_data=encode(inner, 0),
+            request_principal=principal,
+            client_host_address=host,
+            request_id=asked.request_id,
+        )
+        answer = await connection.request(envelope, timeout_s=ANSWER_S_MAX)
+        kind = type(event).__name__
+        if answer.error_code == ErrorCode.NOT_CONTROLLER:
+            self._whereabouts.denied(controller, answer)
+        if answer.error_code:
+            raise KafkaError(answer.error_code, f"{kind}: the controller at {connection.address} refuses it.")
+        try:
+            reply = decode(ApiKey.SUBMIT_EVENT, 0, answer.response_data or b"", False, interbroker=True)
+            if reply.error_code:
+                raise KafkaError(reply.error_code, reply.error_message)
+            found = unpack_reply(type(event), reply.reply)
+        except (UnreadableError, CodecError) as problem:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{kind}: {problem}") from problem
+        change = answer.controller_epoch, answer.change_number
+        answered = Answer(found, reply.in_force, reply.throttle_time_ms)
+        return await self._shown(answered, change, wanted.deadline)
+
+    async def _shown(self, answer: Answer[R], change: tuple[int, int], deadline: float) -> Answer[R]:
+        """Once this broker's view has come to that change; not in force if it does not in time."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._view.reached(*change)
+        except TimeoutError:
+            return msgspec.structs.replace(answer, in_force=False)
+        return answer
+
+    def _controller(self) -> BrokerImage:
+        controller = self._whereabouts.controller
+        broker = None if controller is None else self._view.image.brokers.get(controller)
+        if broker is None:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "No broker is the controller now; try again.")
+        return broker
+
+    def close(self) -> None:
+        """Ends the connections; who waits is answered with an error."""
+        self._whereabouts.close()
+        self._connections.close()
+
+
+async def _alter_partition(connection: InterBrokerConnection, event: AlterIsr) -> Answer[Any]:
+    """The leader waits for the controller's word only: its own view is no part of it."""
+    answer = await connection.request(request_of(event), timeout_s=ANSWER_S_MAX)
+    if answer.error_code:
+        raise KafkaError(answer.error_code, "The controller does not change ISRs.")
+    return Answer(outcomes_of(answer), True)
+
+
+async def _shut_down(connection: InterBrokerConnection, event: ShutDownBroker) -> Answer[Any]:
+    request = wire.ControlledShutdownRequest(broker_id=event.broker_id, broker_epoch=event.broker_epoch)
+    answer = await connection.request(request, timeout_s=ANSWER_S_MAX)
+    if answer.error_code:
+        raise KafkaError(answer.error_code, "The controller does not let others take over.")
+    remaining = tuple((one.topic_name, one.partition_index) for one in answer.remaining_partitions)
+    return Answer(ShutDownOutcome(remaining), True)

@@ -1,0 +1,99 @@
+"""The log as JSON (`log.format=json`)."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import time
+from collections.abc import Mapping
+
+from pybroker.broker.log_limits import message_of
+from pybroker.topic_names import with_names
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line: `time` (UTC, RFC 3339), `level`, `event`, `message`, `logger`, and `error`: a traceback.
+
+    `event` names what has happened, not how it is said this time (`event_of`).
+    """
+
+    def __init__(self, levels: Mapping[int, str]) -> None:
+        """levels: their names."""
+        super().__init__()
+        self._levels = levels
+
+    def format(self, record: logging.LogRecord) -> str:
+        seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        message = message_of(record)
+        fields = {
+            "time": f"{seconds}.{int(record.msecs):03d}Z",
+            "level": self._levels.get(record.levelno, record.levelname),
+            "event": event_of(record, message),
+            "message": with_names(message),
+            "logger": record.name,
+        }
+        if record.exc_info:
+            fields["error"] = self.formatException(record.exc_info)
+        return json.dumps(fields, ensure_ascii=True)
+
+
+EVENTS: tuple[tuple[str, str], ...] = (
+    ("slow request: ", "slow_request"),
+    ("the TLS handshake failed: ", "tls_handshake_failed"),
+    ("its TLS handshake did not end in time", "tls_handshake_timed_out"),
+    ("TLS failed: ", "tls_failed"),
+    ("it does not speak TLS, but this listener does", "plaintext_client_on_tls_listener"),
+    ("it speaks TLS, but this listener is plaintext", "tls_client_on_plaintext_listener"),
+    ("it speaks HTTP, not Kafka's protocol", "http_client"),
+    ("before authentication; set security.protocol=", "client_without_login"),
+    ("it did not authenticate in time", "authentication_timed_out"),
+    ("fits none of ssl.principal.mapping.rules", "certificate_without_principal"),
+    ("an incomplete request got no more bytes", "request_incomplete"),
+    ("it does not read its replies", "replies_not_read"),
+    ("a request that cannot be decoded: ", "request_unreadable"),
+    ("is not served here", "request_not_served"),
+    ("bytes, allowed are 8 to ", "request_size_refused"),
+    ("a produce with acks=0 failed with error ", "produce_without_acks_failed"),
+    (" from * may not * topic ", "topic_access_denied"),
+    ("connection from * refused: ", "connection_refused"),
+    (" lines about connections were left out", "log_lines_left_out"),
+    (" lines were dropped, the log could not keep up", "log_lines_left_out"),
+    (" cannot accept: ", "listener_cannot_accept"),
+    ("log directory * is offline: ", "log_directory_offline"),
+    ("log directory full path=", "log_directory_full"),
+    ("log directory has room again path=", "log_directory_has_room"),
+    (" are lost to damage on disk", "records_lost"),
+    (" bytes of an unfinished append", "unfinished_append_removed"),
+    ("Settings of Apache Kafka without effect in this broker: ", "settings_without_effect"),
+    ("Settings that this broker ignores: ", "settings_ignored"),
+    (" can be reached from other machines and asks for no authentication: ", "listener_without_authentication"),
+    (" was not closed by a clean stop", "recovery_after_unclean_stop"),
+)
+"""Of sentences that come as a whole, from native code and as warnings: words that only this one has (`*`: anything),
+and its event. They are in docs/operations.md: alerts of operators go by them."""
+EVENT_CHARACTERS_MAX = 60
+_PATTERNS = [(re.compile(".*".join(map(re.escape, words.split("*")))), event) for words, event in EVENTS]
+_VARIABLE = re.compile(r"%[-#0 +]*[\d.]*[a-zA-Z]|%%")
+_QUOTED = re.compile(r'"(?:\\.|[^"\\])*"')
+_NATIVE_VARIABLE = re.compile(r"\(.*\)|\[.*\]|'[^']*'|\S*[\d/=]\S*")
+
+
+def event_of(record: logging.LogRecord, message: str) -> str:
+    """A name in small letters: what the call says (`extra={"event": …}`), that of a known sentence, or the constant
+    words of the message."""
+    given = getattr(record, "event", None)
+    if isinstance(given, str):
+        return given
+    template = str(record.msg)
+    if template == "%s":
+        # What stands in quotes was chosen by others: client ids, names.
+        words = _QUOTED.sub(" ", message)
+        for pattern, event in _PATTERNS:
+            if pattern.search(words):
+                return event
+        words = _NATIVE_VARIABLE.sub(" ", words)
+    else:
+        words = _VARIABLE.sub(" ", template)
+    name = "_".join(re.findall(r"[a-z0-9]+", words.lower()))[:EVENT_CHARACTERS_MAX].rstrip("_")
+    return name or "log"

@@ -1,0 +1,1 @@
+"""How a broker is put together, started, watched and stopped."""

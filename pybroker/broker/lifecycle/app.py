@@ -1,0 +1,435 @@
+"""One broker in this process: the order in which it starts, and in which it stops."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
+from typing import Any
+
+from pybroker.broker.api.client_routes import client_routes
+from pybroker.broker.clock import Clock, SystemClock
+from pybroker.broker.cluster.events import ShutDownBroker, ShutDownOutcome
+from pybroker.broker.dispatch import STOPPING, Dispatcher, Tables
+from pybroker.broker.lifecycle.composition import Ground, Parts, build
+from pybroker.broker.lifecycle.startup.last_stop import unclean
+from pybroker.broker.lifecycle.startup.ownership import (
+    directory_id_of,
+    refuse_empty_store,
+    refuse_other_clusters,
+    refuse_others_data,
+)
+from pybroker.broker.lifecycle.startup.store import open_store, prepare_store
+from pybroker.broker.log_limits import CLIENT_LINES
+from pybroker.broker.metadata import znodes
+from pybroker.broker.metadata.load import LocalIds, LoweredError, broker_configs
+from pybroker.broker.metadata.store import MetadataStore, Node, RefusedError, StoreError
+from pybroker.broker.metadata.znodes import DamagedNodeError, Endpoint
+from pybroker.broker.observability.reporters import Reporters
+from pybroker.broker.replicas.dynamic_configs import with_stored
+from pybroker.broker.replicas.store_guard import StoreGuard
+from pybroker.broker.requests.context import Handler
+from pybroker.broker.security.keystores import Keystores
+from pybroker.broker.security.oauth.listeners import OAuthListeners
+from pybroker.broker.security.stored import obey_stored
+from pybroker.broker.services import Services
+from pybroker.cluster_resource import ClusterResource
+from pybroker.config import BrokerConfig, ConfigSource, Listener
+from pybroker.config.protocol_version import PROTOCOL_VERSION
+from pybroker.config.values import InvalidValue
+from pybroker.errors import FatalError, KafkaError, StartError
+from pybroker.native import ListenerConfig, ListenerError, LocalPartition, LogDirError, NativeBroker, Uuid
+
+log = logging.getLogger(__name__)
+
+HAND_OVER_MS = 5_000
+"""What one attempt may take to have others lead before a stop …"""
+LEAVE_S_MAX = 5.0
+"""At a stop the metadata store is waited for no longer."""
+HAND_OVER_S_MAX = 12.0
+"""… and all of them: what follows has to be done within `shutdown.timeout.ms`, too."""
+
+PARKED_GRACE_S = 1.0
+"""What requests that wait for something get at a stop before they are answered with an error."""
+
+MakeNative = Callable[..., NativeBroker]
+
+
+class Broker:
+    """One broker in this process. `start` returns when clients are served; `stop` when everything is on disk.
+
+    `failed` is done, with a FatalError, when the broker cannot go on; its owner then calls `stop` and ends.
+    """
+
+    def __init__(
+        self, config: BrokerConfig, *, clock: Clock | None = None, make_native: MakeNative = NativeBroker
+    ) -> None:
+        self._config = config
+        self._clock = clock or SystemClock()
+        self._make_native = make_native
+        self._keystores: Keystores | None = None
+        self._loop = asyncio.get_running_loop()
+        self.failed: asyncio.Future[None] = self._loop.create_future()
+        self.parts: Parts | None = None
+        self.endpoints: tuple[Listener, ...] = ()
+        self._store: MetadataStore | None = None
+        self._native: NativeBroker | None = None
+        self._dispatcher: Dispatcher | None = None
+        self._reporters = Reporters(())
+        self._store_guard: StoreGuard | None = None
+
+    @property
+    def services(self) -> Services | None:
+        """What handlers are bound to; None before the start."""
+        return None if self.parts is None else self.parts.services
+
+    async def start(self) -> None:
+        """Opens the store and the log directories, becomes controller, applies all partitions, then accepts clients.
+
+        Raises StartError with one clear sentence for whatever the operator can mend; what was opened is closed again.
+        """
+        try:
+            await self._start()
+        except BaseException as problem:
+            await self._close(clean=False)
+            if isinstance(problem, RefusedError):
+                raise StartError(str(problem)) from None
+            raise
+
+    async def _start(self) -> None:
+        config, broker_id = self._config, self._config.broker_id
+        refuse_others_data(config.log_dirs, broker_id, own_store=not config.in_cluster)
+        store = self._store = await open_store(config, self._fail)
+        store.starting(True)
+        if config.in_cluster:
+            await refuse_empty_store(store, config.log_dirs, config.get_str("zookeeper.connect"))
+        cluster_id = await prepare_store(store)
+        refuse_other_clusters(config.log_dirs, cluster_id)
+        guard = await self._guard(store) if config.in_cluster else None
+        login = await _login(config)
+        log.info("Cluster ID = %s", cluster_id)
+        for sentence in unclean(config.log_dirs):
+            log.info("%s", sentence)
+        self._reporters = Reporters.load(config.get_list("metric.reporters"))
+        self._reporters.start(config.layer(ConfigSource.STATIC_BROKER_CONFIG), self.metrics_text)
+        self._reporters.on_update(ClusterResource(cluster_id))
+        native = self._native = self._make_native(
+            broker_id=broker_id,
+            cluster_id=cluster_id,
+            log_dirs=list(config.log_dirs),
+            settings=config.native_settings(),
+        )
+        parts = self.parts = build(
+            Ground(broker_id, cluster_id, config, self._clock, self._loop, native, store, guard, login), self._fail
+        )
+        scan = self._loop.run_in_executor(None, native.log_dirs.start)
+        if config.in_cluster:
+            await asyncio.wait([scan])
+        else:
+            await _both(self._take_office(parts, scan), scan)
+        parts.replicas.found_on_disk(_found(scan))
+        services = parts.services
+        self._open_listeners(native, services.sasl.oauth)
+        tables = Tables(client_routes(services), _broker_routes(parts) if config.in_cluster else {})
+        self._dispatcher = Dispatcher(
+            native,
+            appends=parts.appends,
+            end_of_turn=parts.end_of_turn,
+            isr=parts.isr,
+            failed=parts.failed,
+            membership=parts.services.transactions.membership,
+            shares=parts.services.shares,
+            tables=tables,
+            loop=self._loop,
+            on_fatal=self._fail,
+        )
+        # Nothing comes in before a listener accepts.
+        self._dispatcher.start()
+        if config.in_cluster:
+            assert parts.following is not None
+            parts.following.start(login)
+            # The controller logs in before it can say who may; a broker that was away has missed changes.
+            await obey_stored(store, parts.security)
+            # A controller tells a broker everything as soon as it is registered.
+            native.listeners.start_accepting_brokers()
+            await self._take_office(parts, scan)
+            assert parts.peers is not None
+            parts.peers.start()
+            parts.isr.start(lambda: config.get_int("replica.lag.time.max.ms"))
+        await self._join(parts, store)
+        if config.in_cluster:
+            services.producer_ids.stock()
+        services.shares.states.start()
+        services.groups.start()
+        services.transactions.coordinator.start()
+        if parts.returned_offsets.pending or services.topics.delete_orders:
+            # Before clients can look: what groups get back, or lose with a topic, is in their memory.
+            await services.groups.loaded()
+        await services.topics.carry_out_delete_orders()
+        parts.returned_offsets.start()
+        self._start_periodic_work(services)
+        store.starting(False)
+        native.listeners.start_accepting()
+
+    @staticmethod
+    def _start_periodic_work(services: Services) -> None:
+        services.tokens.start()
+        services.disk_room.start()
+
+    async def _guard(self, store: MetadataStore) -> StoreGuard:
+        """Raises StartError: the store was set back."""
+        guard = self._store_guard = StoreGuard(store, Path(self._config.log_dirs[0]))
+        try:
+            await guard.check()
+        except (FatalError, StoreError, DamagedNodeError) as problem:
+            raise StartError(str(problem)) from None
+        guard.start()
+        return guard
+
+    async def _take_office(self, parts: Parts, scan: asyncio.Future[list[LocalPartition]]) -> None:
+        """Alone: makes this broker the controller, beside the reading of the disks. In a cluster: stands for election.
+        Raises StartError."""
+        config, broker_id = self._config, self._config.broker_id
+        try:
+            await parts.office.start(
+                lambda: _local_ids(scan),
+                # In a cluster brokers of both levels may be in office: what one of them has shown stays.
+                lambda stored, shown: with_stored(config, broker_id, stored).topic_ids
+                or (config.in_cluster and shown()),
+            )
+        except DamagedNodeError as problem:
+            raise StartError(f"the metadata store is damaged: {problem}") from None
+        except LoweredError as problem:
+            raise _lowered(problem) from None
+
+    def _open_listeners(self, native: NativeBroker, oauth: OAuthListeners | None) -> None:
+        config = self._config
+        between = config.between_brokers
+        wanted = [
+            ListenerConfig(one.name, one.host, one.port, one.protocol, one.name == between) for one in config.listeners
+        ]
+        try:
+            self._keystores = Keystores(native.listeners, config, self._loop)
+            self._keystores.start()
+            if oauth is not None:
+                oauth.start()
+            bound = native.listeners.open(wanted)
+            CLIENT_LINES.admit = native.control_queue.admit_line_about_client
+        except ListenerError as problem:
+            raise StartError(problem.message) from None
+        except InvalidValue as problem:
+            raise StartError(str(problem)) from None
+        self.endpoints = config.advertised_listeners((one.listener, one.host, one.port) for one in bound)
+
+    async def _join(self, parts: Parts, store: MetadataStore) -> None:
+        """Registers this broker; the controller answers with everything that it hosts."""
+        await parts.staging.load()
+        endpoints = tuple(Endpoint(one.name, one.host, one.port, one.protocol) for one in self.endpoints)
+        rack = self._config["broker.rack"] or None
+        directory_ids = tuple(directory_id_of(directory) for directory in self._config.log_dirs)
+        stored = broker_configs(await store.subtree(znodes.BROKER_CONFIGS))
+        topic_ids = with_stored(self._config, self._config.broker_id, stored).topic_ids
+        try:
+            epoch = await parts.membership.register(endpoints, rack, directory_ids, topic_ids=topic_ids)
+        except LoweredError as problem:
+            raise _lowered(problem) from None
+        parts.lives(epoch)
+        parts.membership.stay(endpoints, rack, directory_ids[0], parts.lives)
+        await self._unless_failed(parts.receiver.introduced(epoch))
+        parts.roles.start()
+        await parts.membership.judged()
+        await parts.staging.start(self._config["delete.topic.delay.ms"])
+        await parts.services.ingests.start()
+
+    async def _unless_failed(self, work: Coroutine[Any, Any, None]) -> None:
+        """Waits for something that does not come once the broker cannot go on."""
+        task = asyncio.ensure_future(work)
+        await asyncio.wait([task, self.failed], return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            task.cancel()
+            await self.failed
+        await task
+
+    async def _hand_over(self, parts: Parts) -> None:
+        """Others take over what this broker leads, as far as they can (`controlled.shutdown.*`)."""
+        config = self._config
+        if not (config.in_cluster and config["controlled.shutdown.enable"]):
+            return
+        event = ShutDownBroker(config.broker_id, parts.fence.broker_epoch)
+        pause_s = config.get_int("controlled.shutdown.retry.backoff.ms") / 1000
+        give_up = self._loop.time() + HAND_OVER_S_MAX
+        for left in reversed(range(config.get_int("controlled.shutdown.max.retries") + 1)):
+            try:
+                outcome = ShutDownOutcome(more=True)
+                while outcome.more and self._loop.time() < give_up:
+                    outcome = (await parts.port.submit(event, HAND_OVER_MS)).reply
+            except KafkaError as error:
+                if not parts.services.cluster_state.session.connected:
+                    log.warning(
+                        "ZooKeeper is not reached: nobody takes over what this broker leads before its session ends"
+                    )
+                    return
+                log.warning("nobody takes over what this broker leads: %s", error)
+                if not left or self._loop.time() + pause_s + HAND_OVER_MS / 1000 > give_up:
+                    return
+                await asyncio.sleep(pause_s)
+                continue
+            if outcome.more:
+                log.warning("others have not taken over everything that this broker leads in %.0f s", HAND_OVER_S_MAX)
+            if outcome.remaining:
+                lost = len(outcome.remaining)
+                log.info("%d partitions have no other replica in sync; they have no leader now", lost)
+            # This broker is in no ISR any more; as long as it fetches, leaders would take it back in.
+            assert parts.following is not None
+            await self._loop.run_in_executor(None, parts.following.stop)
+            return
+
+    def metrics_text(self) -> str:
+        """The text of /metrics; empty during the start."""
+        from pybroker.broker.observability.broker_metrics import broker_metrics
+
+        return broker_metrics(self.services) if self.services is not None else ""
+
+    async def scrape(self) -> str:
+        """The same, counted in turns and on a thread of its own, so that neither the loop nor a data thread waits."""
+        if self.services is None:
+            return ""
+        from pybroker.broker.observability.broker_metrics import scrape
+
+        return await scrape(self.services)
+
+    async def metadata(self) -> Mapping[str, Node]:
+        """What the metadata store holds, for a report; nothing before it is open. Raises StoreError."""
+        from pybroker.broker.observability.diagnosis.nodes import read
+
+        return await read(self._store) if self._store is not None else {}
+
+    def _fail(self, problem: FatalError) -> None:
+        if not self.failed.done():
+            self.failed.set_exception(problem)
+
+    async def stop(self) -> None:
+        """Stops accepting, answers or fails what waits, brings everything to disk; bounded by
+        `shutdown.timeout.ms`."""
+        await self._close(clean=not self.failed.done())
+
+    async def _close(self, *, clean: bool) -> None:
+        self._reporters.close()
+        native, parts, dispatcher = self._native, self.parts, self._dispatcher
+        self._native = self._dispatcher = None
+        if clean and parts is not None and dispatcher is not None:
+            await self._hand_over(parts)
+        if parts is not None:
+            parts.membership.stop_staying()
+        if self._keystores is not None:
+            self._keystores.stop()
+        if parts is not None and parts.services.sasl.oauth is not None:
+            parts.services.sasl.oauth.stop()
+        if native is not None:
+            native.listeners.stop_accepting()
+        if parts is not None and dispatcher is not None:
+            # Groups answer their parked requests themselves; the rest gets a moment, then an error.
+            await parts.services.transactions.coordinator.stop()
+            await parts.services.transactions.owed.stop()
+            parts.services.shares.stop()
+            await parts.services.groups.stop()
+            await parts.services.shares.states.stop()
+            await dispatcher.cancel_parked(PARKED_GRACE_S)
+        if parts is not None:
+            parts.services.tokens.stop()
+            await parts.services.disk_room.stop()
+            await parts.services.ingests.stop()
+            await parts.returned_offsets.stop()
+            await parts.isr.stop()
+            if parts.failed is not None:
+                await parts.failed.stop()
+            await parts.roles.stop()
+            await parts.replicas.stop()
+            await parts.staging.stop()
+            if parts.peers is not None:
+                await parts.peers.stop()
+            await parts.office.stop()
+            services = parts.services
+            for disconnect in (
+                parts.disconnect,
+                services.transactions.disconnect,
+                services.shares.disconnect,
+            ):
+                if disconnect is not None:
+                    disconnect()
+        if dispatcher is not None:
+            dispatcher.stop()
+        if native is not None:
+            await self._loop.run_in_executor(None, native.shutdown, self._config["shutdown.timeout.ms"])
+        if parts is not None:
+            parts.appends.fail_all(STOPPING)
+        store, self._store = self._store, None
+        if self._store_guard is not None:
+            await self._store_guard.stop()
+        if store is not None:
+            if clean and parts is not None:
+                await self._leave(parts)
+            await store.close()
+
+
+    async def _leave(self, parts: Parts) -> None:
+        try:
+            async with asyncio.timeout(LEAVE_S_MAX):
+                await parts.membership.leave(complete=not _waited_for(parts, self._config.broker_id))
+        except (StoreError, TimeoutError):
+            log.warning("the metadata store does not note this stop; the next start takes it for a crash")
+
+
+def _waited_for(parts: Parts, broker_id: int) -> bool:
+    """Whether partitions have no leader because only this broker was in sync."""
+    topics = parts.services.view.image.topics.values()
+    return any(one.leader < 0 and one.isr == (broker_id,) for topic in topics for one in topic.partitions)
+
+
+async def _login(config: BrokerConfig) -> Mapping[str, str]:
+    """With what other brokers are logged in to; nothing where there are none."""
+    if not config.in_cluster:
+        return {}
+    from pybroker.broker.interbroker.login import client_settings
+
+    return await client_settings(config)
+
+
+def _broker_routes(parts: Parts) -> dict[int, Handler]:
+    # What only a cluster needs is imported there only.
+    from pybroker.broker.api.broker_routes import broker_routes
+
+    assert parts.peers is not None
+    return broker_routes(parts.services, parts.receiver, parts.own_port, parts.office, parts.peers.probe)
+
+
+async def _both(office: Coroutine[Any, Any, None], scan: asyncio.Future[list[LocalPartition]]) -> None:
+    """Side by side; both are over when one has failed, so that closing meets no work."""
+    election = asyncio.ensure_future(office)
+    await asyncio.gather(election, scan, return_exceptions=True)
+    if scan.exception() is not None:
+        # The cause; an election that waited for the scan has the same.
+        election.exception()
+        return
+    await election
+
+
+def _found(scan: asyncio.Future[list[LocalPartition]]) -> list[LocalPartition]:
+    try:
+        return scan.result()
+    except LogDirError as problem:
+        raise StartError(problem.message) from None
+
+
+async def _local_ids(scan: asyncio.Future[list[LocalPartition]]) -> LocalIds:
+    """What `partition.metadata` on this broker says about names."""
+    ids: dict[str, set[Uuid]] = {}
+    for directory in await scan:
+        if directory.topic is not None and directory.topic_id is not None and directory.problem is None:
+            ids.setdefault(directory.topic, set()).add(directory.topic_id)
+    return ids
+
+
+def _lowered(problem: LoweredError) -> StartError:
+    return StartError(f"{PROTOCOL_VERSION} is below 2.8, but {problem}")

@@ -1,0 +1,681 @@
+"""Builds the objects of one broker, from the bottom up: what each needs is there when it is made.
+
+The circle in what they do (whoever decides tells whom it concerns, and those have things decided) is open here: events
+go into the port, from which the controller, built last, takes them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pybroker.broker.admin.administration import Administration
+from pybroker.broker.admin.cluster import ClusterAdmin
+from pybroker.broker.admin.cluster_state import ClusterState, Figures
+from pybroker.broker.admin.conditions import Conditions
+from pybroker.broker.admin.delegation_tokens import TokenAdmin
+from pybroker.broker.admin.disk_room import DiskRoom
+from pybroker.broker.admin.returned_offsets import ReturnedOffsets
+from pybroker.broker.admin.topics import TopicAdmin
+from pybroker.broker.api.control import ControlReceiver
+from pybroker.broker.client_metrics.instances import Telemetry
+from pybroker.broker.clock import Clock
+from pybroker.broker.cluster.channel import Channels
+from pybroker.broker.cluster.events import CloseDeletions
+from pybroker.broker.cluster.port import ControllerPort
+from pybroker.broker.cluster.seat import Seat
+from pybroker.broker.controller.controller import Controller
+from pybroker.broker.controller.election import Alone, Election
+from pybroker.broker.controller.events import FenceBroker
+from pybroker.broker.controller.local_channel import LocalChannel, LocalOnly
+from pybroker.broker.controller.local_port import LocalPort
+from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
+from pybroker.broker.coordinators.group.ports import Settings
+from pybroker.broker.coordinators.group.share import ShareCoordination
+from pybroker.broker.coordinators.group.streams import StreamsCoordination
+from pybroker.broker.coordinators.producer_ids import ProducerIds
+from pybroker.broker.coordinators.shards.appends import NativeAppends
+from pybroker.broker.coordinators.shards.end_of_turn import EndOfTurn
+from pybroker.broker.coordinators.shards.ports import Ports
+from pybroker.broker.coordinators.shards.topic_view import CachedTopics
+from pybroker.broker.coordinators.share_partition.dead_letter_appends import DeadLetterAppends
+from pybroker.broker.coordinators.share_partition.ends import PartitionEnds
+from pybroker.broker.coordinators.share_parts import Shares
+from pybroker.broker.coordinators.share_state.coordinator import Persister, ShareStateCoordinator
+from pybroker.broker.coordinators.transaction import ports as transaction_ports
+from pybroker.broker.coordinators.transaction.coordinator import TransactionCoordinator
+from pybroker.broker.coordinators.transaction.dead_topics import KeptOutcomes, OwedMarkers
+from pybroker.broker.coordinators.transaction.finishing import Finishing
+from pybroker.broker.coordinators.transaction.markers import LocalMarkers, OnlyHere
+from pybroker.broker.coordinators.transaction.membership import Colleagues
+from pybroker.broker.coordinators.transaction.membership import Membership as TransactionMembership
+from pybroker.broker.coordinators.transaction.offset_commits import TransactionalCommits
+from pybroker.broker.coordinators.transaction.ports import MarkerWriter
+from pybroker.broker.coordinators.transaction.transactions import Transactions
+from pybroker.broker.ingest.ingests import Ingests
+from pybroker.broker.ingest.leader import IngestLeader
+from pybroker.broker.metadata.cache import MetadataCache
+from pybroker.broker.metadata.deletion_records import DeletionRecord
+from pybroker.broker.metadata.features import SHARE_VERSION
+from pybroker.broker.metadata.image import BrokerImage
+from pybroker.broker.metadata.lineage import TopicLineage
+from pybroker.broker.metadata.session import StoreSession
+from pybroker.broker.metadata.store import MetadataStore
+from pybroker.broker.replicas.change_figures import ChangeFigures
+from pybroker.broker.replicas.client_quotas import ClientQuotas
+from pybroker.broker.replicas.closing import TopicClosing
+from pybroker.broker.replicas.dynamic_configs import DynamicConfigs
+from pybroker.broker.replicas.evidence import KnownTopics
+from pybroker.broker.replicas.failed import FailedReplicas
+from pybroker.broker.replicas.features import ToldFeatures
+from pybroker.broker.replicas.fence import Fence
+from pybroker.broker.replicas.following import Addresses, Following
+from pybroker.broker.replicas.found import FoundReports
+from pybroker.broker.replicas.isr import IsrKeeper
+from pybroker.broker.replicas.known_cluster import KnownCluster
+from pybroker.broker.replicas.log_ends import LogEnds
+from pybroker.broker.replicas.manager import ReplicaManager
+from pybroker.broker.replicas.membership import Membership
+from pybroker.broker.replicas.metadata_updates import MetadataUpdates
+from pybroker.broker.replicas.purges import Purges
+from pybroker.broker.replicas.roles import RoleReconciler
+from pybroker.broker.replicas.staging import Staging
+from pybroker.broker.replicas.store_guard import StoreGuard
+from pybroker.broker.replicas.strays import Strays
+from pybroker.broker.security.authorizer import Authorizer
+from pybroker.broker.security.broker_gate import BrokerGate
+from pybroker.broker.security.credentials import Credentials
+from pybroker.broker.security.decided import DecidedRights
+from pybroker.broker.security.mutations import CountedMutations
+from pybroker.broker.security.oauth.listeners import OAuthListeners
+from pybroker.broker.security.sasl import SaslServer
+from pybroker.broker.security.security import Security
+from pybroker.broker.security.tokens import secret_of
+from pybroker.broker.services import Services
+from pybroker.config import BrokerConfig
+from pybroker.errors import FatalError, KafkaError
+from pybroker.native import NativeBroker, Uuid
+from pybroker.topic_names import use_names
+
+if TYPE_CHECKING:
+    from pybroker.broker.coordinators.share_partition.manager import SharePartitions
+
+    # What only a cluster needs is imported there only.
+    from pybroker.broker.interbroker.dial import Dialer
+    from pybroker.broker.interbroker.lines import Lines
+    from pybroker.broker.interbroker.peer_watch import PeerWatch
+    from pybroker.broker.interbroker.port import ClusterPort
+
+log = logging.getLogger(__name__)
+
+
+class Ground(msgspec.Struct, frozen=True):
+    """What everything stands on."""
+
+    broker_id: int
+    cluster_id: str
+    config: BrokerConfig
+    clock: Clock
+    loop: asyncio.AbstractEventLoop
+    native: NativeBroker
+    store: MetadataStore
+    guard: StoreGuard | None
+    """Against a store that was set back; None of a broker that is alone."""
+    login: Mapping[str, str] = {}
+    """With what it logs in to other brokers, as a client's settings."""
+
+
+class Local(msgspec.Struct, frozen=True):
+    """What this broker knows and has, as the controller tells it."""
+
+    view: KnownCluster
+    cache: MetadataCache
+    staging: Staging
+    replicas: ReplicaManager
+    following: Following | None
+    authorizer: Authorizer
+    credentials: Credentials
+
+
+class Between(msgspec.Struct, frozen=True):
+    """What there is of other brokers."""
+
+    view: KnownCluster
+    port: ControllerPort
+    dial: Dialer | None
+    """None of a broker that is alone."""
+    lines: Lines | None = None
+    """Connections for what administrators want to know of other brokers."""
+
+
+class Followers(msgspec.Struct, frozen=True):
+    """What goes on by itself as topics come and go."""
+
+    appends: NativeAppends
+    end_of_turn: EndOfTurn
+    group_topics: CachedTopics
+    groups: GroupCoordinator
+    producer_ids: ProducerIds
+    transactions: Transactions
+    shares: Shares
+    streams: StreamsCoordination
+    ends: PartitionEnds
+    ingests: Ingests
+    returned_offsets: ReturnedOffsets
+
+
+class Parts(msgspec.Struct):
+    """A broker that has not started."""
+
+    services: Services
+    """What handlers are bound to."""
+    membership: Membership
+    fence: Fence
+    receiver: ControlReceiver
+    security: Security
+    replicas: ReplicaManager
+    roles: RoleReconciler
+    staging: Staging
+    appends: NativeAppends
+    end_of_turn: EndOfTurn
+    returned_offsets: ReturnedOffsets
+    isr: IsrKeeper
+    failed: FailedReplicas | None
+    """None of a broker that is alone."""
+    following: Following | None
+    """None of a broker that is alone."""
+    port: ControllerPort
+    own_port: LocalPort
+    """Where this broker's controller takes events from, when it is the controller."""
+    office: Alone | Election
+    """How this broker is the controller, or comes to be it."""
+    peers: PeerWatch | None
+    """Notices brokers that were killed; None of a broker that is alone."""
+    disconnect: Callable[[], None] | None
+    """Ends the connections to other brokers, at a stop; None of a broker that is alone."""
+
+    def lives(self, broker_epoch: int) -> None:
+        """This broker has registered."""
+        self.fence.registered(broker_epoch)
+        if self.following is not None:
+            self.following.registered(broker_epoch)
+
+
+def build(ground: Ground, on_fatal: Callable[[FatalError], None]) -> Parts:
+    """Everything, tied together. `on_fatal` is called when the broker cannot go on."""
+    own_port, seat = LocalPort(ground.broker_id), Seat()
+    changes = ChangeFigures(ground.broker_id, lambda: own_port.is_open)
+    view, authorizer, credentials = _view(ground, changes)
+    use_names(view.name_of)
+    between = ground.config.between_brokers
+    dial: Dialer | None = None
+    lines: Lines | None = None
+    peers: PeerWatch | None = None
+    port: ControllerPort = own_port
+    disconnect: Callable[[], None] | None = None
+    check = None if ground.guard is None else ground.guard.check
+    if between is not None:
+        from pybroker.broker.interbroker.dial import Dialer
+        from pybroker.broker.interbroker.lines import Lines
+        from pybroker.broker.interbroker.port import ClusterPort
+
+        dial = Dialer(ground.broker_id, between, ground.login)
+        port = cluster = ClusterPort(
+            broker_id=ground.broker_id,
+            local=own_port,
+            changes=lambda: office.changes,
+            seat=seat,
+            view=view,
+            dial=dial,
+        )
+        lines = Lines(view, dial)
+        disconnect = partial(_close_all, cluster, lines)
+    staging, replicas, following = _replicas(ground, view, port)
+    local = Local(
+        view, MetadataCache(ground.native, ground.cluster_id), staging, replicas, following, authorizer, credentials
+    )
+    topics = TopicAdmin(local.view, port, ground.config, ground.clock)
+    followers = _followers(ground, local, topics, port, dial)
+    fence = Fence()
+    closing = TopicClosing(ground.native.partitions, followers.groups, local.view)
+    receiver = _receiver(ground, local, followers, fence, closing)
+    flush_mode = ground.config["log.flush.mode"]
+    def make_controller() -> Controller:
+        return Controller(
+            port=own_port,
+            store=ground.store,
+            clock=ground.clock,
+            broker_id=ground.broker_id,
+            channels=_channels(ground, LocalChannel(receiver.handle), dial),
+            between=between,
+            settings=ground.config,
+            unclean_elections=ground.config.with_dynamic(cluster={}, broker={})["unclean.leader.election.enable"],
+            on_fatal=on_fatal,
+            mutations=CountedMutations(ground.native.quotas),
+            rights=DecidedRights(ground.config) if authorizer.enabled else None,
+        )
+
+    office: Alone | Election
+    if dial is None:
+        office = Alone(seat, ground.broker_id, make_controller())
+    else:
+        office = Election(
+            store=ground.store,
+            broker_id=ground.broker_id,
+            seat=seat,
+            make_controller=make_controller,
+            on_fatal=on_fatal,
+            check=check,
+        )
+        peers = _peer_watch(ground, local.view, seat, own_port, dial=dial, office=office)
+    isr = IsrKeeper(
+        ground.native,
+        port,
+        ground.broker_id,
+        lambda: fence.broker_epoch,
+        bring=followers.ingests.joining.bring,
+        leaving=lambda: view.image.leaving,
+    )
+    figures = Figures(
+        is_controller=lambda: own_port.is_open,
+        events_waiting=lambda: own_port.waiting,
+        queue=own_port.figures,
+        changes=changes,
+        failed_isr_updates=lambda: isr.failed_updates,
+    )
+    roles = RoleReconciler(
+        broker_id=ground.broker_id,
+        broker_epoch=lambda: fence.broker_epoch,
+        partitions=ground.native.partitions,
+        view=view,
+        cache=local.cache,
+        closing=closing,
+        replicas=local.replicas,
+        on_led=followers.transactions.owed.led,
+        port=port,
+    )
+    return Parts(
+        services=_services(
+            ground,
+            local,
+            followers,
+            topics,
+            Between(local.view, port, dial, lines),
+            figures=figures,
+            roles=roles,
+        ),
+        membership=Membership(
+            ground.store,
+            ground.clock,
+            ground.broker_id,
+            flush_mode,
+            on_fatal,
+            check=check,
+            log_dirs=ground.config.log_dirs,
+            cordoned=ground.config.cordoned_log_dirs,
+        ),
+        fence=fence,
+        receiver=receiver,
+        security=Security(local.authorizer, local.credentials),
+        replicas=local.replicas,
+        roles=roles,
+        staging=local.staging,
+        appends=followers.appends,
+        end_of_turn=followers.end_of_turn,
+        returned_offsets=followers.returned_offsets,
+        following=local.following,
+        isr=isr,
+        failed=None if dial is None else FailedReplicas(port, ground.broker_id, lambda: fence.broker_epoch),
+        port=port,
+        own_port=own_port,
+        office=office,
+        peers=peers,
+        disconnect=disconnect,
+    )
+
+
+def _close_all(*connections: ClusterPort | Lines) -> None:
+    for each in connections:
+        each.close()
+
+
+def _peer_watch(
+    ground: Ground, view: KnownCluster, seat: Seat, own_port: LocalPort, *, dial: Dialer, office: Election
+) -> PeerWatch:
+    from pybroker.broker.interbroker.peer_watch import PeerWatch
+
+    async def fence(broker: BrokerImage) -> None:
+        try:
+            await own_port.submit(FenceBroker(broker.broker_id, broker.epoch))
+        except KafkaError as error:
+            log.info("broker %d is not fenced: %s", broker.broker_id, error)
+
+    async def unseat(broker: BrokerImage) -> None:
+        await office.unseat(broker.broker_id)
+
+    return PeerWatch(
+        broker_id=ground.broker_id, view=view, seat=seat, dial=dial, fence=fence, unseat=unseat
+    )
+
+
+def _channels(ground: Ground, local: LocalChannel, dial: Dialer | None) -> Channels:
+    if dial is None:
+        return LocalOnly(ground.broker_id, local)
+    from pybroker.broker.interbroker.channels import BrokerChannels
+    from pybroker.broker.interbroker.remote_channel import RemoteChannel
+
+    reach, config = dial, ground.config
+    turn = asyncio.Lock()
+
+    def open_channel(broker: BrokerImage) -> RemoteChannel:
+        return RemoteChannel(broker.broker_id, lambda: reach(broker), turn, lambda: config.topic_ids)
+
+    return BrokerChannels(ground.broker_id, local, open_channel)
+
+
+def _view(ground: Ground, changes: ChangeFigures) -> tuple[KnownCluster, Authorizer, Credentials]:
+    native, config = ground.native, ground.config
+    authorizer, credentials = Authorizer(native.authorizer, config), Credentials(secret_of(config), ground.clock)
+    # Who may do what comes before the settings of topics: it must not wait for them.
+    guard = () if ground.guard is None else (ground.guard,)
+    view = KnownCluster(
+        [
+            *guard,
+            Security(authorizer, credentials),
+            DynamicConfigs(ground.broker_id, config, native),
+            ToldFeatures(native),
+            ClientQuotas(native),
+            changes,
+        ]
+    )
+    # Features and settings of groups are looked up in the image; the rest native code is told of.
+    view.when_shown(native.control_queue.take_answers_back)
+    return view, authorizer, credentials
+
+
+def _is_doubtful(ground: Ground) -> bool:
+    """Whether an accepted restored store is to be believed only with care."""
+    if ground.guard is None or ground.guard.accepted_ms < 0:
+        return False
+    delay_ms: int = ground.config["delete.topic.delay.ms"]
+    return ground.clock.wall_ms() < ground.guard.accepted_ms + delay_ms
+
+
+def _replicas(
+    ground: Ground, view: KnownCluster, port: ControllerPort
+) -> tuple[Staging, ReplicaManager, Following | None]:
+    native, config = ground.native, ground.config
+    known = KnownTopics(
+        view, ground.store, ground.broker_id, complete=config.in_cluster, doubtful=lambda: _is_doubtful(ground)
+    )
+    staging = Staging(
+        native,
+        ground.store,
+        ground.clock,
+        ground.broker_id,
+        known=known,
+        close=lambda topic_id: port.submit(CloseDeletions((topic_id,))),
+        found=FoundReports(native, port, ground.clock, ground.broker_id),
+    )
+    view.also(Purges(staging))
+    following = Following(native, ground.broker_id) if config.in_cluster else None
+    log_ends = LogEnds(native.partitions, view, port, ground.broker_id) if config.in_cluster else None
+    replicas = ReplicaManager(
+        native=native,
+        view=view,
+        config=config,
+        staging=staging,
+        strays=Strays(native, ground.store, known, lambda: config.get_int("stale.replicas.max.percent")),
+        following=following,
+        log_ends=log_ends,
+    )
+    return staging, replicas, following
+
+
+def _followers(
+    ground: Ground, local: Local, topics: TopicAdmin, port: ControllerPort, dial: Dialer | None
+) -> Followers:
+    native, view = ground.native, local.view
+
+    def lineage(topic_id: Uuid) -> TopicLineage | None:
+        topic = view.image.topic_by_id(topic_id)
+        return None if topic is None else topic.lineage
+
+    def deletions() -> Mapping[Uuid, DeletionRecord]:
+        return view.image.deletions
+
+    def own_settings(group_id: str) -> Mapping[str, str]:
+        return view.image.group_config(group_id)
+
+    appends = NativeAppends(native.partitions, ground.loop)
+    group_topics = CachedTopics(local.cache, lineage, deletions)
+    end_of_turn = EndOfTurn(ground.loop)
+    ports = Ports(
+        ground.broker_id, ground.clock, ground.loop, end_of_turn, appends, native.partitions, group_topics, topics
+    )
+    settings = Settings(ground.config, own_settings)
+    states, persister, ends, dead_letters, disconnect = _share_states(ground, ports, Between(view, port, dial), appends)
+    groups = GroupCoordinator(ports, settings, persister)
+    def share_partitions() -> SharePartitions:
+        from pybroker.broker.admin.dead_letter_topics import DeadLetterTopics
+        from pybroker.broker.coordinators.share_partition.dead_letters import DeadLetterQueues
+        from pybroker.broker.coordinators.share_partition.dead_letters import Ground as DeadLetterGround
+        from pybroker.broker.coordinators.share_partition.figures import ShareFigures
+        from pybroker.broker.coordinators.share_partition.manager import SharePartitions
+        from pybroker.broker.coordinators.share_partition.partition import Surroundings as ShareSurroundings
+
+        figures = ShareFigures()
+        return SharePartitions(
+            ground.broker_id,
+            group_topics,
+            ShareSurroundings(
+                ground.clock,
+                ground.loop,
+                groups.timers,
+                native.partitions,
+                persister,
+                settings.share,
+                DeadLetterQueues(
+                    DeadLetterGround(
+                        ground.clock,
+                        ground.loop,
+                        group_topics,
+                        native.partitions,
+                        DeadLetterTopics(topics, local.replicas.resolved_config),
+                        dead_letters,
+                        settings.share,
+                        lambda: view.image.features.level(SHARE_VERSION) >= 2,
+                    ),
+                    figures,
+                ),
+                appends.watched,
+                appends.unwatched,
+            ),
+            figures,
+        )
+
+    shares = Shares(
+        ShareCoordination(groups, group_topics, persister, ground.loop),
+        share_partitions,
+        states,
+        settings.share,
+        dead_letters=dead_letters,
+        disconnect=disconnect,
+    )
+    producer_ids = ProducerIds(ground.store, ground.broker_id)
+    transactions = _transactions(
+        ground,
+        ports,
+        groups,
+        ids=producer_ids,
+        markers=LocalMarkers(appends, groups, ground.clock),
+        between=Between(view, port, dial),
+    )
+    colleagues = None
+    if dial is not None:
+        from pybroker.broker.interbroker.ingest_orders import IngestOrders
+
+        colleagues = IngestOrders(view, dial)
+    ingests = Ingests(
+        broker_id=ground.broker_id,
+        leader=IngestLeader(native.ingests),
+        colleagues=colleagues,
+        view=view,
+        port=port,
+        config=ground.config,
+        clock=ground.clock,
+        resolved_config=local.replicas.resolved_config,
+    )
+    view.also(ingests)
+    if (between := ground.config.between_brokers) is not None:
+        view.also(Addresses(native, ground.broker_id, between))
+    return Followers(
+        appends,
+        end_of_turn,
+        group_topics,
+        groups,
+        producer_ids,
+        transactions,
+        shares,
+        StreamsCoordination(groups, settings.streams, ground.loop),
+        ends,
+        ingests,
+        ReturnedOffsets(view, port, groups.give_back, groups.loaded),
+    )
+
+
+def _share_states(
+    ground: Ground, ports: Ports, between: Between, appends: NativeAppends
+) -> tuple[ShareStateCoordinator, Persister, PartitionEnds, DeadLetterAppends, Callable[[], None] | None]:
+    native, here = ground.native, ground.broker_id
+    states = ShareStateCoordinator(ports, ground.config, native.partitions)
+    if between.dial is None:
+        ends = PartitionEnds(here, ports.topics, native.partitions, None)
+        return states, Persister(ports, states, None), ends, DeadLetterAppends(here, appends, None), None
+    from pybroker.broker.coordinators.share_state.colleagues import OtherShareCoordinators
+    from pybroker.broker.interbroker.lines import Lines
+
+    lines = Lines(between.view, between.dial)
+    # An append waits for replicas; a question must not wait behind it.
+    letters = Lines(between.view, between.dial)
+    others = OtherShareCoordinators(lines)
+    ends = PartitionEnds(here, ports.topics, native.partitions, lines)
+
+    def disconnect() -> None:
+        others.close()
+        letters.close()
+
+    return states, Persister(ports, states, others), ends, DeadLetterAppends(here, appends, letters), disconnect
+
+
+def _transactions(
+    ground: Ground, ports: Ports, groups: GroupCoordinator, *, ids: ProducerIds, markers: LocalMarkers, between: Between
+) -> Transactions:
+    writer: MarkerWriter = OnlyHere(ground.broker_id, markers)
+    colleagues: Colleagues | None = None
+    close = None
+    if between.dial is not None:
+        from pybroker.broker.coordinators.transaction.everywhere import Everywhere
+        from pybroker.broker.interbroker.lines import Lines
+
+        everywhere = Everywhere(
+            ground.broker_id, markers, Lines(between.view, between.dial), Lines(between.view, between.dial)
+        )
+        writer = colleagues = everywhere
+        close = everywhere.close
+    finishing = Finishing(ports.topics, writer, between.port, KeptOutcomes(between.port), ground.clock)
+    coordinator = TransactionCoordinator(ports, transaction_ports.Settings(ground.config), ids, finishing)
+    owed = OwedMarkers(ground.broker_id, between.view, between.port, ground.native.partitions, markers)
+    membership = TransactionMembership(ground.broker_id, coordinator, ports.topics, colleagues)
+    commits = TransactionalCommits(groups, membership, ports.topics, ports.creator)
+    return Transactions(coordinator, membership, markers, owed, commits, ground.clock, close)
+
+
+def _receiver(
+    ground: Ground, local: Local, followers: Followers, fence: Fence, closing: TopicClosing
+) -> ControlReceiver:
+    return ControlReceiver(
+        fence=fence,
+        cluster=local.view,
+        replicas=local.replicas,
+        metadata=MetadataUpdates(
+            local.cache,
+            local.view,
+            on_removed=[
+                followers.groups.topics_removed,
+                followers.shares.topics_removed,
+                followers.ingests.topics_removed,
+            ],
+            on_shown=[followers.ingests.topics_shown, followers.returned_offsets.topics_shown],
+        ),
+        closing=closing,
+        on_led=followers.transactions.owed.led,
+    )
+
+
+def _services(
+    ground: Ground,
+    local: Local,
+    followers: Followers,
+    topics: TopicAdmin,
+    between: Between,
+    *,
+    figures: Figures,
+    roles: RoleReconciler,
+) -> Services:
+    native, config, view, port = ground.native, ground.config, local.view, between.port
+    cluster = ClusterAdmin(local.cache)
+    gate = BrokerGate(config, local.authorizer) if config.in_cluster else None
+    return Services(
+        broker_id=ground.broker_id,
+        cluster_id=ground.cluster_id,
+        config=config,
+        native=native,
+        view=view,
+        cache=local.cache,
+        topics=topics,
+        admin=Administration(
+            broker_id=ground.broker_id,
+            config=config,
+            clock=ground.clock,
+            native=native,
+            view=view,
+            port=port,
+            cache=local.cache,
+            topics=topics,
+            replicas=local.replicas,
+            staging=local.staging,
+            others=between.lines,
+            authorizes=local.authorizer.enabled,
+        ),
+        cluster=cluster,
+        figures=figures,
+        cluster_state=ClusterState(
+            ground.broker_id,
+            cluster,
+            Conditions(view, config, ground.broker_id),
+            StoreSession(ground.store),
+            lambda: roles.wrong,
+        ),
+        groups=followers.groups,
+        ingests=followers.ingests,
+        group_topics=followers.group_topics,
+        producer_ids=followers.producer_ids,
+        transactions=followers.transactions,
+        shares=followers.shares,
+        streams=followers.streams,
+        ends=followers.ends,
+        authorizer=local.authorizer,
+        sasl=SaslServer(
+            config, local.credentials, ground.clock, gate, OAuthListeners(config, ground.clock, ground.loop)
+        ),
+        gate=gate,
+        tokens=TokenAdmin(view, port, config, ground.clock),
+        telemetry=Telemetry(view, config, ground.clock),
+        disk_room=DiskRoom(native.log_dirs.rooms, ground.clock),
+    )

@@ -1,0 +1,314 @@
+"""One broker in the foreground: settings, signals, the start line, one clear line for whatever keeps it from
+starting.
+
+Exit codes: 0 after a clean stop, 1 when the broker could not start or had to stop, 2 for settings that cannot be used
+(click's code for usage).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import importlib
+import logging
+import os
+import resource
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from pybroker.broker import gc_tuning as collector
+from pybroker.broker.lifecycle.process.service_manager import notify
+from pybroker.broker.lifecycle.startup.exposure import exposed, readable
+from pybroker.broker.logs import configure_logging
+from pybroker.broker.observability.diagnosis.socket import DiagnosisSocket
+from pybroker.config import BrokerConfig, ConfigError, load_config
+from pybroker.config.broker_otlp import ENDPOINT
+from pybroker.errors import FatalError, StartError
+from pybroker.files import keep_private
+
+if TYPE_CHECKING:
+    from pybroker.broker.lifecycle.app import Broker
+    from pybroker.broker.observability.diagnosis.report import Subject
+    from pybroker.broker.observability.http import MetricsServer
+    from pybroker.broker.observability.otlp.export import Export
+
+log = logging.getLogger(__name__)
+
+EXIT_CANNOT_START = 1
+EXIT_BAD_SETTINGS = 2
+
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+ECHO_SECONDS = 0.1
+"""A signal that follows the first one within this time is its echo; nobody presses Ctrl-C twice that fast."""
+
+STOP_GRACE_SECONDS = 5
+"""What a stop may take beyond `shutdown.timeout.ms`, which bounds its single steps, before the process ends without it.
+"""
+
+
+def start_command(file: str | None, assignments: Sequence[str], ready_fd: int | None, parent_fd: int | None) -> int:
+    """`pybroker start`: runs a broker until a signal; the exit code.
+
+    `ready_fd`: a pipe that gets one JSON line once clients are served. `parent_fd`: see `parent_watch`.
+    """
+    if parent_fd is not None:
+        from pybroker.broker.lifecycle.process.parent_watch import die_with_parent
+
+        die_with_parent(parent_fd)
+    try:
+        config, warnings = load_config(file, assignments)
+    except ConfigError as problem:
+        for each in problem.problems:
+            _complain(each, EXIT_BAD_SETTINGS)
+        return EXIT_BAD_SETTINGS
+    group_access = config.get_str("log.dirs.group.access")
+    keep_private(group_access)
+    configure_logging(config.get_str("log.level"), json_lines=config.get_str("log.format") == "json")
+    places = (*exposed(file, config.log_dirs), *readable(config.log_dirs, group_access))
+    for warning in (*warnings, *places):
+        log.warning("%s", warning)
+    _raise_file_limit()
+    try:
+        import uvloop
+
+        loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    except ImportError:  # Windows' dependencies leave it out
+        loop = asyncio.new_event_loop()
+    loop.set_exception_handler(_told)
+    asyncio.set_event_loop(loop)
+    try:
+        return loop.run_until_complete(Foreground(loop, config, ready_fd, parent_fd).run())
+    finally:
+        loop.close()
+
+
+def _told(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """uvloop sends the alert of a failed handshake after it has closed the connection, and takes that for an error of
+    its own. Who has connected has the real one, and tells it."""
+    of_uvloop = str(context.get("message", "")).startswith("Fatal error on SSL protocol")
+    if of_uvloop and isinstance(context.get("exception"), RuntimeError):
+        log.debug("%s", context["exception"])
+    else:
+        loop.default_exception_handler(context)
+
+
+def _complain(problem: str, code: int) -> int:
+    print(f"pybroker: {' '.join(problem.split())}", file=sys.stderr, flush=True)
+    return code
+
+
+def _raise_file_limit() -> None:
+    """Each partition has open files: take what the system allows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == hard:
+        return
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    except (OSError, ValueError):  # macOS reports an unlimited hard limit that it does not grant
+        log.debug("the limit of open files stays at %d", soft)
+
+
+class Foreground:
+    """From a configuration to an exit code."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, config: BrokerConfig, ready_fd: int | None, parent_fd: int | None
+    ) -> None:
+        self._loop = loop
+        self._config = config
+        self._ready_fd = ready_fd
+        self._parent_fd = parent_fd
+        self._signal: asyncio.Future[int] = loop.create_future()
+        self._http: MetricsServer | None = None
+        self._otlp: Export | None = None
+        self._serving = False
+
+    async def run(self) -> int:
+        """Starts, waits for a signal or a fatal failure, stops."""
+        if self._parent_fd is not None:
+            from pybroker.broker.lifecycle.process.parent_watch import watch_parent
+
+            watch_parent(self._loop, self._parent_fd)
+        for each in STOP_SIGNALS:
+            signal.signal(each, self._on_signal)
+        from pybroker.broker.lifecycle.app import Broker
+
+        broker = Broker(self._config)
+        diagnosis = DiagnosisSocket(Path(self._config.log_dirs[0]), lambda: self._subject(broker))
+        # Before the start, which may be what takes long; with a new data directory there is a place for it after only.
+        diagnosis.start()
+        try:
+            return await self._run(broker, diagnosis)
+        finally:
+            diagnosis.stop()
+
+    async def _run(self, broker: Broker, diagnosis: DiagnosisSocket) -> int:
+        try:
+            await self._start_http(broker)
+            self._otlp_is_there()
+            starting = asyncio.ensure_future(broker.start())
+            await asyncio.wait((starting, self._signal), return_when=asyncio.FIRST_COMPLETED)
+            if not starting.done():
+                # A signal during the start (a long recovery): what is on disk stays valid, the next start goes on.
+                starting.cancel()
+                await asyncio.wait((starting,))
+            if starting.cancelled():
+                log.info("Stopped during the start")
+                return 0
+            starting.result()
+        except Exception as problem:
+            return _complain(self._explain(problem), EXIT_CANNOT_START)
+        self._serving = True
+        self._start_otlp(broker)
+        diagnosis.start()
+        self._announce(broker)
+        notify("READY=1")
+        collector.for_a_broker()
+        await asyncio.wait((self._signal, broker.failed), return_when=asyncio.FIRST_COMPLETED)
+        return await self._stop(broker)
+
+    def _subject(self, broker: Broker) -> Subject:
+        from pybroker.broker.observability.diagnosis.report import Subject
+
+        return Subject(self._config, self._loop, broker.scrape, broker.metadata)
+
+    def _on_signal(self, number: int, _frame: object) -> None:
+        """Python's own handler, not the loop's: taking that one back restores the kernel's default for a moment, and
+        some senders say it twice at once (timeout(1) signals its child and then the child's group)."""
+        for each in STOP_SIGNALS:
+            signal.signal(each, signal.SIG_IGN)
+        self._loop.call_soon_threadsafe(self._begin_stop, number)
+
+    def _begin_stop(self, number: int) -> None:
+        if self._signal.done():  # SIGINT and SIGTERM at the same moment
+            return
+        self._signal.set_result(number)
+        self._loop.call_later(ECHO_SECONDS, self._let_signals_end_at_once)
+
+    def _let_signals_end_at_once(self) -> None:
+        """From here on the kernel's default: a second signal ends the process, even if the loop hangs."""
+        for each in STOP_SIGNALS:
+            signal.signal(each, signal.SIG_DFL)
+
+    async def _stop(self, broker: Broker) -> int:
+        self._serving = False
+        notify("STOPPING=1")
+        if self._signal.done():
+            log.info("%s: stopping", signal.Signals(self._signal.result()).name)
+        self._arm_deadline()
+        if self._http is not None:
+            self._http.stop()
+        if self._otlp is not None:
+            await self._loop.run_in_executor(None, self._otlp.stop)
+        try:
+            await broker.stop()
+        except Exception as problem:
+            if not broker.failed.done():
+                log.error("The stop was not clean; the next start recovers", exc_info=problem)
+                return EXIT_CANNOT_START
+            # The failure that ended the broker says why: one line, no second traceback behind it.
+            log.warning("The stop was not clean, the next start recovers: %s", problem)
+        if broker.failed.done():
+            return _complain(str(broker.failed.exception() or "the broker failed"), EXIT_CANNOT_START)
+        log.info("Stopped")
+        return 0
+
+    def _arm_deadline(self) -> None:
+        """Ends the process when the stop hangs. SIGALRM's default action needs neither the loop nor the GIL."""
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_REAL, self._config.get_int("shutdown.timeout.ms") / 1000 + STOP_GRACE_SECONDS)
+
+    async def _start_http(self, broker: Broker) -> None:
+        address = self._config.get_str("metrics.listener")
+        if not address:
+            return
+        from pybroker.broker.observability.http import MetricsServer
+        from pybroker.config.listeners import host_port
+
+        host, port = host_port(address)
+        self._http = MetricsServer(host, port, broker.scrape, lambda: self._not_ready(broker))
+        try:
+            bound = await self._http.start()
+        except OSError as problem:
+            raise StartError(f"metrics.listener={address}: cannot listen: {_reason(problem)}") from None
+        log.info("Metrics at http://%s:%d/metrics", *bound)
+
+    def _not_ready(self, broker: Broker) -> str | None:
+        """The body of /readyz; None: clients are served."""
+        if not self._serving or broker.services is None:
+            return "clients are not served"
+        return broker.services.disk_room.reason_not_ready(self._config.get_int("ready.log.dir.usable.bytes.min"))
+
+    def _otlp_is_there(self) -> None:
+        """Raises StartError: what `otlp.endpoint` needs is not installed."""
+        if not self._config[ENDPOINT]:
+            return
+        try:
+            importlib.import_module("pybroker.broker.observability.otlp.export")
+        except ImportError as problem:
+            needs = f"{ENDPOINT} needs what is not installed ({problem.name}); pip install 'pybroker[otlp]'"
+            raise StartError(needs) from None
+
+    def _start_otlp(self, broker: Broker) -> None:
+        if not self._config[ENDPOINT]:
+            return
+        from pybroker.broker.observability.otlp.export import Source
+        from pybroker.broker.observability.otlp.setup import export
+
+        services = broker.services
+        assert services is not None, "a started broker has services"
+        source = Source(self._loop, broker.scrape, services.native.take_slow_requests)
+        self._otlp = export(self._config, source, services)
+        self._otlp.start()
+
+    def _announce(self, broker: Broker) -> None:
+        services = broker.services
+        assert services is not None, "a started broker has services"
+        addresses = [str(listener) for listener in broker.endpoints]
+        data = ", ".join(self._config.log_dirs)
+        print(
+            f"pybroker is ready: {', '.join(addresses)}, cluster id {services.cluster_id}, data in {data}", flush=True
+        )
+        if self._ready_fd is not None:
+            report = {
+                "endpoints": [[one.name, one.host, one.port] for one in broker.endpoints],
+                "cluster_id": services.cluster_id,
+                "broker_id": services.broker_id,
+            }
+            os.write(self._ready_fd, msgspec.json.encode(report) + b"\n")
+            os.close(self._ready_fd)
+
+    def _explain(self, problem: Exception) -> str:
+        if isinstance(problem, StartError | ConfigError | FatalError):
+            return str(problem)
+        log.debug("the start failed", exc_info=problem)
+        if isinstance(problem, OSError):
+            where = f"{problem.filename}: " if problem.filename else ""
+            return f"cannot start: {where}{_reason(problem)}"
+        return (
+            f"cannot start: {type(problem).__name__}: {problem} "
+            "(this is a bug in pybroker; --set log.level=DEBUG shows where)"
+        )
+
+
+_ADVICE = {
+    errno.EADDRINUSE: "the address is in use by another process; stop that one or choose another port",
+    errno.EADDRNOTAVAIL: "this machine does not have that address",
+    errno.EACCES: "permission denied; run as a user who may, or choose another place",
+    errno.EPERM: "not permitted; run as a user who may, or choose another place",
+    errno.ENOSPC: "the disk is full; make room and start again",
+    errno.EFBIG: "a file may not grow further; raise the limit (ulimit -f) and start again",
+    errno.EDQUOT: "the disk quota is used up; make room and start again",
+    errno.EROFS: "the file system is read-only; choose another place with log.dirs",
+    errno.EMFILE: "too many open files; raise the limit (ulimit -n)",
+}
+
+
+def _reason(problem: OSError) -> str:
+    return _ADVICE.get(problem.errno or 0) or problem.strerror or str(problem)

@@ -1,0 +1,102 @@
+"""Whose data the log directories hold, asked before a start writes anything.
+
+Native code asks again when it opens them, with the directories locked; but by then the store is made, and an election
+has raised the controller epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from pybroker.broker.metadata.embedded import FILE_NAME as STORE_FILE
+from pybroker.broker.metadata.seal import refuse_sealed
+from pybroker.broker.metadata.store import MetadataStore, get_or_none
+from pybroker.broker.metadata.znodes import CLUSTER_ID
+from pybroker.errors import StartError
+
+META_PROPERTIES = "meta.properties"
+PROPERTIES_BYTES_MAX = 64 * 1024
+
+
+def refuse_others_data(log_dirs: Sequence[str], broker_id: int, *, own_store: bool, sealed: bool = False) -> None:
+    """Raises StartError if a directory belongs to another broker, or the metadata store of claimed directories is gone;
+    or if there is one although the metadata is kept elsewhere (not `own_store`): its topics would be forgotten.
+    `sealed`: also a store whose content has moved may be opened."""
+    if own_store:
+        if not sealed:
+            refuse_sealed(Path(log_dirs[0]))
+        _refuse_lost_store(Path(log_dirs[0]), [Path(one) for one in log_dirs])
+    elif (Path(log_dirs[0]) / STORE_FILE).exists():
+        raise StartError(
+            f"{Path(log_dirs[0]) / STORE_FILE} is the metadata of a broker that was alone: take it along with "
+            "`pybroker metadata migrate --to zookeeper`, also if that was interrupted, or point log.dirs to other "
+            "directories"
+        )
+    _refuse(log_dirs, ("broker.id", "node.id"), "broker", str(broker_id))
+
+
+async def refuse_empty_store(store: MetadataStore, log_dirs: Sequence[str], connect: str) -> None:
+    """Raises StartError if the directories belong to a cluster and ZooKeeper holds none: before a new one is made
+    there, with every topic forgotten."""
+    for directory in log_dirs:
+        cluster_id = _owner(Path(directory)).get("cluster.id")
+        if cluster_id is not None and await get_or_none(store, CLUSTER_ID) is None:
+            raise StartError(
+                f"ZooKeeper at {connect} holds no cluster, and {directory} belongs to cluster {cluster_id}; name the "
+                "right path in zookeeper.connect, or restore ZooKeeper's data; to go on without any topic use "
+                "`pybroker cluster accept-restored-store`. Nothing was changed"
+            )
+
+
+def refuse_other_clusters(log_dirs: Sequence[str], cluster_id: str) -> None:
+    """Raises StartError if a directory belongs to another cluster."""
+    _refuse(log_dirs, ("cluster.id",), "cluster", cluster_id)
+
+
+def _refuse(log_dirs: Sequence[str], names: tuple[str, ...], what: str, expected: str) -> None:
+    for directory in log_dirs:
+        owner = _owner(Path(directory))
+        found = next((owner[name] for name in names if name in owner), expected)
+        if found != expected:
+            # KIP-78 leaves ids to experts (checklist 255): they are told how.
+            adopt = (
+                ", or, if it is this cluster's data all the same, make the ids agree with "
+                f"`pybroker cluster adopt-id {expected} --config FILE`"
+            )
+            raise StartError(
+                f"{Path(directory) / META_PROPERTIES} belongs to {what} {found}, this is {what} {expected}; point "
+                f"log.dirs to the right directory{adopt if what == 'cluster' else ''}"
+            )
+
+
+def directory_id_of(directory: str) -> str:
+    """The id of a log directory that is open; "" if it has none."""
+    return _owner(Path(directory)).get("directory.id", "")
+
+
+def _owner(directory: Path) -> Mapping[str, str]:
+    """What `meta.properties` says. What cannot be read says nothing here; native code names the trouble."""
+    try:
+        with (directory / META_PROPERTIES).open("rb") as file:
+            text = file.read(PROPERTIES_BYTES_MAX).decode()
+    except (OSError, UnicodeDecodeError):
+        return {}
+    pairs = (line.split("=", 1) for line in text.splitlines() if "=" in line and line.lstrip()[:1] not in "#!")
+    return {name.strip(): value.strip() for name, value in pairs}
+
+
+def _refuse_lost_store(first: Path, directories: Sequence[Path]) -> None:
+    """Directories that were claimed for a cluster have a store: one that is gone must not be replaced by an empty one
+    of another cluster, with every topic forgotten.
+    """
+    store = first / STORE_FILE
+    # SQLite's log beside it is worth nothing without the file, which is never empty once it was opened.
+    if store.exists() and store.stat().st_size:
+        return
+    for directory in directories:
+        if (directory / META_PROPERTIES).exists():
+            raise StartError(
+                f"the metadata store {store} is missing or empty, but {directory} holds data; restore it from a "
+                "backup, or point log.dirs to another directory. Nothing was changed."
+            )

@@ -1,0 +1,59 @@
+"""Opens the metadata store that the settings name, and makes what every cluster's has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from pybroker.broker.metadata.client_quotas import CLIENT_CONFIGS, IP_CONFIGS
+from pybroker.broker.metadata.cluster_id import get_or_generate_cluster_id
+from pybroker.broker.metadata.embedded import EmbeddedStore
+from pybroker.broker.metadata.ingest_records import INGEST_COMMITTED, INGEST_OPEN
+from pybroker.broker.metadata.migration_mark import refuse_unfinished
+from pybroker.broker.metadata.store import MetadataStore, UnavailableError, UnknownOutcomeError, ensure_paths
+from pybroker.broker.metadata.znodes import PERSISTENT_PATHS, DamagedNodeError
+from pybroker.broker.security.nodes import SECURITY_PATHS
+from pybroker.config import BrokerConfig
+from pybroker.errors import FatalError, StartError
+
+ALWAYS_THERE = (*PERSISTENT_PATHS, CLIENT_CONFIGS, IP_CONFIGS, INGEST_OPEN, INGEST_COMMITTED, *SECURITY_PATHS)
+"""The parents of whatever the brokers of a cluster store."""
+ATTEMPTS_MAX = 5
+"""Of a start whose connection to the store breaks."""
+
+
+async def open_store(config: BrokerConfig, on_fatal: Callable[[FatalError], None]) -> MetadataStore:
+    """Raises StartError."""
+    if not config.in_cluster:
+        return await EmbeddedStore.open(Path(config.log_dirs[0]), on_fatal)
+    # kazoo is imported where a cluster is wanted only.
+    from pybroker.broker.lifecycle.startup.zookeeper_tls import zookeeper_tls
+    from pybroker.broker.metadata.zookeeper import ZooKeeperSettings, ZooKeeperStore
+
+    session_ms = config.get_int("zookeeper.session.timeout.ms")
+    settings = ZooKeeperSettings(
+        connect=config.get_str("zookeeper.connect"),
+        session_timeout_ms=session_ms,
+        connection_timeout_ms=config["zookeeper.connection.timeout.ms"] or session_ms,
+        digest=config["zookeeper.digest"],
+        set_acl=config["zookeeper.set.acl"],
+        tls=zookeeper_tls(config),
+    )
+    return await ZooKeeperStore.open(settings, on_fatal)
+
+
+async def prepare_store(store: MetadataStore) -> str:
+    """Makes the nodes that are always there, as far as they are missing; gives the cluster's id, which the first broker
+    of a cluster chooses. Raises StartError."""
+    for attempt in range(1, ATTEMPTS_MAX + 1):
+        try:
+            await refuse_unfinished(store)
+            await ensure_paths(store, ALWAYS_THERE)
+            return await get_or_generate_cluster_id(store)
+        except DamagedNodeError as problem:
+            raise StartError(f"the metadata store is damaged: {problem}") from None
+        except (UnavailableError, UnknownOutcomeError) as problem:
+            # Each step may be done twice.
+            if attempt == ATTEMPTS_MAX:
+                raise StartError(f"the metadata store cannot be reached: {problem}") from None
+    raise AssertionError

@@ -1,0 +1,361 @@
+"""`/admin/deleted_topics/[topic id]`: one deletion, from the request to the removal of the last byte, and afterwards
+the tombstone: the proof that the id is dead, and its history. What brokers have found of an id that nobody knows has
+one, too, in a state of its own.
+
+A record may grow beyond what a node should hold (50,000 partitions, or a thousand groups' offsets): what is large in it
+and does not change is then cut into pieces, `/0`, `/1`, … below its node. They may be written before the deletion is
+decided, under a node that says PREPARED: a load removes what was not decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from pybroker.broker.metadata import znodes
+from pybroker.broker.metadata.lineage import DELETED, TopicLineage
+from pybroker.broker.metadata.store import Create, Delete, Node, Operation, Set
+from pybroker.broker.metadata.znodes import DamagedNodeError
+from pybroker.native import Uuid
+
+DELETING = "deleting"
+"""The name is free; not every replica has confirmed that its data is staged."""
+STAGED = "staged"
+"""Every replica has staged its data; it is kept until the delay is over."""
+UNDELETING = "undeleting"
+"""Its replicas are moving its data back; the name that it will have is taken."""
+LIVE = "live"
+"""It lives again; offsets of groups, or markers of transactions, are still to be written back."""
+REMOVED = "removed"
+"""The data is gone. The record stays as a tombstone: proof that the id is dead."""
+
+FOUND = "found"
+"""Nobody knows of its topic; brokers have put aside what they have of it, and keep it. Not deleted: found."""
+PREPARED = "prepared"
+"""Of a node only: pieces are being written for a deletion that is not decided."""
+
+DEAD_STATES = frozenset({DELETING, STAGED, REMOVED})
+"""States in which a replica of the topic has no right to be in service."""
+
+PIECE_BYTES_MAX = 512 * 1024
+"""Of a node's value; stores take 1 MiB."""
+
+
+BULK = ("partitions", "offsets", "ends", "isr", "departed")
+"""Fields that are in the pieces, where there are any."""
+
+
+class TransactionOutcome(msgspec.Struct, frozen=True):
+    """How a transaction ended that had written to the topic before it was deleted: the marker that its partitions are
+    owed if the topic comes back."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    committed: bool
+    version: int
+    """Of the transaction."""
+    partitions: tuple[int, ...]
+
+
+OUTCOMES_MAX = 10_000
+"""Partitions with an outcome that one record keeps, so that it fits into a node."""
+
+
+class DeletionRecord(msgspec.Struct, frozen=True):
+    """See the module. Times are wall time in milliseconds."""
+
+    topic: str
+    topic_id: Uuid
+    state: str
+    created_ms: int
+    deleted_ms: int
+    deleted_by: str
+    remove_after_ms: int
+    """Before this no broker removes its data, by its own clock."""
+    partitions: Mapping[int, tuple[int, ...]]
+    config: Mapping[str, str]
+    leader_epoch_max: int
+    offsets: tuple[Mapping[str, Any], ...] = ()
+    """Offsets that groups had committed for it: what undelete writes back."""
+    how: str = DELETED
+    """delete or truncate; "found" before anybody has said what becomes of it."""
+    ends: tuple[tuple[int, int], ...] = ()
+    """Log start and log end by partition; -1 where nobody could say."""
+    lineage: TopicLineage = TopicLineage()
+    successor: Uuid | None = None
+    """The incarnation that took its place, when one decision made it."""
+    restore_as: str | None = None
+    """While UNDELETING: the name that it gets."""
+    restored_by: str = ""
+    restored_ms: int = -1
+    offsets_for: Uuid | None = None
+    """The incarnation that still has to get `offsets`: itself after an undelete, its successor after a truncate."""
+    by_order: bool = False
+    """Deleted in the format from before topic ids: the name stays taken, by the topic's node and the order in
+    `/admin/delete_topics`, until every replica has answered (checklist 118, 120)."""
+    isr: tuple[tuple[int, ...], ...] = ()
+    """Who was in sync, by partition: only they may lead it after an undelete. () in records from before this was
+    kept."""
+    missing: tuple[int, ...] | None = None
+    """While DELETING: brokers that have not confirmed that their data is staged. None: none has been asked yet."""
+    closed: bool = False
+    """It cannot be undeleted any more: brokers may remove its data."""
+    outcomes: tuple[TransactionOutcome, ...] = ()
+    """Of transactions that have ended since it was deleted; while it is LIVE: those whose markers are not written."""
+    departed: Mapping[int, tuple[int, ...]] = {}
+    """Brokers that may still have data of partitions that were moved away from them before, by partition."""
+    pieces: int = 0
+    """Nodes below its own; counted by whoever read or wrote it."""
+    unregistered: tuple[int, ...] = ()
+    """Brokers that had data of it and were unregistered since: nobody waits for them."""
+    offsets_given: tuple[str, ...] = ()
+    """Groups whose offsets `offsets_for` has already: their coordinators are on several brokers."""
+    delay_max_ms: int = -1
+    """Brokers keep the data at most this long after they staged it, because an administrator shortened the delay of
+    this deletion; 0: the topic was purged. -1: only their own delay counts."""
+
+    @property
+    def purged(self) -> bool:
+        """Whether brokers remove the data at once."""
+        return self.delay_max_ms == 0
+
+    @property
+    def undeletable(self) -> bool:
+        """Whether an undelete is still possible."""
+        return self.state in (DELETING, STAGED, FOUND) and not self.closed and not self.by_order
+
+    @property
+    def brokers(self) -> set[int]:
+        """All that had a replica, as far as they are still known."""
+        had = {broker for replicas in self.partitions.values() for broker in replicas}
+        return had.difference(self.unregistered)
+
+    @property
+    def unconfirmed(self) -> set[int]:
+        """Brokers of which nobody knows that they have put their data aside."""
+        if self.state != DELETING:
+            return set()
+        if self.missing is not None:
+            return set(self.missing)
+        return self.brokers.union(*self.departed.values()).difference(self.unregistered)
+
+    def holders(self, partition: int) -> tuple[int, ...]:
+        """Brokers that have, or may have, data of a partition."""
+        return self._known((*self.partitions[partition], *self.departed.get(partition, ())))
+
+    def held_by(self, broker_id: int) -> list[int]:
+        """The partitions of which a broker has data, or may have."""
+        if broker_id in self.unregistered:
+            return []
+        return [index for index in self.partitions if broker_id in self.holders(index)]
+
+    def replicas(self, partition: int) -> tuple[int, ...]:
+        """Who has a partition if the topic comes back."""
+        return self._known(self.partitions[partition])
+
+    def in_sync(self, partition: int) -> tuple[int, ...]:
+        """Who may lead a partition after an undelete."""
+        return self._known(self.isr[partition] if partition < len(self.isr) else self.partitions[partition])
+
+    def _known(self, brokers: tuple[int, ...]) -> tuple[int, ...]:
+        gone = self.unregistered
+        return tuple(one for one in brokers if one not in gone) if gone else brokers
+
+    def encode(self) -> bytes:
+        fields = msgspec.structs.asdict(self)
+        for name in ("topic_id", "pieces"):
+            del fields[name]
+        return msgspec.json.encode({"version": 1, "id": str(self.topic_id), **fields}, enc_hook=str)
+
+    def encode_head(self, pieces: int) -> bytes:
+        """All but what is in the pieces."""
+        fields = msgspec.structs.asdict(self)
+        for name in ("topic_id", *BULK):
+            del fields[name]
+        return msgspec.json.encode({"version": 1, "id": str(self.topic_id), **fields, "pieces": pieces}, enc_hook=str)
+
+    def encode_bulk(self) -> bytes:
+        """What is in the pieces."""
+        return msgspec.json.encode({name: getattr(self, name) for name in BULK}, enc_hook=str)
+
+    def end(self, partition: int) -> tuple[int, int]:
+        """Log start and log end of a partition; -1: nobody could say."""
+        return self.ends[partition] if partition < len(self.ends) else (-1, -1)
+
+
+class _Json(msgspec.Struct):
+    topic: str
+    id: str
+    state: str
+    created_ms: int
+    deleted_ms: int
+    deleted_by: str
+    remove_after_ms: int
+    partitions: dict[int, tuple[int, ...]]
+    config: dict[str, str]
+    leader_epoch_max: int
+    offsets: tuple[dict[str, Any], ...] = ()
+    how: str = DELETED
+    ends: tuple[tuple[int, int], ...] = ()
+    lineage: TopicLineage = TopicLineage()
+    successor: str | None = None
+    restore_as: str | None = None
+    restored_by: str = ""
+    restored_ms: int = -1
+    offsets_for: str | None = None
+    by_order: bool = False
+    isr: tuple[tuple[int, ...], ...] = ()
+    missing: tuple[int, ...] | None = None
+    closed: bool = False
+    outcomes: tuple[TransactionOutcome, ...] = ()
+    departed: dict[int, tuple[int, ...]] = {}
+    unregistered: tuple[int, ...] = ()
+    offsets_given: tuple[str, ...] = ()
+    delay_max_ms: int = -1
+
+
+class DeletionHead(msgspec.Struct):
+    """What a record's own node says, also of one that is cut into pieces."""
+
+    state: str
+    pieces: int = 0
+    topic: str = ""
+    deleted_ms: int = -1
+    """-1 with an empty name: cut into pieces by a broker that did not repeat them here."""
+    closed: bool = False
+
+
+def decode_deletion(path: str, data: bytes, pieces: int = 0) -> DeletionRecord:
+    """A whole record. Raises DamagedNodeError."""
+    node: _Json = znodes.decode_json(path, data, _Json)
+    if node.state not in (*DEAD_STATES, UNDELETING, LIVE, FOUND):
+        raise DamagedNodeError(f"{path}: unknown state {node.state!r}")
+    return DeletionRecord(
+        node.topic,
+        znodes.parse_topic_id(path, node.id),
+        node.state,
+        node.created_ms,
+        node.deleted_ms,
+        node.deleted_by,
+        node.remove_after_ms,
+        node.partitions,
+        node.config,
+        node.leader_epoch_max,
+        node.offsets,
+        node.how,
+        node.ends,
+        node.lineage,
+        None if node.successor is None else znodes.parse_topic_id(path, node.successor),
+        node.restore_as,
+        node.restored_by,
+        node.restored_ms,
+        None if node.offsets_for is None else znodes.parse_topic_id(path, node.offsets_for),
+        node.by_order,
+        node.isr,
+        node.missing,
+        node.closed,
+        node.outcomes,
+        node.departed,
+        pieces,
+        node.unregistered,
+        node.offsets_given,
+        node.delay_max_ms,
+    )
+
+
+def decode_deletion_head(path: str, data: bytes) -> DeletionHead:
+    """State and name of a record, from the value of its own node alone. Raises DamagedNodeError."""
+    head: DeletionHead = znodes.decode_json(path, data, DeletionHead)
+    return head
+
+
+def read_deletions(admin: Mapping[str, Node]) -> tuple[dict[Uuid, DeletionRecord], list[str]]:
+    """All records below /admin, and a sentence for each that is damaged."""
+    found: dict[Uuid, DeletionRecord] = {}
+    problems: list[str] = []
+    prefix = len(znodes.DELETED_TOPICS) + 1
+    for path, node in admin.items():
+        if not path.startswith(znodes.DELETED_TOPICS + "/") or "/" in path[prefix:]:
+            continue
+        try:
+            if decode_deletion_head(path, node.data).state == PREPARED:
+                continue
+            record = _assembled(path, node.data, admin)
+        except DamagedNodeError as problem:
+            problems.append(str(problem))
+            continue
+        found[record.topic_id] = record
+    return found, problems
+
+
+def _assembled(path: str, data: bytes, admin: Mapping[str, Node]) -> DeletionRecord:
+    head = decode_deletion_head(path, data)
+    if not head.pieces:
+        return decode_deletion(path, data)
+    pieces = [admin.get(f"{path}/{number}") for number in range(head.pieces)]
+    if any(piece is None for piece in pieces):
+        raise DamagedNodeError(f"{path}: not all of its {head.pieces} pieces are there")
+    whole = b"".join(piece.data for piece in pieces if piece is not None)
+    bulk = znodes.decode_json(path, whole, dict[str, msgspec.Raw])
+    if "state" in bulk:
+        # Of a version that wrote everything into the pieces.
+        return decode_deletion(path, whole, head.pieces)
+    own = znodes.decode_json(path, data, dict[str, msgspec.Raw])
+    return decode_deletion(path, msgspec.json.encode({**own, **bulk}), head.pieces)
+
+
+def forget_prepared(admin: Mapping[str, Node]) -> list[Operation]:
+    """Removes what was written for deletions that were not decided."""
+    operations: list[Operation] = []
+    prefix = len(znodes.DELETED_TOPICS) + 1
+    prepared = set()
+    for path, node in admin.items():
+        if path.startswith(znodes.DELETED_TOPICS + "/") and "/" not in path[prefix:]:
+            try:
+                if decode_deletion_head(path, node.data).state == PREPARED:
+                    prepared.add(path)
+            except DamagedNodeError:
+                continue
+    operations += [Delete(path) for path in admin if path.rsplit("/", 1)[0] in prepared]
+    return operations + [Delete(path) for path in sorted(prepared)]
+
+
+def write_operations(before: DeletionRecord | None, record: DeletionRecord) -> tuple[DeletionRecord, list[Operation]]:
+    """Replaces (or makes) the nodes of a record; gives it with its number of pieces."""
+    path, data = znodes.deletion_path(record.topic_id), record.encode()
+    had = 0 if before is None else before.pieces
+    if before is not None and had and all(getattr(before, name) == getattr(record, name) for name in BULK):
+        return msgspec.structs.replace(record, pieces=had), [Set(path, record.encode_head(had))]
+    pieces = [] if len(data) <= PIECE_BYTES_MAX else _pieces(record)
+    if pieces:
+        data = record.encode_head(len(pieces))
+    operations: list[Operation] = [Create(path, data) if before is None else Set(path, data)]
+    for number, piece in enumerate(pieces):
+        at = f"{path}/{number}"
+        operations.append(Set(at, piece) if number < had else Create(at, piece))
+    operations += [Delete(f"{path}/{number}") for number in range(len(pieces), had)]
+    return msgspec.structs.replace(record, pieces=len(pieces)), operations
+
+
+def prepare_operations(record: DeletionRecord) -> tuple[DeletionRecord, list[list[Operation]], Operation]:
+    """A new record in steps that may each be a multi of its own, and the one that makes it count."""
+    path, pieces = znodes.deletion_path(record.topic_id), _pieces(record)
+    head = msgspec.json.encode({"version": 1, "state": PREPARED, "topic": record.topic, "pieces": len(pieces)})
+    steps: list[list[Operation]] = [[Create(path, head)]]
+    steps += [[Create(f"{path}/{number}", piece)] for number, piece in enumerate(pieces)]
+    decided = msgspec.structs.replace(record, pieces=len(pieces))
+    return decided, steps, Set(path, record.encode_head(len(pieces)))
+
+
+def _pieces(record: DeletionRecord) -> list[bytes]:
+    bulk = record.encode_bulk()
+    return [bulk[at : at + PIECE_BYTES_MAX] for at in range(0, len(bulk), PIECE_BYTES_MAX)]
+
+
+def forget_operations(record: DeletionRecord) -> list[Operation]:
+    """Removes the nodes of a record."""
+    path = znodes.deletion_path(record.topic_id)
+    return [*(Delete(f"{path}/{number}") for number in range(record.pieces)), Delete(path)]

@@ -1,0 +1,184 @@
+"""Staged ingests as the store knows them: what is open, and what was committed (docs/staged-ingest.md).
+
+    /ingest/open/[topic id]/[key]        begun; removed by commit, abort, expiry
+    /ingest/committed/[topic id]/[key]   written by the multi that decides a commit; later with the offsets
+
+Keys are digests, because names are the clients' own. A stream has one node under `committed`, that of its latest batch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+import msgspec
+
+from pybroker.broker.metadata.znodes import DamagedNodeError, decode_json, parse_topic_id
+from pybroker.native import Uuid
+
+INGEST_OPEN = "/ingest/open"
+INGEST_COMMITTED = "/ingest/committed"
+"""Both are made by the start of a broker; the nodes of a topic by the decision that needs them."""
+
+OPEN = "open"
+COMMITTING = "committing"
+"""Decided; not all partitions have the records yet."""
+COMMITTED = "committed"
+
+NO_BATCH = -1
+
+ANSWERED_SETTINGS = ("cleanup.policy", "compression.type", "max.message.bytes", "message.timestamp.type")
+"""Of the topic's settings: what IngestBegin answers. A committed ingest keeps no others, its records are attached."""
+
+IngestKey = tuple[Uuid, str, int]
+"""(topic id, ingest id, batch id)."""
+SeriesKey = tuple[Uuid, str, bool]
+"""(topic id, ingest id, whether it is a stream): what is remembered of the committed has one entry for a stream."""
+
+
+PENDING = -1
+LOST = -2
+
+
+class IngestedPartition(msgspec.Struct, frozen=True):
+    """What a commit brings to one partition. Offsets are PENDING until it is attached, LOST if every replica that had
+    it staged has lost it; `end_offset` is exclusive."""
+
+    rows: int
+    bytes: int
+    base_offset: int = PENDING
+    end_offset: int = PENDING
+
+
+class IngestRecord(msgspec.Struct, frozen=True):
+    """One ingest."""
+
+    topic_id: Uuid
+    ingest_id: str
+    batch_id: int
+    epoch: int
+    state: str
+    ttl_ms: int
+    created_ms: int
+    config: Mapping[str, str]
+    """The topic's settings when it began: the rules of all its records. Of a committed one ANSWERED_SETTINGS."""
+    committed_ms: int = 0
+    partitions: Mapping[int, IngestedPartition] = {}
+    plan: int = 0
+    """Of a decided one in a cluster: which of the plans on the brokers' disks was decided."""
+    reopened: int = 0
+    """How often a commit was prepared that came to nothing: one that was prepared before counts no more."""
+    touched_ms: int = 0
+    """In a cluster: when it had taken records last, as of the last time that somebody wrote it down."""
+
+    @property
+    def last_ms(self) -> int:
+        """From when on it can expire."""
+        return max(self.created_ms, self.touched_ms)
+
+    @property
+    def key(self) -> IngestKey:
+        return self.topic_id, self.ingest_id, self.batch_id
+
+    @property
+    def series(self) -> SeriesKey:
+        return series_of(self.key)
+
+    @property
+    def directory(self) -> str:
+        """Name of the directory of its files; another one for each epoch."""
+        return f"{_digest(str(self.batch_id), self.ingest_id)}-{self.epoch}"
+
+    @property
+    def pending(self) -> list[int]:
+        """Partitions that are not known to have the records."""
+        return [index for index, part in self.partitions.items() if part.base_offset == PENDING]
+
+    @property
+    def lost(self) -> list[int]:
+        """Partitions that will never have the records."""
+        return [index for index, part in self.partitions.items() if part.base_offset == LOST]
+
+    @property
+    def append_time(self) -> bool:
+        """Whether the commit stamps the records. A node that does not say leaves them their times."""
+        return self.config.get("message.timestamp.type") == "LogAppendTime"
+
+    @property
+    def path(self) -> str:
+        """Its node, in its state."""
+        opened, committed = ingest_paths(self.key)
+        return opened if self.state == OPEN else committed
+
+    @property
+    def folder(self) -> str:
+        """The node above its own."""
+        return self.path.rpartition("/")[0]
+
+    def committed(self) -> IngestRecord:
+        """The record when its partitions have the records."""
+        rules = {name: self.config[name] for name in ANSWERED_SETTINGS if name in self.config}
+        return msgspec.structs.replace(self, state=COMMITTED, config=rules)
+
+    def encode(self) -> bytes:
+        fields = msgspec.structs.asdict(self)
+        fields["topic_id"] = str(self.topic_id)
+        # Four numbers each, without names: a commit to 10,000 partitions fits into one value of the store.
+        fields["partitions"] = {index: msgspec.structs.astuple(part) for index, part in self.partitions.items()}
+        return msgspec.json.encode({"version": 1, **fields})
+
+
+def series_of(key: IngestKey) -> SeriesKey:
+    """Under which entry its commit is remembered."""
+    return key[0], key[1], key[2] != NO_BATCH
+
+
+def ingest_paths(key: IngestKey) -> tuple[str, str]:
+    """The nodes of an ingest: while it is open, and as decided."""
+    topic_id, ingest_id, batch_id = key
+    kind = "stream" if series_of(key)[2] else "one"
+    return (
+        f"{INGEST_OPEN}/{topic_id}/{_digest(str(batch_id), ingest_id)}",
+        f"{INGEST_COMMITTED}/{topic_id}/{_digest(kind, ingest_id)}",
+    )
+
+
+def topic_paths(topic_id: Uuid) -> tuple[str, str]:
+    """The nodes above the records of a topic."""
+    return f"{INGEST_OPEN}/{topic_id}", f"{INGEST_COMMITTED}/{topic_id}"
+
+
+def _digest(kind: str, ingest_id: str) -> str:
+    return hashlib.sha256(f"{kind}\0{ingest_id}".encode()).hexdigest()[:32]
+
+
+class _RecordJson(msgspec.Struct):
+    topic_id: str
+    ingest_id: str
+    batch_id: int
+    epoch: int
+    state: str
+    ttl_ms: int
+    created_ms: int
+    config: dict[str, str]
+    committed_ms: int = 0
+    partitions: dict[int, tuple[int, int, int, int] | IngestedPartition] = {}
+    """Earlier builds wrote the numbers with their names."""
+    plan: int = 0
+    reopened: int = 0
+    touched_ms: int = 0
+
+
+def decode_ingest(path: str, data: bytes) -> IngestRecord:
+    """The record in a node; DamagedNodeError says which and why."""
+    node: _RecordJson = decode_json(path, data, _RecordJson)
+    fields = msgspec.structs.asdict(node)
+    fields["topic_id"] = parse_topic_id(path, node.topic_id)
+    fields["partitions"] = {
+        index: part if isinstance(part, IngestedPartition) else IngestedPartition(*part)
+        for index, part in node.partitions.items()
+    }
+    record = IngestRecord(**fields)
+    if record.path != path:
+        raise DamagedNodeError(f"{path}: its content belongs to {record.path}")
+    return record

@@ -1,0 +1,509 @@
+"""The `MetadataStore` of a cluster: Apache ZooKeeper, through kazoo.
+
+kazoo works on a thread of its own. Everything that it has to say (results, watches, changes of the session) comes to
+the loop through one queue, in the order in which the server said it.
+
+What a caller must know beyond the contract:
+- A read is tried again, whatever happens to the connection, for as long as a session lasts, or a start (`starting`);
+  then UnavailableError.
+- A write is sent once. If the connection breaks before its answer came, nobody knows whether it was done:
+  UnknownOutcomeError. Who wrote must look, and a look after the connection is back sees what has become of it.
+- The session outlives a broken connection. SUSPENDED: it may or may not be over; LOST: it is over, with its ephemeral
+  nodes, and every watch has fired with SESSION; kazoo makes a new one by itself, CONNECTED tells of it.
+- Watches do not outlive the connection: at SUSPENDED each fires with SESSION.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from kazoo import exceptions as kz
+from kazoo.client import KazooClient, TransactionRequest
+from kazoo.protocol.states import EventType, KazooState, KeeperState, WatchedEvent, ZnodeStat
+from kazoo.retry import KazooRetry
+from kazoo.security import make_digest_acl
+
+from pybroker.broker.metadata.store import (
+    ANY_VERSION,
+    MULTI_BYTES_MAX,
+    VALUE_BYTES_MAX,
+    BadVersionError,
+    Check,
+    Create,
+    Delete,
+    MultiError,
+    NoChildrenForEphemeralsError,
+    Node,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    Operation,
+    OperationResult,
+    RefusedError,
+    RolledBackError,
+    SessionState,
+    Set,
+    StoreClosedError,
+    StoreError,
+    UnavailableError,
+    UnknownOutcomeError,
+    ValueTooLargeError,
+    Watch,
+    WatchEvent,
+    WatchKind,
+    check_path,
+    ensure_path,
+    operation_bytes,
+)
+from pybroker.broker.metadata.zookeeper_handler import LoopHandler
+from pybroker.broker.metadata.zookeeper_reads import GET_DATA, READS_A_TURN_MAX, MultiRead, read_subtree, slices
+from pybroker.errors import FatalError, StartError
+
+log = logging.getLogger(__name__)
+
+RECONNECT_DELAY_S = 0.05
+RECONNECT_DELAY_MAX_S = 1.0
+CONNECTIONS_A_SESSION_MIN = 3
+"""kazoo waits for a connection for the time of a session by the number of hosts. A server that takes the request and
+never answers it, as one that is starting may, must not cost the session."""
+CLOSE_S_MAX = 5.0
+"""A server that does not answer ends the session by itself."""
+
+READS_A_REQUEST_MAX = 500
+"""In one `multiRead`. Values of partitions have some hundred bytes; the server builds the answer in memory."""
+
+OPERATIONS_A_TURN_MAX = 200
+"""Of one multi."""
+
+_REFUSALS: dict[type[Exception], type[StoreError]] = {
+    kz.NoNodeError: NoNodeError,
+    kz.NodeExistsError: NodeExistsError,
+    kz.BadVersionError: BadVersionError,
+    kz.NotEmptyError: NotEmptyError,
+    kz.NoChildrenForEphemeralsError: NoChildrenForEphemeralsError,
+    kz.RolledBackError: RolledBackError,
+    kz.RuntimeInconsistency: RolledBackError,
+}
+_BROKEN = (kz.ConnectionLoss, kz.SessionExpiredError, kz.ConnectionClosedError, kz.OperationTimeoutError)
+_KINDS = {
+    EventType.CREATED: WatchKind.CREATED,
+    EventType.CHANGED: WatchKind.CHANGED,
+    EventType.DELETED: WatchKind.DELETED,
+    EventType.CHILD: WatchKind.CHILDREN,
+    EventType.NONE: WatchKind.SESSION,
+}
+
+
+class Tls(NamedTuple):
+    """Files in PEM format for a connection under TLS."""
+
+    truststore: str | None
+    """Certificates that are trusted; None: those of the system."""
+    keystore: str | None
+    """The client's certificate and key."""
+    key_password: str | None
+    verify_hostname: bool
+
+
+class ZooKeeperSettings(NamedTuple):
+    """How the ensemble is reached."""
+
+    connect: str
+    """`host:port[,host:port…][/chroot]`, as in Kafka's `zookeeper.connect`."""
+    session_timeout_ms: int
+    connection_timeout_ms: int
+    """For the first connection, and for each one that breaks while the broker starts."""
+    digest: str | None = None
+    """`user:password` of ZooKeeper's digest scheme."""
+    set_acl: bool = False
+    """Nodes that are made can be changed by that user only."""
+    tls: Tls | None = None
+
+
+class ZooKeeperStore:
+    """See the module. `await ZooKeeperStore.open(settings, on_fatal)` makes one."""
+
+    def __init__(
+        self, settings: ZooKeeperSettings, loop: asyncio.AbstractEventLoop, on_fatal: Callable[[FatalError], None]
+    ) -> None:
+        self._settings = settings
+        self._loop = loop
+        self._on_fatal = on_fatal
+        self._session_s = settings.session_timeout_ms / 1000
+        self._patience_s = self._session_s
+        self._connected = asyncio.Event()
+        self._closed = False
+        self._listeners: list[Callable[[SessionState], None]] = []
+        self._was_connected = False
+        self._handler = LoopHandler(loop, self._failed)
+        self._sending = asyncio.Lock()
+        """Writes are sent in the order in which they are asked for, also behind one that is built in turns."""
+        tls, digest = settings.tls, settings.digest
+        acl = None
+        if settings.set_acl and digest is not None:
+            user, _, password = digest.partition(":")
+            acl = [make_digest_acl(user, password, all=True)]
+        self._client = KazooClient(
+            hosts=_repeated(settings.connect),
+            timeout=self._session_s,
+            handler=self._handler,
+            default_acl=acl,
+            auth_data=[("digest", digest)] if digest is not None else None,
+            connection_retry=KazooRetry(
+                max_tries=-1, delay=RECONNECT_DELAY_S, backoff=2, max_delay=RECONNECT_DELAY_MAX_S
+            ),
+            logger=logging.getLogger("kazoo"),
+            use_ssl=tls is not None,
+            ca=tls.truststore if tls else None,
+            certfile=tls.keystore if tls else None,
+            keyfile=tls.keystore if tls else None,
+            keyfile_password=tls.key_password if tls else None,
+            check_hostname=tls.verify_hostname if tls else False,
+        )
+
+    @classmethod
+    async def open(
+        cls, settings: ZooKeeperSettings, on_fatal: Callable[[FatalError], None] = lambda problem: None
+    ) -> ZooKeeperStore:
+        """Connects, and makes the chroot if it is missing. `on_fatal` is called on the loop when the ensemble refuses
+        the credentials, or when a watcher fails (a bug).
+
+        Raises StartError: no server answered within `connection_timeout_ms`, or the credentials are refused.
+        """
+        store = cls(settings, asyncio.get_running_loop(), on_fatal)
+        try:
+            await store._connect()
+        except BaseException:
+            await store.close()
+            raise
+        return store
+
+    async def _connect(self) -> None:
+        where = self._settings.connect
+        self._client.add_listener(self._kazoo_state)
+        self._client.start_async()
+        try:
+            await asyncio.wait_for(self._connected.wait(), self._settings.connection_timeout_ms / 1000)
+        except TimeoutError:
+            refused = self._client.client_state == KeeperState.AUTH_FAILED
+            why = "the credentials are refused" if refused else "no server answers"
+            raise StartError(
+                f"zookeeper.connect={where}: {why} within zookeeper.connection.timeout.ms="
+                f"{self._settings.connection_timeout_ms}"
+            ) from None
+        # kazoo puts the chroot before every path, also before that of the chroot's own nodes.
+        chroot, self._client.chroot = self._client.chroot, ""
+        try:
+            if chroot:
+                await ensure_path(self, chroot)
+        except StoreError as problem:
+            raise StartError(f"zookeeper.connect={where}: the chroot cannot be made: {problem}") from None
+        self._client.chroot = chroot
+
+    # --- MetadataStore ------------------------------------------------------------------------------------------------
+
+    @property
+    def session_id(self) -> int:
+        client_id = self._client.client_id
+        return 0 if client_id is None else int(client_id[0])
+
+    @property
+    def session_timeout_ms(self) -> int:
+        """What was asked for; the server may have settled for another."""
+        return self._settings.session_timeout_ms
+
+    def starting(self, is_starting: bool) -> None:
+        patience_s = self._settings.connection_timeout_ms / 1000 if is_starting else 0.0
+        self._patience_s = max(self._session_s, patience_s)
+
+    def on_session(self, listener: Callable[[SessionState], None]) -> None:
+        self._listeners.append(listener)
+
+    async def get(self, path: str, watch: Watch | None = None) -> Node:
+        check_path(path)
+        data, stat = await self._read(path, self._client.get_async, path, _watcher(path, watch))
+        return _node(data, stat)
+
+    async def exists(self, path: str, watch: Watch | None = None) -> Node | None:
+        check_path(path)
+        while True:
+            stat = await self._read(path, self._client.exists_async, path, _watcher(path, watch))
+            if stat is None:
+                return None
+            # The value comes by a read of its own. The watch is set already: a change in between fires it.
+            try:
+                data, stat = await self._read(path, self._client.get_async, path)
+            except NoNodeError:
+                watch = None
+                continue
+            return _node(data, stat)
+
+    async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False) -> str:
+        check_path(path)
+        _check_size(path, data)
+        made = await self._write(
+            path, self._client.create_async, path, data, None, ephemeral, sequential, False
+        )
+        assert isinstance(made, str)
+        return made
+
+    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> int:
+        check_path(path)
+        _check_size(path, data)
+        stat = await self._write(path, self._client.set_async, path, data, version)
+        return int(stat.version)
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        check_path(path)
+        await self._write(path, self._client.delete_async, path, version)
+
+    async def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        check_path(path)
+        names = await self._read(path, self._client.get_children_async, path, _watcher(path, watch))
+        return sorted(names)
+
+    async def subtree(self, path: str) -> dict[str, Node]:
+        check_path(path)
+        return await read_subtree(path, self._read_many, _node)
+
+    async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
+        """The nodes, in order; None for each that does not exist. No snapshot: they are read in several requests."""
+        answers = await self._read_many(GET_DATA, paths)
+        return [None if answer is None else _node(*answer) for answer in answers]
+
+    async def _read_many(self, kind: int, paths: Sequence[str]) -> list[Any]:
+        found: list[Any] = []
+        for turn in slices(paths, READS_A_TURN_MAX):
+            requests = slices(turn, READS_A_REQUEST_MAX)
+            for answers in await asyncio.gather(
+                *(self._read(some[0], self._multi_read, kind, some) for some in requests)
+            ):
+                found += answers
+        return found
+
+    def _multi_read(self, kind: int, paths: Sequence[str]) -> Any:
+        chroot = self._client.chroot
+        request = MultiRead(kind, [path if not chroot else chroot if path == "/" else chroot + path for path in paths])
+        result = self._handler.async_result()
+        self._client._call(request, result)
+        return result
+
+    async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
+        if not operations:
+            return []
+        await self._wait_connected(self._loop.time() + self._patience_s)
+        async with self._sending:
+            transaction = await self._transaction(operations)
+            answer = self._begin(transaction.commit_async)
+        results = await self._written("multi", answer)
+        if any(isinstance(result, Exception) for result in results):
+            errors = [
+                _refusal(result, operation.path) if isinstance(result, Exception) else RolledBackError(operation.path)
+                for operation, result in zip(operations, results, strict=True)
+            ]
+            index = next(place for place, error in enumerate(errors) if not isinstance(error, RolledBackError))
+            raise MultiError(index, errors)
+        return [_outcome(operation, result) for operation, result in zip(operations, results, strict=True)]
+
+    async def _transaction(self, operations: Sequence[Operation]) -> TransactionRequest:
+        """Thousands of operations take tens of milliseconds: others have their turn in between."""
+        transaction = self._client.transaction()
+        size = 0
+        for begin in range(0, len(operations), OPERATIONS_A_TURN_MAX):
+            if begin:
+                await asyncio.sleep(0)
+            end = begin + OPERATIONS_A_TURN_MAX
+            size += _checked_bytes(operations, begin, end, size)
+            for operation in operations[begin:end]:
+                match operation:
+                    case Create(path, data, ephemeral, sequential):
+                        transaction.create(path, data, ephemeral=ephemeral, sequence=sequential)
+                    case Set(path, data, version):
+                        transaction.set_data(path, data, version)
+                    case Delete(path, version):
+                        transaction.delete(path, version)
+                    case Check(path, version):
+                        transaction.check(path, version)
+        return transaction
+
+    async def sync(self) -> None:
+        await self._read("/", self._client.sync_async, "/")
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._connected.clear()
+        over = asyncio.Event()
+        # A thread of its own, which the end of the process does not wait for.
+        threading.Thread(target=self._stop, args=(over,), name="zookeeper-close", daemon=True).start()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_S_MAX):
+                await over.wait()
+        self._handler.disconnect()
+        for listener in self._listeners:
+            listener(SessionState.LOST)
+
+    def _stop(self, over: asyncio.Event) -> None:
+        with contextlib.suppress(kz.KazooException, OSError):
+            self._client.stop()
+            self._client.close()
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(over.set)
+
+    # --- calls --------------------------------------------------------------------------------------------------------
+
+    async def _read(self, path: str, call: Callable[..., Any], *arguments: Any) -> Any:
+        deadline = self._loop.time() + self._patience_s
+        while True:
+            await self._wait_connected(deadline)
+            try:
+                return await self._call(call, *arguments)
+            except _BROKEN:
+                continue
+            except kz.KazooException as problem:
+                raise _refusal(problem, path) from None
+
+    async def _write(self, path: str, call: Callable[..., Any], *arguments: Any) -> Any:
+        await self._wait_connected(self._loop.time() + self._patience_s)
+        async with self._sending:
+            answer = self._begin(call, *arguments)
+        return await self._written(path, answer)
+
+    async def _written(self, path: str, answer: asyncio.Future[Any]) -> Any:
+        try:
+            return await answer
+        except _BROKEN as problem:
+            raise UnknownOutcomeError(f"{path}: the connection to ZooKeeper broke: {type(problem).__name__}") from None
+        except kz.KazooException as problem:
+            raise _refusal(problem, path) from None
+
+    async def _wait_connected(self, deadline: float) -> None:
+        if self._closed:
+            raise StoreClosedError("the connection to ZooKeeper is closed")
+        if self._connected.is_set():
+            return
+        try:
+            await asyncio.wait_for(self._connected.wait(), max(0.0, deadline - self._loop.time()))
+        except TimeoutError:
+            raise UnavailableError(
+                f"zookeeper.connect={self._settings.connect}: no connection for {self._patience_s:g} s"
+            ) from None
+
+    async def _call(self, call: Callable[..., Any], *arguments: Any) -> Any:
+        return await self._begin(call, *arguments)
+
+    def _begin(self, call: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
+        future: asyncio.Future[Any] = self._loop.create_future()
+
+        def done(result: Any) -> None:
+            if future.done():
+                return
+            if result.exception is not None:
+                future.set_exception(result.exception)
+            else:
+                future.set_result(result.value)
+
+        call(*arguments).rawlink(done)
+        return future
+
+    # --- the session --------------------------------------------------------------------------------------------------
+
+    def _kazoo_state(self, state: str) -> None:
+        """On kazoo's thread."""
+        self._handler.queue.put(lambda: self._state_changed(state))
+
+    def _state_changed(self, state: str) -> None:
+        if self._closed:
+            return
+        told: SessionState
+        if state == KazooState.CONNECTED:
+            told = SessionState.RECONNECTED if self._was_connected else SessionState.CONNECTED
+            self._was_connected = True
+            self._connected.set()
+        elif state == KazooState.SUSPENDED:
+            told = SessionState.SUSPENDED
+            self._connected.clear()
+        else:
+            told = SessionState.LOST
+            self._was_connected = False
+            self._connected.clear()
+            if self._client.client_state == KeeperState.AUTH_FAILED:
+                self._on_fatal(FatalError(f"zookeeper.connect={self._settings.connect}: the credentials are refused"))
+        for listener in self._listeners:
+            listener(told)
+
+    def _failed(self, problem: Exception) -> None:
+        log.critical("a watcher of the metadata store failed: this is a bug in pybroker", exc_info=problem)
+        self._on_fatal(FatalError(f"a watcher of the metadata store failed: {type(problem).__name__}: {problem}"))
+
+
+def _watcher(path: str, watch: Watch | None) -> Callable[[WatchedEvent], None] | None:
+    if watch is None:
+        return None
+    told = watch
+
+    def fired(event: WatchedEvent) -> None:
+        told(WatchEvent(_KINDS.get(event.type, WatchKind.SESSION), path))
+
+    return fired
+
+
+def _node(data: bytes, stat: ZnodeStat) -> Node:
+    return Node(data, stat.version, stat.czxid, stat.mzxid, stat.ctime, stat.ephemeralOwner)
+
+
+def _refusal(problem: Exception, path: str) -> StoreError:
+    for known, ours in _REFUSALS.items():
+        if isinstance(problem, known):
+            return ours(path)
+    if isinstance(problem, kz.NoAuthError):
+        return RefusedError(f"{path}: ZooKeeper does not allow it, its ACL names another user than zookeeper.digest")
+    return StoreError(f"{path}: ZooKeeper refused: {type(problem).__name__} {problem}")
+
+
+def _outcome(operation: Operation, result: Any) -> OperationResult:
+    if isinstance(operation, Create):
+        return str(result)
+    if isinstance(operation, Set):
+        return int(result.version)
+    return None
+
+
+def _repeated(connect: str) -> str:
+    """The same hosts, each as often as it takes for kazoo to try so many in the time of a session."""
+    hosts, slash, chroot = connect.partition("/")
+    times = -(-CONNECTIONS_A_SESSION_MIN // (hosts.count(",") + 1))
+    return ",".join([hosts] * times) + slash + chroot
+
+
+def _check_size(path: str, data: bytes) -> None:
+    if len(data) > VALUE_BYTES_MAX:
+        raise ValueTooLargeError(f"{path}: {len(data)} bytes")
+
+
+def _checked_bytes(operations: Sequence[Operation], begin: int, end: int, before: int) -> int:
+    """What these of the operations take, behind others of `before` bytes. The server ends the connection at a packet
+    that is too large: found out before it is sent."""
+    total = before
+    for index, operation in enumerate(operations[begin:end], begin):
+        problem: StoreError | None = None
+        data = operation.data if isinstance(operation, Create | Set) else b""
+        total += operation_bytes(operation)
+        try:
+            check_path(operation.path)
+            _check_size(operation.path, data)
+        except StoreError as found:
+            problem = found
+        if problem is None and total > MULTI_BYTES_MAX:
+            problem = ValueTooLargeError(f"{operation.path}: the operations take more than {MULTI_BYTES_MAX} bytes")
+        if problem is not None:
+            errors: list[StoreError] = [RolledBackError(other.path) for other in operations]
+            errors[index] = problem
+            raise MultiError(index, errors)
+    return total - before

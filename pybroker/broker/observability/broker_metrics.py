@@ -1,0 +1,102 @@
+"""The metrics of one broker: native text, identity, and the sizes that the control plane knows."""
+
+from __future__ import annotations
+
+import asyncio
+
+from pybroker.broker.metadata.deletion_records import REMOVED
+from pybroker.broker.observability.cluster_metrics import cluster_metrics
+from pybroker.broker.observability.disk_metrics import disk_metrics
+from pybroker.broker.observability.group_metrics import group_metrics
+from pybroker.broker.observability.lag_metrics import Position, committed_positions, lag_metrics
+from pybroker.broker.observability.metrics import Metric, identity_metrics, render_metrics
+from pybroker.broker.observability.process_metrics import process_metrics
+from pybroker.broker.observability.share_metrics import share_metrics
+from pybroker.broker.observability.telemetry_metrics import telemetry_metrics
+from pybroker.broker.observability.transaction_metrics import transaction_metrics
+from pybroker.broker.services import Services
+from pybroker.version import version
+
+_VERSION = version()
+
+
+def broker_metrics(services: Services) -> str:
+    """Prometheus text, for a reporter that asks on the loop's thread."""
+    positions = committed_positions(services.groups)
+    return _on_loop(services) + _elsewhere(services, positions)
+
+
+async def scrape(services: Services) -> str:
+    """Prometheus text. What only the loop may look at is written there, the many series of topics, partitions and
+    groups on a thread of the loop's executor, which lets go of the GIL while native code writes."""
+    await services.cluster_state.conditions.catch_up()
+    positions = committed_positions(services.groups)
+    text = _on_loop(services)
+    loop = asyncio.get_running_loop()
+    return text + await loop.run_in_executor(None, _elsewhere, services, positions)
+
+
+def _on_loop(services: Services) -> str:
+    identity = identity_metrics(services.cluster_id, services.broker_id, _VERSION)
+    of_machine = [*process_metrics(), *disk_metrics(services.disk_room.rooms)]
+    return render_metrics([*identity, *of_machine, *_sizes(services), *cluster_metrics(services)])
+
+
+def _elsewhere(services: Services, positions: list[Position]) -> str:
+    config = services.config
+    lags = lag_metrics(
+        services.native.partitions,
+        positions,
+        now_ms=services.transactions.clock.wall_ms(),
+        groups_max=config.get_int("metrics.groups.max"),
+        partitions_max=config.get_int("metrics.partitions.max"),
+    )
+    return services.native.metrics() + render_metrics(lags)
+
+
+def _sizes(services: Services) -> list[Metric]:
+    """What this broker knows of the cluster. Kafka's names for the same are given in the help texts."""
+    topics, image, conditions = services.cache.topics, services.view.image, services.cluster_state.conditions
+    return [
+        Metric("kafka_server_kafkaserver_brokerstate", "3: it runs (Kafka: BrokerState).", lambda: 3),
+        Metric("pybroker_cluster_topics", "Topics of the cluster (Kafka: GlobalTopicCount).", lambda: len(topics)),
+        Metric(
+            "pybroker_cluster_partitions",
+            "Partitions of the cluster (Kafka: GlobalPartitionCount).",
+            lambda: conditions.counts().partitions,
+        ),
+        Metric(
+            "pybroker_leader_partitions",
+            "Partitions that this broker leads (Kafka: LeaderCount).",
+            lambda: conditions.led_here().partitions,
+        ),
+        Metric(
+            "pybroker_cluster_deletions",
+            "Deleted topics whose data is kept or whose removal is not finished.",
+            lambda: sum(record.state != REMOVED for record in image.deletions.values()),
+        ),
+        Metric(
+            "pybroker_cluster_damaged_topics",
+            "Topics whose metadata cannot be read; not served.",
+            lambda: len(image.damaged),
+        ),
+        *group_metrics(services.groups, services.shares.coordination, services.streams),
+        *share_metrics(services.shares.partitions),
+        *transaction_metrics(services.transactions.coordinator),
+        *telemetry_metrics(services.telemetry),
+        Metric(
+            "pybroker_authentications_succeeded_total",
+            "SASL authentications that succeeded since the start (Kafka: successful-authentication-total).",
+            lambda: services.sasl.succeeded,
+            kind="counter",
+        ),
+        Metric(
+            "pybroker_authentications_failed_total",
+            "SASL authentications that failed since the start (Kafka: failed-authentication-total).",
+            lambda: services.sasl.failed,
+            kind="counter",
+        ),
+        Metric(
+            "pybroker_cluster_brokers", "Brokers that are alive (Kafka: ActiveBrokerCount).", lambda: len(image.brokers)
+        ),
+    ]

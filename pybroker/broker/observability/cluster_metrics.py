@@ -1,0 +1,160 @@
+"""How the cluster is, under Kafka's names: `kafka.server:type=ReplicaManager`, `kafka.controller:type=…`,
+`kafka.server:type=ReplicaFetcherManager`, `kafka.server:type=SessionExpireListener`.
+
+As in Kafka, ReplicaManager's figures are about what this broker leads or has, and KafkaController's are 0 on every
+broker but the controller, so that sums over all brokers are right. Kafka's rates (…PerSec) are counters here: whoever
+scrapes takes the rate. Its timers are a count and a sum of milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from pybroker.broker.cluster.queue_figures import Timer
+from pybroker.broker.metadata.deletion_records import DELETING, STAGED, UNDELETING
+from pybroker.broker.metadata.store import SessionState
+from pybroker.broker.observability.metrics import Metric
+from pybroker.broker.services import Services
+
+ELECTING = (
+    "BrokersChanged",
+    "FenceBroker",
+    "ReplicasOffline",
+    "ShutDownBroker",
+    "ElectLeaders",
+    "ElectAnyLeaders",
+    "BalanceLeaders",
+)
+"""Events after which partitions may have another leader."""
+
+_REPLICAS = "kafka_server_replicamanager"
+_CONTROLLER = "kafka_controller_kafkacontroller"
+_EVENTS = "kafka_controller_controllereventmanager"
+_STATS = "kafka_controller_controllerstats"
+_FETCHERS = "kafka_server_replicafetchermanager"
+_FETCHER = "kafka_server_fetcherstats"
+_SESSION = "kafka_server_sessionexpirelistener"
+_REPLICA_CLIENT = {"clientid": "Replica"}
+
+
+def cluster_metrics(services: Services) -> Iterator[Metric]:
+    """All of them; those of a cluster only where there is one."""
+    yield from _replica_manager(services)
+    yield from _controller(services)
+    if services.config.in_cluster:
+        yield from _fetchers(services)
+        yield from _session(services)
+
+
+def _gauge(prefix: str, kafkas: str, what: str, value: float) -> Metric:
+    return Metric(f"{prefix}_{kafkas.lower()}", f"{what} (Kafka: {kafkas}).", lambda: value)
+
+
+def _counter(prefix: str, kafkas: str, what: str, value: float) -> Metric:
+    """`kafkas`: a rate of Kafka's, …PerSec."""
+    name = f"{prefix}_{kafkas.removesuffix('PerSec').lower()}_total"
+    return Metric(name, f"{what} since the start (Kafka: {kafkas}).", lambda: value, kind="counter")
+
+
+def _timer(prefix: str, kafkas: str, what: str, timer: Timer) -> Iterator[Metric]:
+    name = f"{prefix}_{kafkas.lower()}"
+    text = f"{what}: how often, and milliseconds in all (Kafka: {kafkas})."
+    yield Metric(name, text, lambda: timer.count, kind="summary", suffix="_count")
+    yield Metric(name, text, lambda: timer.total_ms, kind="summary", suffix="_sum")
+
+
+def _replica_manager(services: Services) -> Iterator[Metric]:
+    state, changes = services.cluster_state, services.figures.changes
+    led = state.conditions.led_here()
+    load = state.conditions.loads().get(state.broker_id)
+    gauge, counter = partial(_gauge, _REPLICAS), partial(_counter, _REPLICAS)
+    yield gauge("LeaderCount", "Partitions that this broker leads", led.partitions)
+    yield gauge("PartitionCount", "Replicas on this broker", 0 if load is None else load.replicas)
+    yield gauge("UnderReplicatedPartitions", "Led here, with a replica that is not in sync", led.under_replicated)
+    yield gauge("UnderMinIsrPartitionCount", "Led here, fewer in sync than min.insync.replicas", led.under_min_isr)
+    yield gauge("AtMinIsrPartitionCount", "Led here, min.insync.replicas in sync and no more", led.at_min_isr)
+    yield gauge("ReassigningPartitions", "Led here, and being moved", led.reassigning)
+    yield counter("IsrShrinksPerSec", "Partitions led here that lost a replica in sync", changes.isr_shrinks)
+    yield counter("IsrExpandsPerSec", "Partitions led here that got a replica in sync", changes.isr_expands)
+    failed = services.figures.failed_isr_updates()
+    yield counter("FailedIsrUpdatesPerSec", "Changes of an ISR that the controller did not write", failed)
+
+
+def _controller(services: Services) -> Iterator[Metric]:
+    state, figures = services.cluster_state, services.figures
+    image, active = state.conditions.image, figures.is_controller()
+    counts = state.conditions.counts()
+    pending = [one for one in image.deletions.values() if one.state in (DELETING, STAGED, UNDELETING)]
+    deleting = [one for one in pending if one.state == DELETING]
+    gauge = partial(_gauge, _CONTROLLER)
+
+    def only_here(kafkas: str, what: str, value: float) -> Metric:
+        return gauge(kafkas, f"{what}; 0 where this broker is not the controller", value if active else 0)
+
+    yield gauge("ActiveControllerCount", "Whether this broker is the controller", int(active))
+    yield only_here("OfflinePartitionsCount", "Partitions without leader", counts.offline)
+    imbalance = "Partitions not led by their first replica"
+    yield only_here("PreferredReplicaImbalanceCount", imbalance, counts.not_preferred)
+    yield only_here("GlobalTopicCount", "Topics", len(image.topics))
+    yield only_here("GlobalPartitionCount", "Partitions", counts.partitions)
+    yield only_here("ActiveBrokerCount", "Brokers that are alive", len(image.brokers))
+    yield only_here("TopicsToDeleteCount", "Deleted topics that some broker has not put aside", len(deleting))
+    replicas = sum(len(brokers) for one in deleting for brokers in one.partitions.values())
+    yield only_here("ReplicasToDeleteCount", "Replicas of these", replicas)
+    queue = figures.queue
+    yield from _timer(_EVENTS, "EventQueueTimeMs", "Events until their turn", queue.waited)
+    yield from _timer(_EVENTS, "EventQueueProcessingTimeMs", "Events from their turn on", queue.total())
+    yield _gauge(_EVENTS, "EventQueueSize", "Events that wait", figures.events_waiting())
+    yield from _timer(_STATS, "LeaderElectionRateAndTimeMs", "Events that elect leaders", queue.total(*ELECTING))
+    changes = figures.changes
+    yield _counter(_STATS, "UncleanLeaderElectionsPerSec", "Leaders that were not in sync", changes.unclean_elections)
+    yield Metric(
+        "pybroker_leader_elections_total",
+        "New leaders of partitions, decided while this broker was the controller.",
+        lambda: changes.elections,
+        kind="counter",
+    )
+
+
+def _fetchers(services: Services) -> Iterator[Metric]:
+    figures = services.native.fetchers.figures()
+    gauge = partial(Metric, labels=_REPLICA_CLIENT)
+    yield gauge(
+        f"{_FETCHERS}_maxlag",
+        "Most offsets that a replica here is behind its leader's high watermark (Kafka: MaxLag).",
+        lambda: max((one.lag_max for one in figures), default=0),
+    )
+    yield gauge(
+        f"{_FETCHERS}_deadthreadcount",
+        "Leaders that are followed from here and not connected (Kafka: DeadThreadCount).",
+        lambda: sum(not one.connected for one in figures),
+    )
+    for name, help_text, field in (
+        ("partitions", "Partitions followed at that leader.", "partitions"),
+        ("heldback", "Those not asked for at the moment: after an error, or until their flush.", "held_back"),
+    ):
+        for one in figures:
+            labels = {"leader": str(one.leader)}
+            yield Metric(f"{_FETCHERS}_{name}", help_text, partial(getattr, one, field), labels)
+    for name, help_text in (
+        ("requests", "Fetch requests sent to that leader since the start (Kafka: RequestsPerSec)."),
+        ("bytes", "Bytes copied from that leader since the start (Kafka: BytesPerSec)."),
+    ):
+        for one in figures:
+            labels = {"leader": str(one.leader)}
+            yield Metric(f"{_FETCHER}_{name}_total", help_text, partial(getattr, one, name), labels, "counter")
+
+
+def _session(services: Services) -> Iterator[Metric]:
+    session = services.cluster_state.session
+    text = "1 for the state of the session with ZooKeeper, 0 for the others (Kafka: SessionState)."
+    for state in ("CONNECTED", "SUSPENDED", "LOST"):
+        now = "CONNECTED" if session.connected else session.state.name
+        yield Metric(f"{_SESSION}_sessionstate", text, partial(int, state == now), {"state": state})
+    told = session.told
+    counter = partial(_counter, _SESSION)
+    yield counter("ZooKeeperDisconnectsPerSec", "Connections that broke", told[SessionState.SUSPENDED])
+    yield counter("ZooKeeperExpiresPerSec", "Sessions that were lost", told[SessionState.LOST])
+    back = told[SessionState.CONNECTED] + told[SessionState.RECONNECTED]
+    yield counter("ZooKeeperSyncConnectsPerSec", "Connections that were made again", back)

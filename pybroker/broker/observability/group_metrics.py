@@ -1,0 +1,94 @@
+"""Groups under Kafka's names: `kafka.coordinator.group:type=GroupMetadataManager` (gauges by state, NumOffsets) and
+`kafka.server:type=group-coordinator-metrics` (counts).
+
+Kafka shows the counts as rates of its own making, too; here whoever scrapes takes the rate over the count.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from pybroker.broker.coordinators.consumer.model import GroupState as ConsumerGroupState
+from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
+from pybroker.broker.coordinators.group.group import GroupState
+from pybroker.broker.coordinators.group.share import ShareCoordination
+from pybroker.broker.coordinators.group.streams import StreamsCoordination
+from pybroker.broker.coordinators.share.group import ShareGroupState
+from pybroker.broker.coordinators.streams.model import GroupState as StreamsGroupState
+from pybroker.broker.observability.metrics import Metric
+
+_MANAGER = "kafka_coordinator_group_groupmetadatamanager"
+_SENSORS = "kafka_server_group_coordinator_metrics"
+
+
+def group_metrics(
+    coordinator: GroupCoordinator, coordination: ShareCoordination, streams_coordination: StreamsCoordination
+) -> list[Metric]:
+    """The groups that this broker coordinates, those of shards that are still being loaded left out."""
+    states = Counter(group.state for group in coordinator.list_groups()[0])
+    consumers = Counter(group.state for group in coordinator.list_consumer_groups())
+    shares = Counter(group.state for group in coordination.list())
+    streams = Counter(group.state for group in streams_coordination.list())
+    of_protocol = {
+        "classic": states.total(),
+        "consumer": consumers.total(),
+        "share": shares.total(),
+        "streams": streams.total(),
+    }
+    figures = coordinator.figures
+    return [
+        Metric(f"{_MANAGER}_numgroups", "Groups (Kafka: NumGroups).", lambda: sum(of_protocol.values())),
+        *(_of_protocol(protocol, number) for protocol, number in of_protocol.items()),
+        *(_by_state("consumer", state, consumers[state]) for state in ConsumerGroupState),
+        *(_by_state("share", state, shares[state]) for state in ShareGroupState),
+        *(_by_state("streams", state, streams[state]) for state in StreamsGroupState),
+        *(_in_state(state, states[state]) for state in GroupState),
+        Metric(f"{_MANAGER}_numoffsets", "Committed offsets (Kafka: NumOffsets).", coordinator.count_offsets),
+        Metric(
+            "pybroker_group_member_metadata_bytes",
+            "What the metadata of members of classic groups takes in memory",
+            coordinator.member_metadata_bytes,
+        ),
+        Metric(
+            "pybroker_group_joins_refused_total",
+            "JoinGroups refused for the size of their metadata",
+            lambda: figures.joins_refused,
+            kind="counter",
+        ),
+        _count("offset_commit", "Offsets committed", figures.offset_commits),
+        _count("offset_expiration", "Offsets whose retention was over", figures.offset_expirations),
+        _count("offset_deletion", "Offsets deleted, alone or with group or topic", figures.offset_deletions),
+        _count("consumer_group_rebalance", "New targets of consumer groups", figures.consumer_rebalances),
+        _count("streams_group_rebalance", "New targets of streams groups", figures.streams_rebalances),
+        _count("group_completed_rebalance", "Rebalances completed", figures.completed_rebalances),
+    ]
+
+
+def _of_protocol(protocol: str, number: int) -> Metric:
+    return Metric(
+        f"{_SENSORS}_group_count",
+        "Groups by protocol (Kafka: group-count).",
+        lambda: number,
+        labels={"protocol": protocol},
+    )
+
+
+def _by_state(kind: str, state: ConsumerGroupState | ShareGroupState | StreamsGroupState, number: int) -> Metric:
+    return Metric(
+        f"{_SENSORS}_{kind}_group_count",
+        f"{kind.capitalize()} groups by state (Kafka: {kind}-group-count).",
+        lambda: number,
+        labels={"state": state.value.lower()},
+    )
+
+
+def _in_state(state: GroupState, number: int) -> Metric:
+    kafkas = f"NumGroups{state.value}"
+    return Metric(f"{_MANAGER}_{kafkas.lower()}", f"Groups in state {state.value} (Kafka: {kafkas}).", lambda: number)
+
+
+def _count(name: str, what: str, number: int) -> Metric:
+    kafkas = f"{name.replace('_', '-')}-count"
+    return Metric(
+        f"{_SENSORS}_{name}_count", f"{what} since the start (Kafka: {kafkas}).", lambda: number, kind="counter"
+    )

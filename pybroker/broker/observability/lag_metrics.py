@@ -1,0 +1,118 @@
+"""How far groups are behind, under the names of the exporters that are in use for it: kafka_exporter's
+(`kafka_consumergroup_…` by consumergroup, topic and partition), and in seconds under the same name with `_seconds`.
+
+A broker shows the groups that it coordinates, as far as it hosts the partitions: their logs are here, led or followed.
+Other partitions are counted in `pybroker_lag_unknown_partitions`. Groups that are behind most come first; how many are
+left out is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
+from pybroker.broker.observability.metrics import Metric
+from pybroker.errors import KafkaError
+from pybroker.native import NativePartitions, Uuid
+
+_PREFIX = "kafka_consumergroup"
+
+
+class Position(NamedTuple):
+    """What a group has committed for a partition."""
+
+    group: str
+    topic: str
+    topic_id: Uuid
+    partition: int
+    offset: int
+
+
+class _Behind(NamedTuple):
+    position: Position
+    records: int
+    seconds: float
+
+
+def committed_positions(groups: GroupCoordinator) -> list[Position]:
+    """Of all groups of this broker whose shard is loaded. On the loop's thread."""
+    names = [one.group_id for one in groups.list_groups()[0]]
+    names += [one.group_id for one in groups.list_consumer_groups()]
+    found: list[Position] = []
+    for name in dict.fromkeys(names):
+        try:
+            topics = groups.fetch_all(name)
+        except KafkaError:
+            # Its shard has just moved: another broker shows it.
+            continue
+        for topic_id, offsets in topics:
+            for partition, committed in offsets.partitions.items():
+                found.append(Position(name, offsets.name, topic_id, partition, committed.offset))
+    return found
+
+
+def lag_metrics(
+    partitions: NativePartitions, positions: Sequence[Position], *, now_ms: int, groups_max: int, partitions_max: int
+) -> list[Metric]:
+    """Reads logs: not on the loop's thread."""
+    groups: dict[str, list[_Behind]] = {}
+    unknown = 0
+    for position in positions:
+        lag = partitions.lag(position.topic_id, position.partition, position.offset)
+        if lag is None:
+            unknown += 1
+            continue
+        seconds = max(0.0, (now_ms - lag.oldest_ms) / 1000) if lag.oldest_ms >= 0 else 0.0
+        groups.setdefault(position.group, []).append(_Behind(position, lag.records, seconds))
+    order = sorted(groups, key=lambda name: (-sum(one.records for one in groups[name]), name))
+    shown = {name: groups[name] for name in sorted(order[:groups_max])}
+    rows = sorted(one for group in shown.values() for one in group)
+    kept = rows[:partitions_max]
+    return [
+        *_of_partitions("current_offset", "Committed offset.", [(one, one.position.offset) for one in kept]),
+        *_of_partitions("lag", "Records between it and the high watermark.", [(one, one.records) for one in kept]),
+        *_of_partitions(
+            "lag_seconds", "Age of the first record not read; 0: all are.", [(one, one.seconds) for one in kept]
+        ),
+        *(
+            Metric(
+                f"{_PREFIX}_lag_sum",
+                "Records that a group has not read, of all its partitions.",
+                lambda group=group: sum(one.records for one in group),  # type: ignore[misc]  # bound now
+                {"consumergroup": name},
+            )
+            for name, group in shown.items()
+        ),
+        *(
+            Metric(
+                f"{_PREFIX}_lag_seconds_max",
+                "Age of the oldest record that a group has not read.",
+                lambda group=group: max(one.seconds for one in group),  # type: ignore[misc]  # bound now
+                {"consumergroup": name},
+            )
+            for name, group in shown.items()
+        ),
+        Metric("pybroker_lag_groups_left_out", "Groups beyond metrics.groups.max.", lambda: len(groups) - len(shown)),
+        Metric(
+            "pybroker_lag_partitions_left_out",
+            "Positions of groups that are shown, beyond metrics.partitions.max.",
+            lambda: len(rows) - len(kept),
+        ),
+        Metric(
+            "pybroker_lag_unknown_partitions",
+            "Positions of groups coordinated here in partitions that are hosted elsewhere.",
+            lambda: unknown,
+        ),
+    ]
+
+
+def _of_partitions(name: str, text: str, rows: Sequence[tuple[_Behind, float]]) -> Iterator[Metric]:
+    for one, value in rows:
+        position = one.position
+        labels = {
+            "consumergroup": position.group,
+            "topic": position.topic,
+            "partition": str(position.partition),
+        }
+        yield Metric(f"{_PREFIX}_{name}", text, lambda value=value: value, labels)  # type: ignore[misc]  # bound now

@@ -1,0 +1,123 @@
+"""When something is sent: a thread of its own sends the metrics once an interval, slow requests once a second, and what
+clients push as it comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from google.protobuf.message import DecodeError
+
+from pybroker.broker.observability.otlp import messages
+from pybroker.broker.observability.otlp.page import families
+from pybroker.broker.observability.otlp.sender import METRICS, TRACES, Sender
+from pybroker.native import SlowRequest
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 1.0
+"""Between two looks at what is slow and what clients have pushed."""
+PAGE_S = 30.0
+PUSHED_BYTES_MAX = 16 << 20
+"""Of what clients have pushed and is not sent yet; beyond that the oldest goes."""
+STOP_S = 5.0
+
+
+class Source(NamedTuple):
+    """What is sent."""
+
+    loop: asyncio.AbstractEventLoop
+    page: Callable[[], Coroutine[Any, Any, str]]
+    """The text of /metrics; called on the loop."""
+    slow: Callable[[], Sequence[SlowRequest]]
+    """Those since the last call; called on the thread."""
+
+
+class Export:
+    """From `start` to `stop`."""
+
+    def __init__(
+        self, source: Source, sender: Sender, resource: Mapping[str, object], interval_s: Callable[[], float]
+    ) -> None:
+        self._source = source
+        self._sender = sender
+        self._resource = dict(resource)
+        self._interval_s = interval_s
+        self._start_ns = time.time_ns()
+        self._stopping = threading.Event()
+        self._pushed: deque[tuple[bytes, Mapping[str, str]]] = deque()
+        self._pushed_bytes = 0
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name="otlp", daemon=True)
+
+    def start(self) -> None:
+        """Slow requests count from here on."""
+        self._source.slow()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Sends what there is, within STOP_S. *Blocking*; not for the loop's thread, which is asked for the page."""
+        self._stopping.set()
+        self._thread.join(STOP_S)
+
+    def pushed(self, data: bytes, client: Mapping[str, str]) -> None:
+        """Takes what a client has pushed: OTLP's MetricsData."""
+        with self._lock:
+            self._pushed.append((data, client))
+            self._pushed_bytes += len(data)
+            while self._pushed_bytes > PUSHED_BYTES_MAX:
+                self._pushed_bytes -= len(self._pushed.popleft()[0])
+                self._sender.lost += 1
+
+    def _run(self) -> None:
+        due = time.monotonic() + self._interval_s()
+        while not self._stopping.wait(min(LOOK_S, max(due - time.monotonic(), 0.0))):
+            self._send(metrics=time.monotonic() >= due)
+            if time.monotonic() >= due:
+                due = time.monotonic() + self._interval_s()
+        self._send(metrics=True)
+        self._sender.close()
+
+    def _send(self, *, metrics: bool) -> None:
+        try:
+            self._send_slow()
+            self._send_pushed()
+            if metrics:
+                self._send_metrics()
+        except Exception:
+            log.exception("otlp.endpoint: something could not be sent: this is a bug in pybroker")
+
+    def _send_slow(self) -> None:
+        slow = self._source.slow()
+        if slow:
+            self._sender.send(TRACES, messages.traces(slow, self._resource).SerializeToString())
+
+    def _send_pushed(self) -> None:
+        with self._lock:
+            pushed, self._pushed = self._pushed, deque()
+            self._pushed_bytes = 0
+        for data, client in pushed:
+            try:
+                message = messages.of_client(data, client)
+            except DecodeError as problem:
+                log.warning("metrics of client %s cannot be passed on: %s", client, problem)
+                continue
+            self._sender.send(METRICS, message.SerializeToString())
+
+    def _send_metrics(self) -> None:
+        asked = asyncio.run_coroutine_threadsafe(self._source.page(), self._source.loop)
+        try:
+            text = asked.result(PAGE_S)
+        except (TimeoutError, concurrent.futures.TimeoutError, concurrent.futures.CancelledError):
+            asked.cancel()
+            log.warning("otlp.endpoint: the control plane has not answered within %.0f s; no metrics are sent", PAGE_S)
+            return
+        for message in messages.metrics(families(text), self._resource, self._start_ns, time.time_ns()):
+            self._sender.send(METRICS, message.SerializeToString())

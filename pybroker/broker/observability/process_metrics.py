@@ -1,0 +1,45 @@
+"""Memory, CPU and descriptors of this process, under the names that Prometheus' own client libraries use."""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from pathlib import Path
+
+from pybroker.broker.observability.metrics import Metric
+
+_STARTED = time.time()
+_STATM = Path("/proc/self/statm")
+
+
+def _resident_bytes() -> float:
+    return int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _cpu_seconds() -> float:
+    times = os.times()
+    return round(times.user + times.system, 2)
+
+
+def _open_descriptors() -> float:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def process_metrics() -> list[Metric]:
+    """Resident memory and open descriptors are shown where the system has /proc."""
+    found = [
+        Metric("process_cpu_seconds_total", "User and system CPU time of this process.", _cpu_seconds, kind="counter"),
+        Metric("process_start_time_seconds", "When this process started, in seconds of Unix time.", lambda: _STARTED),
+        Metric(
+            "process_max_fds",
+            "Descriptors that this process may open (ulimit -n).",
+            lambda: resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+        ),
+    ]
+    if _STATM.exists():
+        found += [
+            Metric("process_resident_memory_bytes", "Memory of this process that is in RAM.", _resident_bytes),
+            Metric("process_open_fds", "Descriptors that this process has open.", _open_descriptors),
+        ]
+    return found

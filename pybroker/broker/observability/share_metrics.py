@@ -1,0 +1,69 @@
+"""What members of share groups read from this broker, under Kafka's names where Kafka has one:
+`kafka.server:type=ShareSessionCache`, `type=share-group-metrics` and `type=ShareGroupMetrics`.
+"""
+
+from __future__ import annotations
+
+from pybroker.broker.coordinators.share_partition.manager import SharePartitions
+from pybroker.broker.observability.metrics import Metric
+
+_SESSIONS = "kafka_server_sharesessioncache"
+_GROUPS = "kafka_server_share_group_metrics"
+_LETTERS = "kafka_server_sharegroupmetrics"
+
+
+def share_metrics(partitions: SharePartitions) -> list[Metric]:
+    """Sessions, records in flight, and what was said of records."""
+    figures = partitions.figures
+    return [
+        Metric(
+            f"{_SESSIONS}_sharesessionscount",
+            "Members of share groups that read from this broker (Kafka: ShareSessionsCount).",
+            lambda: len(partitions.sessions),
+        ),
+        Metric(
+            f"{_SESSIONS}_sharepartitionscount",
+            "Partitions that they read, counted for each member (Kafka: SharePartitionsCount).",
+            lambda: partitions.sessions.partition_count,
+        ),
+        *(
+            Metric(
+                f"{_GROUPS}_record_acknowledgement_count",
+                "Records by what members said of them, since the start (Kafka: record-acknowledgement-count).",
+                lambda number=number: number,  # type: ignore[misc]  # bound now
+                {"ack_type": kind.name.lower()},
+                kind="counter",
+            )
+            for kind, number in figures.acknowledged.items()
+        ),
+        Metric(
+            f"{_LETTERS}_deadletterqueuerecordcount_total",
+            "Records of share groups in dead letter queues, written by this broker since its start (Kafka: "
+            "DeadLetterQueueRecordCount, by group).",
+            lambda: figures.dead_letters,
+            kind="counter",
+        ),
+        Metric(
+            f"{_LETTERS}_deadletterqueuetotalproducerequests_total",
+            "Appends to dead letter queues (Kafka: DeadLetterQueueTotalProduceRequestsPerSec, by group).",
+            lambda: figures.dead_letter_requests,
+            kind="counter",
+        ),
+        Metric(
+            f"{_LETTERS}_deadletterqueuefailedproducerequests_total",
+            "Those that failed (Kafka: DeadLetterQueueFailedProduceRequestsPerSec, by group).",
+            lambda: figures.dead_letter_requests_failed,
+            kind="counter",
+        ),
+        Metric(
+            "pybroker_share_records_acquired_total",
+            "Records given to members of share groups, each time, since the start.",
+            lambda: figures.acquired,
+            kind="counter",
+        ),
+        Metric(
+            "pybroker_share_records_in_flight",
+            "Records that members of share groups have and have not acknowledged.",
+            lambda: partitions.acquired,
+        ),
+    ]

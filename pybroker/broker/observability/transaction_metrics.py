@@ -1,0 +1,58 @@
+"""Transactions under Kafka's names, where Kafka has one: `kafka.coordinator.transaction:type=
+TransactionMarkerChannelManager` (what markers wait for), `kafka.server:type=AddPartitionsToTxnManager` (KIP-890); under
+ours what it does not show.
+
+Kafka shows failed verifications as rates of its own making; here whoever scrapes takes the rate over the count.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from pybroker.broker.coordinators.transaction.coordinator import TransactionCoordinator
+from pybroker.broker.coordinators.transaction.transaction import State
+from pybroker.broker.observability.metrics import Metric
+
+_MARKERS = "kafka_coordinator_transaction_transactionmarkerchannelmanager"
+_VERIFICATIONS = "kafka_server_addpartitionstotxnmanager"
+_OWN = "pybroker_transactions"
+
+
+def transaction_metrics(coordinator: TransactionCoordinator) -> list[Metric]:
+    """The transactional ids that this broker coordinates, those of shards that are still being loaded left out."""
+    states = Counter(transaction.state for _, transaction in coordinator.list_transactions()[0])
+    figures = coordinator.figures
+    return [
+        Metric(
+            f"{_MARKERS}_unknowndestinationqueuesize",
+            "Markers that wait until somebody leads their partition (Kafka: UnknownDestinationQueueSize).",
+            figures.without_leader.total,
+        ),
+        Metric(
+            f"{_MARKERS}_logappendretryqueuesize",
+            "Transactions whose markers are written and whose end is stored again (Kafka: LogAppendRetryQueueSize).",
+            lambda: figures.completing,
+        ),
+        _count(
+            f"{_VERIFICATIONS}_verificationfailure_count",
+            "Writes to partitions that were not part of their transaction (Kafka: VerificationFailureRate)",
+            figures.refused,
+        ),
+        *(
+            Metric(
+                "pybroker_transactional_ids",
+                "Transactional ids that this broker coordinates, by state.",
+                lambda state=state: states[state],  # type: ignore[misc]  # bound now
+                {"state": state.shown},
+            )
+            for state in State
+        ),
+        _count(f"{_OWN}_committed_total", "Transactions that were committed", figures.commits),
+        _count(f"{_OWN}_aborted_total", "Transactions that were aborted", figures.aborts),
+        _count(f"{_OWN}_timed_out_total", "Transactions that were aborted for their time-out", figures.timeouts),
+        _count("pybroker_transactional_ids_expired_total", "Ids that nobody used any more", figures.expirations),
+    ]
+
+
+def _count(name: str, what: str, number: int) -> Metric:
+    return Metric(name, f"{what}, since the start.", lambda: number, kind="counter")

@@ -1,0 +1,238 @@
+"""Topics, their configs and what else matters here, from KRaft's metadata log: the latest snapshot, then the log.
+
+Record types have the numbers of KIP-631 and its successors. Each of them that Apache Kafka 4.4 has is taken over, is a
+mark of a transaction, or stands in `LEFT_OUT` with the reason.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from pybroker.broker.offline.adopt import security_records
+from pybroker.broker.offline.adopt.batches import Malformed, values
+from pybroker.broker.offline.adopt.security_records import Security
+from pybroker.native import CodecError, Uuid, decode_data
+from pybroker.protocol import messages as m
+
+DIRECTORY = "__cluster_metadata-0"
+TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
+"""Resource types of ConfigRecord."""
+FRAME_VERSION = 1
+_VARINT_OF_A_BYTE_MAX = 0x7F
+BEGIN_TRANSACTION, END_TRANSACTION, ABORT_TRANSACTION = 23, 24, 25
+SAME_LEADER = -2
+"""In PartitionChangeRecord: no other leader."""
+
+_BROKERS = "this broker registers itself when it starts"
+_CONTROLLERS = "there is no quorum of controllers"
+LEFT_OUT: Mapping[int, tuple[str, str]] = {
+    0: ("RegisterBrokerRecord", _BROKERS),
+    1: ("UnregisterBrokerRecord", _BROKERS),
+    7: ("FenceBrokerRecord", _BROKERS),
+    8: ("UnfenceBrokerRecord", _BROKERS),
+    17: ("BrokerRegistrationChangeRecord", _BROKERS),
+    20: ("NoOpRecord", "it says nothing"),
+    21: ("ZkMigrationStateRecord", "the migration from ZooKeeper has ended"),
+    27: ("RegisterControllerRecord", _CONTROLLERS),
+    29: ("UnregisterControllerRecord", _CONTROLLERS),
+}
+"""By the number of their type: what is not taken over, and why."""
+
+
+class Partition(msgspec.Struct):
+    """What the log says of a partition in the end."""
+
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+    eligible: tuple[int, ...] = ()
+    """Replicas that have everything though they left the ISR (KIP-966), as the last one does with a clean stop."""
+
+
+class Topic(msgspec.Struct):
+    """A topic that lives."""
+
+    name: str
+    topic_id: Uuid
+    partitions: dict[int, Partition] = {}
+
+
+class Metadata(msgspec.Struct):
+    """The cluster as of the end of the log."""
+
+    topics: dict[Uuid, Topic] = {}
+    topic_configs: dict[str, dict[str, str]] = {}
+    broker_configs: dict[str, dict[str, str]] = {}
+    """By broker id; "" for all."""
+    group_configs: dict[str, dict[str, str]] = {}
+    client_metrics_configs: dict[str, dict[str, str]] = {}
+    """By name of the subscription (KIP-714)."""
+    security: Security = msgspec.field(default_factory=Security)
+    features: dict[str, int] = {}
+    """What is finalized, by name (KIP-584); 0: it was taken back."""
+    next_producer_id: int = 0
+    left_out: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter)
+    """Records that are not taken over, by what they are and why."""
+
+
+def read_metadata(directory: Path) -> Metadata:
+    """Reads `__cluster_metadata-0`. Raises Malformed for damage, and for records newer than those known."""
+    metadata = Metadata()
+    start = 0
+    snapshots = sorted(path for path in directory.glob("*.checkpoint") if "-" in path.name)
+    if snapshots:
+        # Named {end offset}-{epoch}.checkpoint.
+        start = int(snapshots[-1].name.partition("-")[0])
+        _apply_all(metadata, (value for _, value in values(snapshots[-1])))
+    segments = sorted(directory.glob("*.log"))
+    _apply_all(metadata, (value for segment in segments for offset, value in values(segment) if offset >= start))
+    return metadata
+
+
+def _apply_all(metadata: Metadata, records: Iterator[bytes]) -> None:
+    """Applies records; those of a transaction that was aborted, or never ended, are left out."""
+    pending: list[_Record] | None = None
+    for value in records:
+        record = _framed(value)
+        if record.kind == BEGIN_TRANSACTION:
+            pending = []
+        elif record.kind == ABORT_TRANSACTION:
+            pending = None
+        elif record.kind == END_TRANSACTION:
+            for item in pending or ():
+                _apply(metadata, item)
+            pending = None
+        elif pending is not None:
+            pending.append(record)
+        else:
+            _apply(metadata, record)
+
+
+class _Record(NamedTuple):
+    kind: int
+    version: int
+    content: bytes
+
+
+def _framed(value: bytes) -> _Record:
+    """What stands in front of each record: three unsigned varints, all of them small so far."""
+    if len(value) < 3 or max(value[:3]) > _VARINT_OF_A_BYTE_MAX:
+        raise Malformed(f"a metadata record that begins with {value[:3].hex() or 'nothing'}")
+    frame, kind, version = value[:3]
+    if frame != FRAME_VERSION:
+        raise Malformed(f"a metadata record with frame version {frame}")
+    return _Record(kind, version, value[3:])
+
+
+def _apply(metadata: Metadata, record: _Record) -> None:
+    found = TAKEN_OVER.get(record.kind)
+    if found is None:
+        unknown = f"records of type {record.kind}", "this version of pybroker does not know them"
+        metadata.left_out[LEFT_OUT.get(record.kind, unknown)] += 1
+        return
+    name, apply = found
+    try:
+        content = decode_data(name, record.version, record.content)
+    except CodecError as problem:
+        raise Malformed(f"a metadata record of type {record.kind}: {problem}") from None
+    apply(metadata, content)
+
+
+def _topic(metadata: Metadata, record: m.TopicRecord) -> None:
+    metadata.topics[record.topic_id] = Topic(record.name, record.topic_id)
+
+
+def _partition(metadata: Metadata, record: m.PartitionRecord) -> None:
+    _of(metadata, record.topic_id).partitions[record.partition_id] = Partition(
+        tuple(record.replicas),
+        tuple(record.isr),
+        record.leader,
+        record.leader_epoch,
+        tuple(record.eligible_leader_replicas or ()),
+    )
+
+
+def _partition_change(metadata: Metadata, record: m.PartitionChangeRecord) -> None:
+    index, topic_id = record.partition_id, record.topic_id
+    partition = _of(metadata, topic_id).partitions.get(index)
+    if partition is None:
+        raise Malformed(f"a change of partition {index} of topic {topic_id}, which is not there")
+    if record.isr is not None:
+        partition.isr = tuple(record.isr)
+    if record.leader != SAME_LEADER:
+        partition.leader = record.leader
+        partition.leader_epoch += 1
+    if record.replicas is not None:
+        partition.replicas = tuple(record.replicas)
+    if record.eligible_leader_replicas is not None:
+        partition.eligible = tuple(record.eligible_leader_replicas)
+
+
+def _config(metadata: Metadata, record: m.ConfigRecord) -> None:
+    by_type = {
+        TOPIC: metadata.topic_configs,
+        BROKER: metadata.broker_configs,
+        CLIENT_METRICS: metadata.client_metrics_configs,
+        GROUP: metadata.group_configs,
+    }
+    if record.resource_type not in by_type:
+        what = f"settings of resource type {record.resource_type}"
+        metadata.left_out[what, "this version of pybroker does not know it"] += 1
+        return
+    configs = by_type[record.resource_type].setdefault(record.resource_name, {})
+    if record.value is None:
+        configs.pop(record.name, None)
+    else:
+        configs[record.name] = record.value
+
+
+def _remove_topic(metadata: Metadata, record: m.RemoveTopicRecord) -> None:
+    topic = metadata.topics.pop(record.topic_id, None)
+    if topic is not None:
+        metadata.topic_configs.pop(topic.name, None)
+
+
+def _clear_eligible(metadata: Metadata, record: m.ClearElrRecord) -> None:
+    for topic in metadata.topics.values():
+        if record.topic_name in ("", topic.name):
+            for partition in topic.partitions.values():
+                partition.eligible = ()
+
+
+def _producer_ids(metadata: Metadata, record: m.ProducerIdsRecord) -> None:
+    metadata.next_producer_id = max(metadata.next_producer_id, record.next_producer_id)
+
+
+def _feature(metadata: Metadata, record: m.FeatureLevelRecord) -> None:
+    metadata.features[record.name] = record.feature_level
+
+
+def _of(metadata: Metadata, topic_id: Uuid) -> Topic:
+    topic = metadata.topics.get(topic_id)
+    if topic is None:
+        raise Malformed(f"a partition of topic {topic_id}, which is not there")
+    return topic
+
+
+def _of_security(apply: Callable[[Security, Any], None]) -> Callable[[Metadata, Any], None]:
+    return lambda metadata, record: apply(metadata.security, record)
+
+
+TAKEN_OVER: dict[int, tuple[str, Callable[[Metadata, Any], None]]] = {
+    2: ("TopicRecord", _topic),
+    3: ("PartitionRecord", _partition),
+    4: ("ConfigRecord", _config),
+    5: ("PartitionChangeRecord", _partition_change),
+    9: ("RemoveTopicRecord", _remove_topic),
+    12: ("FeatureLevelRecord", _feature),
+    15: ("ProducerIdsRecord", _producer_ids),
+    28: ("ClearElrRecord", _clear_eligible),
+    **{kind: (name, _of_security(apply)) for kind, (name, apply) in security_records.KNOWN.items()},
+}
+"""What is taken over, and how."""

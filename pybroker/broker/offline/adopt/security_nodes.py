@@ -1,0 +1,104 @@
+"""What Apache Kafka knew of users, quotas, access control entries and delegation tokens, as nodes of the store."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from pybroker.broker.metadata.acls import (
+    OPERATION_NAMES,
+    PERMISSION_NAMES,
+    TYPE_NAMES,
+    AclBinding,
+    acl_path,
+    encode_acls,
+)
+from pybroker.broker.metadata.client_quotas import (
+    CLIENT_ID,
+    IP,
+    OF_ADDRESSES,
+    OF_CLIENTS,
+    USER,
+    Entity,
+    entity_of,
+    parents_of,
+    path_of,
+)
+from pybroker.broker.metadata.delegation_tokens import encode_token, token_path
+from pybroker.broker.metadata.store import Create, Operation
+from pybroker.broker.metadata.users import user_path
+from pybroker.broker.metadata.znodes import encode_config
+from pybroker.broker.offline.adopt.security_records import Security
+from pybroker.protocol.acl_codes import PatternType
+from pybroker.protocol.scram import ScramCredential, ScramMechanism
+
+_ENTITIES = {(CLIENT_ID,), (USER,), (CLIENT_ID, USER), (IP,)}
+_PATTERNS = {PatternType.LITERAL, PatternType.PREFIXED}
+
+
+def operations_of(security: Security, notes: list[str]) -> list[Operation]:
+    """Makes the nodes; `notes` tells what this broker does not know, and what is to be done by hand."""
+    nodes: dict[str, dict[str, str]] = {}
+    for (name, number), credential in security.credentials.items():
+        _add_credential(nodes, name, number, credential, notes)
+    for entity, values in security.quotas.items():
+        _add_quotas(nodes, entity, values, notes)
+    operations: list[Operation] = [Create(path, data) for path, data in _with_parents(nodes).items()]
+    patterns: dict[str, list[AclBinding]] = {}
+    for binding in security.acls.values():
+        if _is_known(binding):
+            patterns.setdefault(acl_path(binding.pattern), []).append(binding)
+        else:
+            notes.append(f"an access control entry is not taken over, this broker does not know its kind: {binding}")
+    operations += [Create(path, encode_acls(dict.fromkeys(bindings))) for path, bindings in patterns.items()]
+    operations += [Create(token_path(token.token_id), encode_token(token)) for token in security.tokens.values()]
+    if security.tokens:
+        notes.append(
+            f"{len(security.tokens)} delegation tokens are taken over: clients log in by them as long as "
+            "delegation.token.secret.key is the one that Apache Kafka had"
+        )
+    return operations
+
+
+def _add_credential(
+    nodes: dict[str, dict[str, str]], name: str, number: int, credential: ScramCredential, notes: list[str]
+) -> None:
+    if number not in list(ScramMechanism):
+        notes.append(f"user {name}: a credential of SCRAM mechanism {number} is not taken over, it is not known here")
+        return
+    nodes.setdefault(user_path(name), {})[ScramMechanism(number).mechanism_name] = credential.render()
+
+
+def _add_quotas(
+    nodes: dict[str, dict[str, str]], entity: Entity, values: Mapping[str, float], notes: list[str]
+) -> None:
+    whose = ", ".join(f"{kind} {'(default)' if name is None else name}" for kind, name in entity)
+    kinds = tuple(kind for kind, _ in entity)
+    known = {} if kinds not in _ENTITIES else OF_ADDRESSES if kinds == (IP,) else OF_CLIENTS
+    for key, value in values.items():
+        kind = known.get(key)
+        if kind is None or not 0 < value <= kind.highest or math.isinf(value):
+            notes.append(f"{whose}: the quota {key}={value} has no effect here")
+            continue
+        text = str(int(value)) if kind.integral else repr(value)
+        nodes.setdefault(path_of(entity), {})[key] = text
+
+
+def _with_parents(nodes: Mapping[str, dict[str, str]]) -> dict[str, bytes]:
+    """What the nodes hold. A user's clients stand below the user, whatever is set for that; each parent before what it
+    has."""
+    found: dict[str, bytes] = {}
+    for path, config in nodes.items():
+        for parent in parents_of(path):
+            found.setdefault(parent, encode_config(nodes.get(parent, {})) if entity_of(parent) else b"")
+        found[path] = encode_config(config)
+    return found
+
+
+def _is_known(binding: AclBinding) -> bool:
+    return (
+        binding.resource_type in TYPE_NAMES
+        and binding.pattern_type in _PATTERNS
+        and binding.operation in OPERATION_NAMES
+        and binding.permission in PERMISSION_NAMES
+    )

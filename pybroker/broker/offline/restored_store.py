@@ -1,0 +1,80 @@
+"""`pybroker cluster accept-restored-store`: goes on with a ZooKeeper that was wiped or restored from a backup.
+
+Said once, for the whole cluster, while this broker is stopped: every other broker finds it when it starts. What is in
+the log directories is not touched.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from pathlib import Path
+
+from pybroker.broker.lifecycle.startup.store import open_store
+from pybroker.broker.metadata import znodes
+from pybroker.broker.metadata.store import Create, MetadataStore, Operation, Set, StoreError, ensure_paths, get_or_none
+from pybroker.broker.metadata.store_history import Acceptance
+from pybroker.broker.offline.audit import audit_record
+from pybroker.broker.offline.directories import locked, read_properties_of
+from pybroker.broker.replicas.store_guard import StoreGuard
+from pybroker.config import BrokerConfig
+from pybroker.errors import FatalError, StartError
+
+
+class RestoredStore:
+    """Of one broker that does not run."""
+
+    def __init__(self, store: MetadataStore, directories: list[Path]) -> None:
+        self._store = store
+        self._directories = directories
+
+    async def reason(self) -> str | None:
+        """What speaks against the store; None if nothing does. Raises StartError."""
+        if self._own_cluster() is not None and await get_or_none(self._store, znodes.CLUSTER_ID) is None:
+            return "the store holds no cluster"
+        return await StoreGuard(self._store, self._directories[0]).reason()
+
+    async def accept(self, reason: str) -> None:
+        """Takes the store as it is."""
+        await ensure_paths(self._store, ("/cluster", znodes.AUDIT))
+        said = Acceptance(secrets.token_hex(8), int(time.time() * 1000))
+        node = await get_or_none(self._store, znodes.RESTORED)
+        make = Create if node is None else Set
+        operations: list[Operation] = [make(znodes.RESTORED, said.encode())]
+        cluster_id = self._own_cluster()
+        if cluster_id is not None and await get_or_none(self._store, znodes.CLUSTER_ID) is None:
+            operations.append(Create(znodes.CLUSTER_ID, znodes.encode_cluster_id(cluster_id)))
+        operations.append(audit_record("cluster accept-restored-store", reason=reason, id=said.id))
+        await self._store.multi(operations)
+
+    def _own_cluster(self) -> str | None:
+        for directory in self._directories:
+            found = (read_properties_of(directory) or {}).get("cluster.id")
+            if found is not None:
+                return found
+        return None
+
+
+async def accept_restored_store(config: BrokerConfig, agree: bool) -> str | None:
+    """Why the store was not the one that this broker had seen; None if it is, and nothing was changed. Without `agree`
+    nothing is changed in any case. Raises StartError."""
+    if not config.in_cluster:
+        raise StartError("metadata.store is not zookeeper: the store of a broker that is alone is a file of its own")
+
+    def failed(problem: FatalError) -> None:
+        raise problem
+
+    directories = [Path(one) for one in config.log_dirs]
+    with locked(directories):
+        try:
+            store = await open_store(config, failed)
+            try:
+                restored = RestoredStore(store, directories)
+                reason = await restored.reason()
+                if reason is not None and agree:
+                    await restored.accept(reason)
+                return reason
+            finally:
+                await store.close()
+        except (StoreError, znodes.DamagedNodeError) as problem:
+            raise StartError(f"the metadata store: {problem}") from None

@@ -1,0 +1,180 @@
+"""CloseTopics and ReopenTopics on this broker: what the controller needs to know before it deletes a topic, and what
+must not change until it has decided.
+
+Clients that come in between get answers that they try again with: NOT_LEADER_OR_FOLLOWER for Produce,
+UNKNOWN_TOPIC_OR_PARTITION for OffsetCommit. A crash of this broker ends it, and so does another controller; nothing is
+stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from pybroker.broker.cluster.view import ClusterView
+from pybroker.broker.metadata.control_messages import (
+    ClosedTopic,
+    CloseTopics,
+    CloseTopicsResponse,
+    ReopenTopics,
+    ReopenTopicsResponse,
+)
+from pybroker.native import PartitionEnds, Uuid
+from pybroker.protocol.error_codes import ErrorCode
+
+log = logging.getLogger(__name__)
+
+OVERTAKEN_MAX = 1_000
+"""Closings whose ReopenTopics came first that are remembered."""
+
+
+class Partitions(Protocol):
+    """Local partitions (`NativePartitions`)."""
+
+    def set_fenced(self, topic_id: Uuid, fenced: bool) -> Sequence[PartitionEnds]:
+        """Appends are refused, or taken again; where each log begins and ends. Blocks."""
+        ...
+
+
+class Groups(Protocol):
+    """The group coordinator, as far as this needs it."""
+
+    async def hold_commits(self, topic_id: Uuid) -> None:
+        """Takes no commit for a topic; returns when those under way are on disk."""
+        ...
+
+    def release_commits(self, topic_id: Uuid) -> None:
+        """Takes commits again."""
+        ...
+
+    def committed_for(self, topic_id: Uuid) -> tuple[Mapping[str, Any], ...]:
+        """What groups have committed for a topic, in the form of its deletion record."""
+        ...
+
+
+class _Closing(msgspec.Struct, frozen=True):
+    """One CloseTopics whose decision is not known yet."""
+
+    controller_epoch: int
+    broker_epoch: int
+    number: int
+    topics: tuple[Uuid, ...]
+
+
+def _closing_of(request: CloseTopics | ReopenTopics) -> _Closing:
+    """The same for both requests of a closing. The codec gives lists."""
+    return _Closing(request.controller_epoch, request.broker_epoch, request.number, tuple(request.topics))
+
+
+class TopicClosing:
+    """See the module. Several decisions may close a topic at once; the last one opens it.
+
+    A closing belongs to one controller and to one life of this broker. The controller that asked for it may die before
+    it decides, and its ReopenTopics never comes: `expire` ends such closings."""
+
+    def __init__(self, partitions: Partitions, groups: Groups, view: ClusterView) -> None:
+        self._partitions = partitions
+        self._groups = groups
+        self._view = view
+        self._closings: list[_Closing] = []
+        self._reopened: dict[_Closing, None] = {}
+        """Closings whose ReopenTopics has overtaken their CloseTopics: the two use different connections."""
+        self._epochs = -1, -1
+        """Of the controller and of this broker's life in the last `expire`."""
+        self._fencing = asyncio.Lock()
+        """Requests are carried out in the order in which they came."""
+
+    def is_closed(self, topic_id: Uuid) -> bool:
+        """Whether a decision about the topic is awaited."""
+        return any(topic_id in closing.topics for closing in self._closings)
+
+    @property
+    def busy(self) -> bool:
+        """Whether topics are being closed or reopened at this moment."""
+        return self._fencing.locked()
+
+    async def close(self, request: CloseTopics) -> CloseTopicsResponse:
+        """Closes topics; each request needs its `reopen`, or ends with `expire`."""
+        closing = _closing_of(request)
+        async with self._fencing:
+            if closing in self._reopened:
+                # The decision is made, and does not wait for this answer.
+                del self._reopened[closing]
+                return CloseTopicsResponse(ErrorCode.REQUEST_TIMED_OUT)
+            if self._is_over(closing):
+                return CloseTopicsResponse(ErrorCode.STALE_CONTROLLER_EPOCH)
+            self._closings.append(closing)
+            # They begin while the logs are fenced, and end when the last commits are on disk.
+            holding = asyncio.gather(*map(self._groups.hold_commits, request.topics))
+            ends = await asyncio.get_running_loop().run_in_executor(None, self._set_fenced, request.topics, True)
+        await holding
+        return CloseTopicsResponse(
+            0,
+            tuple(
+                ClosedTopic(topic_id, ends[topic_id], self._groups.committed_for(topic_id))
+                for topic_id in request.topics
+            ),
+        )
+
+    async def reopen(self, request: ReopenTopics) -> ReopenTopicsResponse:
+        """What still lives takes appends and commits again; what is gone stays closed until its replicas stop."""
+        closing = _closing_of(request)
+        async with self._fencing:
+            if closing in self._closings:
+                await self._end([closing])
+            elif request.number:
+                self._reopened[closing] = None
+                if len(self._reopened) > OVERTAKEN_MAX:
+                    del self._reopened[next(iter(self._reopened))]
+        return ReopenTopicsResponse()
+
+    async def expire(self, controller_epoch: int, broker_epoch: int = -1) -> int:
+        """End the closings of earlier controllers, and of earlier lives of this broker: no decision follows on them any
+        more. Call it when the view shows everything that this controller knows. Return how many ended."""
+        async with self._fencing:
+            self._epochs = max(self._epochs[0], controller_epoch), max(self._epochs[1], broker_epoch)
+            self._reopened = {one: None for one in self._reopened if not self._is_over(one)}
+            over = [closing for closing in self._closings if self._is_over(closing)]
+            if over:
+                log.info(
+                    "closings expired: controller_epoch=%d topics=%d",
+                    controller_epoch,
+                    len({topic_id for closing in over for topic_id in closing.topics}),
+                )
+                await self._end(over)
+        return len(over)
+
+    async def open_left(self, topic_id: Uuid) -> None:
+        """Take appends for a topic again that is fenced although no closing is known."""
+        async with self._fencing:
+            if topic_id in self._view.image.names and not self.is_closed(topic_id):
+                await asyncio.get_running_loop().run_in_executor(None, self._set_fenced, [topic_id], False)
+
+    def _is_over(self, closing: _Closing) -> bool:
+        controller_epoch, broker_epoch = self._epochs
+        return closing.controller_epoch < controller_epoch or closing.broker_epoch < broker_epoch
+
+    async def _end(self, closings: Sequence[_Closing]) -> None:
+        ended: set[Uuid] = set()
+        for closing in closings:
+            self._closings.remove(closing)
+            for topic_id in closing.topics:
+                self._groups.release_commits(topic_id)
+            ended.update(closing.topics)
+        living = self._view.image.names
+        opened = [one for one in ended if one in living and not self.is_closed(one)]
+        if opened:
+            await asyncio.get_running_loop().run_in_executor(None, self._set_fenced, opened, False)
+
+    def _set_fenced(self, topics: Sequence[Uuid], fenced: bool) -> dict[Uuid, dict[int, tuple[int, int]]]:
+        return {
+            topic_id: {
+                one.partition: (one.log_start_offset, one.log_end_offset)
+                for one in self._partitions.set_fenced(topic_id, fenced)
+            }
+            for topic_id in topics
+        }

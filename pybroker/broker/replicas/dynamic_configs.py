@@ -1,0 +1,116 @@
+"""Settings that are stored in the cluster, in force on this broker: those of brokers, and those of topics that are
+open here. What is opened later takes its settings from the image then."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+
+from pybroker.broker import logs
+from pybroker.broker.metadata.image import ClusterImage, ConfigImage, ImageDelta, TopicImage
+from pybroker.broker.metadata.znodes import DEFAULT_BROKER_CONFIG
+from pybroker.config import BrokerConfig, InvalidValue, Scope, connection_overrides, one_node, resolve_topic_configs
+from pybroker.config.dynamic import broker_key
+from pybroker.native import NativeBroker
+
+log = logging.getLogger(__name__)
+
+TOPICS_A_TURN = 200
+"""When a default changes, every topic is told; this many, then other requests get their turn."""
+
+_NOTHING_STORED = ConfigImage({}, -1)
+
+
+def with_stored(config: BrokerConfig, broker_id: int, stored: Mapping[str, ConfigImage]) -> BrokerConfig:
+    """A broker's settings under the dynamic ones of the store."""
+    cluster, broker = _layers(broker_id, stored)
+    return config.with_dynamic(
+        cluster=usable(cluster, in_cluster=config.in_cluster), broker=usable(broker, in_cluster=config.in_cluster)
+    )
+
+
+def usable(stored: Mapping[str, str], *, in_cluster: bool) -> dict[str, str]:
+    """The stored settings that this broker can obey; another version may have stored others."""
+    return {name: text for name, text in stored.items() if _obstacle(name, text, in_cluster=in_cluster) is None}
+
+
+class DynamicConfigs:
+    """`known_cluster.Obeys`."""
+
+    def __init__(self, broker_id: int, config: BrokerConfig, native: NativeBroker) -> None:
+        self._broker_id = broker_id
+        self._config = config
+        self._native = native
+        self._log_level = config["log.level"]
+        self._resolving: asyncio.Task[None] | None = None
+
+    async def obey(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
+        """Settings of brokers first: they are the defaults of topics."""
+        if isinstance(change, ClusterImage) or change.broker_configs:
+            self._load(after.broker_configs)
+            await self._put_in_force(topic for topic in after.topics.values() if topic.topic_id in before.names)
+        else:
+            await self._put_in_force(topic for topic in change.topics if _is_set_anew(before, topic))
+
+    def _load(self, stored: Mapping[str, ConfigImage]) -> None:
+        cluster, broker = _layers(self._broker_id, stored)
+        for name, text in (*cluster.items(), *broker.items()):
+            problem = _obstacle(name, text, in_cluster=self._config.in_cluster)
+            if problem is not None:
+                log.warning("The stored broker setting %s has no effect: %s", name, problem)
+        in_cluster = self._config.in_cluster
+        self._config.set_dynamic(
+            cluster=usable(cluster, in_cluster=in_cluster), broker=usable(broker, in_cluster=in_cluster)
+        )
+        self._native.set_settings(self._config.native_settings())
+        if connection_overrides.unresolved(self._config.get_str(connection_overrides.NAME)):
+            self._resolving = asyncio.create_task(self._resolve_hosts())
+        level = self._config["log.level"]
+        if level != self._log_level:
+            # Only then: the root logger may have been given a level of its own.
+            logs.set_logger_level(logs.ROOT, level)
+            self._log_level = level
+
+    async def _resolve_hosts(self) -> None:
+        """Host names in a setting that another broker took or an earlier start left: the system may ask for seconds,
+        and other settings do not wait."""
+        text = self._config.get_str(connection_overrides.NAME)
+        try:
+            await asyncio.to_thread(connection_overrides.resolve, text)
+        except InvalidValue as problem:
+            log.warning("%s=%s: %s; the rest is in force", connection_overrides.NAME, text, problem)
+        self._native.set_settings(self._config.native_settings())
+
+    async def _put_in_force(self, topics: Iterable[TopicImage]) -> None:
+        partitions = self._native.partitions
+        for number, topic in enumerate(topics, 1):
+            try:
+                partitions.set_topic_config(topic.topic_id, resolve_topic_configs(topic.config, self._config))
+            except ValueError as problem:
+                # Stored by another version or by hand: the topic keeps what was in force, the other topics go on.
+                log.error("The settings of topic %s (%s) are not in force: %s", topic.name, topic.topic_id, problem)
+            if number % TOPICS_A_TURN == 0:
+                await asyncio.sleep(0)
+
+
+def _is_set_anew(before: ClusterImage, topic: TopicImage) -> bool:
+    known = before.topic_by_id(topic.topic_id)
+    return known is not None and known.config != topic.config
+
+
+def _layers(broker_id: int, stored: Mapping[str, ConfigImage]) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """What is stored for all brokers, and for this one."""
+    cluster, broker = (stored.get(name, _NOTHING_STORED).config for name in (DEFAULT_BROKER_CONFIG, str(broker_id)))
+    return cluster, broker
+
+
+def _obstacle(name: str, text: str, *, in_cluster: bool) -> str | None:
+    key = broker_key(name)
+    if key is None or key.scope is Scope.READ_ONLY:
+        return "it is not a dynamic setting of this version"
+    try:
+        key.parse(text)
+    except InvalidValue as problem:
+        return str(problem)
+    return None if in_cluster else one_node.problem(name, text)

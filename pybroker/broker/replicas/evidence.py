@@ -1,0 +1,143 @@
+"""What is known of the topic that a directory belongs to: proof that it is dead or somewhere else, or nothing.
+
+With several brokers the view is the whole truth about a controller's moment: it loads everything behind a write of its
+own, so from no stale server, before it says a word. Alone, the store itself is asked, which also has records of
+deletions that cannot be read: their path alone proves that the id is dead.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from pybroker.broker.cluster.view import ClusterView
+from pybroker.broker.metadata import znodes
+from pybroker.broker.metadata.deletion_records import DEAD_STATES, REMOVED, UNDELETING, decode_deletion_head
+from pybroker.broker.metadata.image import ClusterImage
+from pybroker.broker.metadata.store import MetadataStore, get_or_none
+from pybroker.broker.replicas.reconcile import Evidence
+from pybroker.native import Uuid
+
+log = logging.getLogger(__name__)
+
+
+class Replica(NamedTuple):
+    """Of a partition, by what its directory says."""
+
+    topic_id: Uuid
+    partition: int
+    name: str | None
+    """None: the directory is named by id."""
+
+
+class Stored(NamedTuple):
+    """What the store knows of a topic."""
+
+    evidence: Evidence
+    closed: bool = False
+    """Nobody will want its data back."""
+
+
+class KnownTopics:
+    """See the module."""
+
+    def __init__(
+        self,
+        view: ClusterView,
+        store: MetadataStore,
+        broker_id: int,
+        *,
+        complete: bool,
+        doubtful: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`complete`: there are several brokers, and what the view does not know is nowhere. `doubtful`: a restored
+        store was accepted not long ago, and what it knows may be wrong."""
+        self.doubtful = doubtful
+        self._view = view
+        self._store = store
+        self._broker_id = broker_id
+        self.complete = complete
+
+    def is_of(self, controller_epoch: int) -> bool:
+        """Whether the view is that of this controller, so that its FULL request can be held against it."""
+        return not self.complete or self._view.image.controller_epoch == controller_epoch
+
+    async def of(self, replicas: Iterable[Replica]) -> dict[Replica, Evidence]:
+        """What is known of each."""
+        image = self._view.image
+        found = {replica: self._shown(image, replica) for replica in replicas}
+        if not self.complete:
+            unknown = {replica.topic_id for replica, what in found.items() if what is Evidence.NOTHING}
+            recorded = {topic_id: await self._recorded(topic_id) for topic_id in unknown}
+            for replica, what in found.items():
+                if what is Evidence.NOTHING:
+                    found[replica] = recorded[replica.topic_id]
+        return found
+
+    def _shown(self, image: ClusterImage, replica: Replica) -> Evidence:
+        record = image.deletions.get(replica.topic_id)
+        if record is not None and record.state in DEAD_STATES:
+            return Evidence.DEAD
+        if record is not None and record.state == UNDELETING:
+            return Evidence.RETURNING
+        topic = image.topic_by_id(replica.topic_id)
+        if topic is None:
+            # One whose nodes cannot be read may be any that is missing.
+            damaged = image.damaged and (replica.name is None or replica.name in image.damaged)
+            return Evidence.HERE if damaged else Evidence.NOTHING
+        if replica.name is not None and replica.name != topic.name:
+            return Evidence.OTHER_NAME
+        partitions = topic.partitions
+        if self._broker_id in topic.departed.get(replica.partition, ()):
+            return Evidence.DEPARTED
+        there = replica.partition >= len(partitions) or self._broker_id in partitions[replica.partition].replicas
+        return Evidence.HERE if there else Evidence.ELSEWHERE
+
+    def delay_max_ms(self, topic_id: Uuid) -> int | None:
+        """How long data of a deleted topic stays at most after it was staged, if an administrator shortened that."""
+        record = self._view.image.deletions.get(topic_id)
+        if record is None or record.state not in DEAD_STATES or record.delay_max_ms < 0:
+            return None
+        return record.delay_max_ms
+
+    async def in_store(self, topic_id: Uuid, partitions: Iterable[int]) -> Stored:
+        """What the store says now, whatever the view may have missed: asked before data is removed. ELSEWHERE: of all
+        these partitions. With several brokers only."""
+        await self._store.sync()
+        path = znodes.deletion_path(topic_id)
+        node = await get_or_none(self._store, path)
+        if node is not None:
+            try:
+                head = decode_deletion_head(path, node.data)
+            except znodes.DamagedNodeError:
+                return Stored(Evidence.NOTHING)
+            if head.state not in DEAD_STATES:
+                return Stored(Evidence.RETURNING)
+            return Stored(Evidence.DEAD, head.closed or head.state == REMOVED)
+        name = self._view.image.names.get(topic_id)
+        if name is None:
+            return Stored(Evidence.NOTHING)
+        path = znodes.topic_path(name)
+        node = await get_or_none(self._store, path)
+        try:
+            topic = None if node is None else znodes.decode_topic(path, node.data)
+        except znodes.DamagedNodeError:
+            return Stored(Evidence.HERE)
+        if topic is None or topic.topic_id != topic_id:
+            return Stored(Evidence.NOTHING)
+        here = any(self._broker_id in topic.partitions.get(partition, (self._broker_id,)) for partition in partitions)
+        return Stored(Evidence.HERE) if here else Stored(Evidence.ELSEWHERE, True)
+
+    async def _recorded(self, topic_id: Uuid) -> Evidence:
+        path = znodes.deletion_path(topic_id)
+        node = await get_or_none(self._store, path)
+        if node is None:
+            return Evidence.NOTHING
+        try:
+            state = decode_deletion_head(path, node.data).state
+        except znodes.DamagedNodeError:
+            return Evidence.DEAD
+        if state in DEAD_STATES:
+            return Evidence.DEAD
+        return Evidence.RETURNING if state == UNDELETING else Evidence.HERE

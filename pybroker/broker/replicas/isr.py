@@ -1,0 +1,166 @@
+"""Who is in sync with the leaders on this broker: carries their proposals to the controller and its answers back.
+
+What was written or refused for good is told to the partition; what is not known is asked again, and until then the
+partition takes both sets for true (KIP-497).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Container, Coroutine
+from typing import Any
+
+from pybroker.broker.cluster.events import AlterIsr, IsrChange, IsrOutcome
+from pybroker.broker.cluster.port import ControllerPort
+from pybroker.errors import KafkaError
+from pybroker.native import IsrProposal, NativeBroker, Uuid
+from pybroker.protocol.error_codes import ErrorCode, error_name
+
+log = logging.getLogger(__name__)
+
+BATCH_MAX = 1_000
+"""Partitions in one request."""
+PAUSE_S = 0.05
+PAUSE_MAX_S = 2.0
+REFUSED_PAUSE_S = 0.2
+TIMEOUT_MS = 10_000
+SAID_ANEW_S = 60.0
+"""A follower that may not join is proposed with each of its fetches; of a partition it is said that often."""
+
+UNDECIDED = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.STALE_BROKER_EPOCH})
+"""After these the same is asked again: another controller, or this broker in its new life, gets an answer."""
+
+
+class IsrKeeper:
+    """On the loop's thread."""
+
+    def __init__(
+        self,
+        native: NativeBroker,
+        port: ControllerPort,
+        broker_id: int,
+        broker_epoch: Callable[[], int],
+        *,
+        bring: Callable[[IsrProposal], Coroutine[Any, Any, None] | None] = lambda _: None,
+        leaving: Callable[[], Container[int]] = tuple,
+    ) -> None:
+        """`bring`: what has to come to those who join before they are proposed, besides the log; None: nothing.
+        `leaving`: brokers that are about to stop, as far as this one has heard."""
+        self._native = native
+        self._port = port
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+        self._bring = bring
+        self._leaving = leaving
+        self._bringing: set[asyncio.Task[None]] = set()
+        self._waiting: list[IsrProposal] = []
+        self.failed_updates = 0
+        """Changes that the controller refused, or could not be asked for."""
+        self._said: set[tuple[Uuid, int]] = set()
+        """Partitions of which it was said …"""
+        self._said_since = -SAID_ANEW_S
+        """… since then that they stay as they are."""
+        self._work: asyncio.Task[None] | None = None
+        self._judge: asyncio.Task[None] | None = None
+
+    def start(self, lag_max_ms: Callable[[], int]) -> None:
+        """Looks for followers that lag, twice in the time that they may."""
+        self._judge = asyncio.create_task(self._judge_followers(lag_max_ms), name="isr-judge")
+
+    async def stop(self) -> None:
+        """Asks nothing more."""
+        tasks = [*self._bringing, *(task for task in (self._judge, self._work) if task is not None)]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def proposed(self, proposal: IsrProposal) -> None:
+        """A leader here wants its set changed."""
+        leaving = self._leaving()
+        if any(member.broker_id in leaving for member in proposal.isr):
+            # The controller would refuse it; until its word came, what is written would wait for who goes.
+            identity = proposal.topic_id, proposal.partition
+            self._native.isr.refused(*identity, proposal.leader_epoch, proposal.version)
+            return
+        if (work := self._bring(proposal)) is None:
+            self._propose(proposal)
+            return
+        task = asyncio.create_task(self._propose_after(work, proposal), name="isr-bring")
+        self._bringing.add(task)
+        task.add_done_callback(self._bringing.discard)
+
+    async def _propose_after(self, work: Coroutine[Any, Any, None], proposal: IsrProposal) -> None:
+        """Nobody is held up by it but who joins."""
+        try:
+            await work
+        except KafkaError as error:
+            self._say_it_stays(proposal, str(error))
+            await asyncio.sleep(REFUSED_PAUSE_S)
+            # It is proposed again by its next fetch.
+            identity = proposal.topic_id, proposal.partition
+            self._native.isr.refused(*identity, proposal.leader_epoch, proposal.version)
+        else:
+            self._propose(proposal)
+
+    def _propose(self, proposal: IsrProposal) -> None:
+        self._waiting.append(proposal)
+        if self._work is None or self._work.done():
+            self._work = asyncio.create_task(self._ask(), name="isr")
+
+    async def _judge_followers(self, lag_max_ms: Callable[[], int]) -> None:
+        while True:
+            await asyncio.sleep(lag_max_ms() / 2000)
+            await asyncio.get_running_loop().run_in_executor(None, self._native.isr.judge, lag_max_ms())
+
+    async def _ask(self) -> None:
+        pause = PAUSE_S
+        while self._waiting:
+            batch = self._waiting[:BATCH_MAX]
+            changes = tuple(
+                IsrChange(
+                    one.topic_id,
+                    one.partition,
+                    one.leader_epoch,
+                    tuple((member.broker_id, member.broker_epoch) for member in one.isr),
+                    one.version,
+                )
+                for one in batch
+            )
+            try:
+                event = AlterIsr(self._broker_id, self._broker_epoch(), changes)
+                answer = await self._port.submit(event, TIMEOUT_MS)
+            except KafkaError as error:
+                self.failed_updates += len(batch)
+                if error.code not in UNDECIDED:
+                    log.error("the controller refuses to change ISRs: %s", error)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, PAUSE_MAX_S)
+                continue
+            pause = PAUSE_S
+            del self._waiting[: len(batch)]
+            for proposal, outcome in zip(batch, answer.reply, strict=True):
+                self._settle(proposal, outcome)
+
+    def _settle(self, proposal: IsrProposal, outcome: IsrOutcome) -> None:
+        isr, partition = self._native.isr, (proposal.topic_id, proposal.partition)
+        same_leadership = outcome.leader_epoch == proposal.leader_epoch and outcome.leader == self._broker_id
+        if outcome.error_code in (ErrorCode.NONE, ErrorCode.INVALID_UPDATE_VERSION) and same_leadership:
+            # With INVALID_UPDATE_VERSION the state has moved on, perhaps by this very proposal, whose answer was lost.
+            isr.written(*partition, outcome.leader_epoch, outcome.isr, outcome.version)
+            return
+        if outcome.error_code != ErrorCode.INVALID_UPDATE_VERSION:
+            self._say_it_stays(proposal, error_name(outcome.error_code))
+            self.failed_updates += 1
+            isr.refused(*partition, proposal.leader_epoch, proposal.version)
+
+    def _say_it_stays(self, proposal: IsrProposal, reason: str) -> None:
+        """Once in a while for the operator, every time for who looks closely."""
+        now = asyncio.get_running_loop().time()
+        if now >= self._said_since + SAID_ANEW_S:
+            self._said_since = now
+            self._said.clear()
+        partition = proposal.topic_id, proposal.partition
+        level = logging.DEBUG if partition in self._said else logging.INFO
+        self._said.add(partition)
+        log.log(level, "the ISR of %s-%d stays as it is: %s", *partition, reason)

@@ -1,0 +1,55 @@
+"""Replicas here that may have lost the end of their logs, and have nobody to copy it from: the controller is told how
+far they go, and has the one lead that has most."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pybroker.broker.cluster.events import LogEndsTold
+from pybroker.broker.cluster.port import ControllerPort
+from pybroker.broker.cluster.view import ClusterView
+from pybroker.broker.metadata.image import NO_LEADER
+from pybroker.broker.metadata.znodes import UNKNOWN_END
+from pybroker.broker.replicas.telling import Partition, Telling
+from pybroker.native import NativePartitions, Uuid
+
+BATCH_MAX = 10_000
+
+
+class LogEnds:
+    """Of a broker in a cluster. On the loop's thread."""
+
+    def __init__(
+        self, partitions: NativePartitions, view: ClusterView, port: ControllerPort, broker_id: int
+    ) -> None:
+        self._partitions = partitions
+        self._view = view
+        self._broker_id = broker_id
+        self._broker_epoch = -1
+        self._telling = Telling(
+            port, self._told, refused="the controller does not take how far logs go here", batch_max=BATCH_MAX
+        )
+
+    def without_leader(self, broker_epoch: int, partitions: Iterable[Partition]) -> None:
+        """That life of the broker was told that nobody leads these, which are open here."""
+        self._broker_epoch = broker_epoch
+        self._telling.tell(partitions)
+
+    async def stop(self) -> None:
+        """Tells nothing more."""
+        await self._telling.stop()
+
+    def _told(self, batch: tuple[Partition, ...]) -> LogEndsTold | None:
+        ends = tuple(end for one in batch if (end := self._asked_for(*one)) is not None)
+        return LogEndsTold(self._broker_id, self._broker_epoch, ends) if ends else None
+
+    def _asked_for(self, topic_id: Uuid, index: int) -> tuple[Uuid, int, int, int] | None:
+        """What is to be told of a partition; None: nobody waits for it."""
+        topic = self._view.image.topic_by_id(topic_id)
+        state = None if topic is None or index >= len(topic.partitions) else topic.partitions[index]
+        if state is None or state.leader != NO_LEADER:
+            return None
+        if not any(one.broker_id == self._broker_id and one.end == UNKNOWN_END for one in state.suspect):
+            return None
+        offsets = self._partitions.offsets(topic_id, index)
+        return None if offsets is None else (topic_id, index, offsets.last_epoch, offsets.log_end_offset)

@@ -1,0 +1,245 @@
+"""This broker's registration: `/brokers/ids/[id]`, and whether something that somebody has seen may be lost since its
+life before.
+
+| the life before | since then | what was visible is |
+|---|---|---|
+| ended with a clean stop, or there was none | – | intact |
+| ended otherwise, `log.flush.mode=commit` | – | intact: only what is on disk is ever visible |
+| ended otherwise, `log.flush.mode=os` | the machine runs on | intact: the page cache outlives a process |
+| ended otherwise, `log.flush.mode=os` | the machine was restarted, or nobody knows | perhaps lost |
+| ended in any way | a log directory is gone, or another one is in its place | lost there |
+
+A log directory is known by the id in its `meta.properties`. That one is gone is remembered over lives, until a life
+ends cleanly in which nothing waits for what was there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import msgspec
+
+from pybroker.broker.clock import Clock
+from pybroker.broker.metadata import znodes
+from pybroker.broker.metadata.load import LoweredError, shown_id
+from pybroker.broker.metadata.store import (
+    BadVersionError,
+    Create,
+    MetadataStore,
+    MultiError,
+    NodeExistsError,
+    NoNodeError,
+    Operation,
+    Set,
+    StoreClosedError,
+    UnavailableError,
+    UnknownOutcomeError,
+    WatchEvent,
+    get_or_none,
+)
+from pybroker.broker.metadata.znodes import BrokerNode, Endpoint, RunningNode
+from pybroker.errors import FatalError, StartError
+from pybroker.files import read_bounded
+
+log = logging.getLogger(__name__)
+
+BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
+"""Linux: another text after each start of the machine."""
+
+
+def boot_id() -> str:
+    """Names this run of the machine; "" where the system does not tell. Tests of cut power name another one by the
+    environment variable PYBROKER_BOOT_ID."""
+    chosen = os.environ.get("PYBROKER_BOOT_ID")
+    if chosen is not None:
+        return chosen
+    try:
+        return read_bounded(BOOT_ID_FILE, 64).decode("ascii").strip()
+    except OSError:
+        return ""
+
+
+class Membership:
+    """Registers and leaves."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        clock: Clock,
+        broker_id: int,
+        flush_mode: str,
+        on_fatal: Callable[[FatalError], None],
+        *,
+        check: Callable[[], Awaitable[None]] | None = None,
+        log_dirs: tuple[str, ...] = (),
+        cordoned: tuple[str, ...] = (),
+    ) -> None:
+        """`check` raises FatalError if the store is not the one that this broker knows. `cordoned`: by its settings
+        file."""
+        self._log_dirs = log_dirs
+        self._cordoned = cordoned
+        self._check = check
+        self._store = store
+        self._clock = clock
+        self._broker_id = broker_id
+        self._flush_mode = flush_mode
+        self._on_fatal = on_fatal
+        self._path = f"{znodes.BROKER_IDS}/{broker_id}"
+        self._running_path = f"{znodes.RUNNING}/{broker_id}"
+        self._running = RunningNode("", flush_mode)
+        self._staying: asyncio.Task[None] | None = None
+        self._epoch = -1
+
+    async def register(
+        self, endpoints: tuple[Endpoint, ...], rack: str | None, directory_ids: tuple[str, ...], *, topic_ids: bool
+    ) -> int:
+        """Creates the node, and gives its creation number: the broker epoch of this life (KIP-380). The node tells the
+        controller whether something that was visible can be lost; the mark of a running broker is left in the same
+        multi, for the case that this life crashes.
+
+        A registration that another life of this broker has left, which the id of the first log directory tells, is
+        replaced: its session would be waited for otherwise. `topic_ids`: this broker's protocol version is 2.8 or
+        later. Raises StartError: another broker has the id. Raises LoweredError: this broker has known topic ids, and
+        there are some.
+        """
+        here = tuple(one for one in directory_ids if one)
+        self._running = RunningNode(boot_id(), self._flush_mode, here, topic_ids=topic_ids)
+        found = await get_or_none(self._store, self._running_path)
+        intact = True
+        if found is not None:
+            before = znodes.decode_running(self._running_path, found.data)
+            if before.topic_ids and not topic_ids:
+                topic = shown_id(await self._store.subtree(znodes.TOPICS))
+                if topic is not None:
+                    raise LoweredError(topic)
+            gone = set(before.directory_ids + before.gone) - set(here)
+            new = gone - set(before.gone)
+            if new:
+                log.warning(
+                    "log directories of this broker's life before are gone (directory.id %s): what was only there is "
+                    "lost, unless they come back",
+                    ", ".join(sorted(new)),
+                )
+            intact = not (new or before.suspect) and (before.stopped or self._outlived(before, self._running))
+            self._running = msgspec.structs.replace(self._running, gone=tuple(sorted(gone)), suspect=not intact)
+        return await self._create(self._node(endpoints, rack, directory_ids[0]))
+
+    def _node(self, endpoints: tuple[Endpoint, ...], rack: str | None, directory_id: str) -> BrokerNode:
+        emptied, intact = bool(self._running.gone), not self._running.suspect
+        now_ms = self._clock.wall_ms()
+        return BrokerNode(
+            endpoints, rack, now_ms, intact, directory_id, emptied, self._log_dirs, self._cordoned
+        )
+
+    async def judged(self) -> None:
+        """A controller has heard what this registration says, and decided: the next one has not to say it again."""
+        if not self._running.suspect:
+            return
+        self._running = msgspec.structs.replace(self._running, suspect=False)
+        try:
+            await self._store.set(self._running_path, self._running.encode())
+        except (UnavailableError, UnknownOutcomeError) as problem:
+            # With the next registration, then; at worst the next life is doubted once more than it has to be.
+            log.warning("that this broker has come back cannot be noted yet: %s", problem)
+
+    def stay(
+        self,
+        endpoints: tuple[Endpoint, ...],
+        rack: str | None,
+        directory_id: str,
+        registered: Callable[[int], None],
+    ) -> None:
+        """From now on: registers again when the registration is gone, and tells the new epoch: the session with the
+        store was lost, or the controller took this broker for dead. Nothing is lost by that, the process lives; what
+        was lost before is said until a controller has heard it."""
+
+        def node() -> BrokerNode:
+            return self._node(endpoints, rack, directory_id)
+
+        self._staying = asyncio.create_task(self._stay(node, registered), name="registration")
+
+    async def _stay(self, node: Callable[[], BrokerNode], registered: Callable[[int], None]) -> None:
+        while True:
+            try:
+                await self._until_gone()
+                if self._check is not None:
+                    await self._check()
+                epoch = await self._create(node())
+            except (UnavailableError, UnknownOutcomeError) as problem:
+                # What has become of it, the next look tells.
+                log.warning("the metadata store does not say whether this broker is registered: %s", problem)
+                continue
+            except StoreClosedError:
+                return
+            except (StartError, FatalError) as problem:
+                self._on_fatal(FatalError(str(problem)))
+                return
+            log.warning("this broker was not registered any more; registered again, broker epoch %d", epoch)
+            registered(epoch)
+
+    async def _until_gone(self) -> None:
+        """Returns when the store says that this life of the broker is not registered."""
+        while True:
+            changed = asyncio.Event()
+
+            def fired(_: WatchEvent, changed: asyncio.Event = changed) -> None:
+                changed.set()
+
+            there = await self._store.exists(self._path, fired)
+            if there is None or there.created_zxid != self._epoch:
+                return
+            await changed.wait()
+
+    async def _create(self, node: BrokerNode) -> int:
+        while True:
+            before = await get_or_none(self._store, self._running_path)
+            mark: Operation = (
+                Create(self._running_path, self._running.encode())
+                if before is None
+                else Set(self._running_path, self._running.encode(), before.version)
+            )
+            try:
+                await self._store.multi([Create(self._path, node.encode(), ephemeral=True), mark])
+            except MultiError as error:
+                if not isinstance(error.cause, NodeExistsError | BadVersionError):
+                    raise
+                await self._replace_own(node.directory_id)
+                continue
+            self._epoch = (await self._store.get(self._path)).created_zxid
+            return self._epoch
+
+    async def _replace_own(self, directory_id: str) -> None:
+        there = await get_or_none(self._store, self._path)
+        if there is None:
+            return
+        if not directory_id or znodes.decode_broker(self._path, there.data).directory_id != directory_id:
+            raise StartError(
+                f"broker id {self._broker_id} is in use by a live broker of this cluster; choose another node.id"
+            )
+        with contextlib.suppress(NoNodeError, BadVersionError):
+            await self._store.delete(self._path, there.version)
+
+    @staticmethod
+    def _outlived(before: RunningNode, now: RunningNode) -> bool:
+        return before.flush_mode == "commit" or (bool(now.boot_id) and before.boot_id == now.boot_id)
+
+    def stop_staying(self) -> None:
+        """This broker is about to leave: whoever takes it for dead now is right soon."""
+        if self._staying is not None:
+            self._staying.cancel()
+
+    async def leave(self, *, complete: bool) -> None:
+        """After everything is on disk: the next start finds nothing to doubt. `complete`: nothing waits for what a log
+        directory had that is gone. Raises StoreError."""
+        self.stop_staying()
+        gone = () if complete else self._running.gone
+        ended = msgspec.structs.replace(self._running, stopped=True, gone=gone)
+        with contextlib.suppress(NoNodeError):
+            await self._store.set(self._running_path, ended.encode())
+        with contextlib.suppress(NoNodeError):
+            await self._store.delete(self._path)

@@ -1,0 +1,521 @@
+"""Data of deleted topics on this broker: staged in `deleting/`, removed after `delete.topic.delay.ms`, never earlier.
+
+The delay counts from when the data has been moved. It is promised in the store before anybody is told that it was
+moved, so that what waits here is known to the controller for as long as it does; that the delay has begun is stored
+within a second after (`NOTE_MS`). If the broker is killed in between, the full delay counts from the next start, as for
+a directory without a promise. What counts down is monotonic time. It goes
+on across restarts of the broker as long as the machine runs (same boot id), so that a wall clock that was set moves
+nothing; after a restart of the machine wall time says how much is left, and never more than the whole delay.
+
+With several brokers the store is asked again when the time has come: the topic may have come back, or its replica may
+have been given to this broker again. And the controller closes the deletion first, so that no undelete finds half of
+it. What nobody knows anything of has no deadline at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from pybroker.broker.clock import Clock
+from pybroker.broker.metadata import znodes
+from pybroker.broker.metadata.deletion_records import UNDELETING, DeletionHead, decode_deletion_head
+from pybroker.broker.metadata.store import (
+    Create,
+    MetadataStore,
+    MultiError,
+    NodeExistsError,
+    NoNodeError,
+    Operation,
+    Set,
+    StoreError,
+    UnavailableError,
+    UnknownOutcomeError,
+    ensure_path,
+    get_or_none,
+    in_parts,
+)
+from pybroker.broker.metadata.times import time_text
+from pybroker.broker.replicas.evidence import KnownTopics, Replica
+from pybroker.broker.replicas.membership import boot_id
+from pybroker.broker.replicas.reconcile import Evidence
+from pybroker.errors import KafkaError
+from pybroker.native import NativeBroker, NativeError, StagedDirectory, Uuid
+
+log = logging.getLogger(__name__)
+
+RETRY_MS = 60_000
+"""After a removal that failed (permissions, a busy disk)."""
+
+NOTE_MS = 1_000
+"""So long the moment of a move waits for others to be stored with it: a re-creation must not wait for that write."""
+
+UNKNOWN = "of unknown name"
+"""In log lines: nothing is stored of the deletion of that id (an operator put the directory there)."""
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Numbers as a reader likes them: "0-2, 5"."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+
+
+class Reports(Protocol):
+    """Who hears of what waits for an operator (`replicas.found.FoundReports`)."""
+
+    def report(self, topics: Iterable[tuple[Uuid, str]]) -> None:
+        """These have been put aside, under these names."""
+        ...
+
+    async def stop(self) -> None:
+        """Nothing more is told."""
+        ...
+
+
+class Staging:
+    """Deadlines and removal. Everything but the native calls runs on the loop's thread."""
+
+    def __init__(
+        self,
+        native: NativeBroker,
+        store: MetadataStore,
+        clock: Clock,
+        broker_id: int,
+        *,
+        known: KnownTopics,
+        close: Callable[[Uuid], Awaitable[object]],
+        found: Reports,
+    ) -> None:
+        """`close` has the controller decide that a topic cannot be undeleted any more; it may raise KafkaError. `found`
+        is told of topics that wait for an operator."""
+        self._close = close
+        self._found = found
+        self._native = native
+        self._known = known
+        self._store = store
+        self._clock = clock
+        self._path = f"{znodes.STAGED}/{broker_id}"
+        self._due: dict[Uuid, int] = {}
+        """Monotonic time of removal."""
+        self._nodes: dict[Uuid, znodes.StagedNode] = {}
+        self._moved: set[Uuid] = set()
+        """When their delay began is not stored yet …"""
+        self._note_at = 0
+        """… until then, monotonic."""
+        self._held: set[Uuid] = set()
+        """Being undeleted: not removed before that has ended."""
+        self._removing: set[Uuid] = set()
+        """The removal has begun: there is no way back."""
+        self._boot = boot_id()
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._started = False
+
+    @property
+    def waiting(self) -> Mapping[Uuid, znodes.StagedNode]:
+        """What waits for its removal."""
+        return self._nodes
+
+    def remaining_ms(self, topic_id: Uuid) -> int | None:
+        """Time until the removal; None if nothing of the topic waits here, or it waits for an operator."""
+        node = self._nodes.get(topic_id)
+        if node is None or node.endless:
+            return None
+        due = self._due.get(topic_id)
+        return self._wait_ms(topic_id, node) if due is None else max(0, due - self._clock.monotonic_ms())
+
+    def endless_name(self, topic_id: Uuid) -> str | None:
+        """The name of what waits for an operator; None of anything else."""
+        node = self._nodes.get(topic_id)
+        return None if node is None or not node.endless else node.topic
+
+    def is_removing(self, topic_id: Uuid) -> bool:
+        """Whether the removal has begun."""
+        return topic_id in self._removing
+
+    async def load(self) -> None:
+        """Reads the stored deadlines; before anything is staged."""
+        await ensure_path(self._store, self._path)
+        for path, node in (await self._store.subtree(self._path)).items():
+            name = path.rsplit("/", 1)[1]
+            try:
+                self._nodes[Uuid.parse(name)] = znodes.decode_staged(path, node.data)
+            except (ValueError, znodes.DamagedNodeError) as problem:
+                # Its data gets a new deadline by `start`, a full delay from now.
+                log.error("a stored deadline is damaged and is made anew: %s", problem)
+                await self._store.delete(path)
+        await self._count_on()
+        for topic_id in list(self._nodes):  # others promise meanwhile
+            record = await self._record(topic_id)
+            if record is not None and record.state == UNDELETING:
+                self._held.add(topic_id)
+
+    async def _record(self, topic_id: Uuid) -> DeletionHead | None:
+        """What is stored of a deletion; None if nothing is, or nothing that can be read."""
+        path = znodes.deletion_path(topic_id)
+        node = await get_or_none(self._store, path)
+        try:
+            return None if node is None else decode_deletion_head(path, node.data)
+        except znodes.DamagedNodeError as problem:
+            log.error("the record of a deletion is damaged: %s", problem)
+            return None
+
+    async def _count_on(self) -> None:
+        """After a restart of the machine: its new clock takes over from wall time, once."""
+        operations: list[Operation] = []
+        for topic_id, node in list(self._nodes.items()):
+            if not node.endless and (not node.boot_id or node.boot_id != self._boot):
+                counted = msgspec.structs.replace(
+                    node, boot_id=self._boot, monotonic_ms=self._clock.monotonic_ms(), left_ms=self._left_ms(node)
+                )
+                self._nodes[topic_id] = counted
+                operations.append(Set(f"{self._path}/{topic_id}", counted.encode()))
+        for part in in_parts(operations):
+            await self._store.multi(part)
+
+    async def start(self, delay_ms: int) -> None:
+        """After the first LeaderAndIsr: every staged directory has a deadline from now on; the removal begins."""
+        on_disk = await self.take_over(delay_ms)
+        for topic_id in self._nodes.keys() - on_disk:
+            await self._forget(topic_id)
+        self.staged(self._nodes)
+        self._started = True
+        self._task = asyncio.create_task(self._run(), name="staged-removal")
+        self._task.add_done_callback(_ended)
+
+    async def taken_over(self, delay_ms: int) -> None:
+        """Everything that lies in `deleting/` has its time: before it is said of a topic that nothing of it is left to
+        be put aside. The life before may have been killed between a move and its promise."""
+        if not self._started:
+            await self.take_over(delay_ms)
+
+    async def take_over(self, delay_ms: int) -> set[Uuid]:
+        """What lies in `deleting/` and was promised no time waits its whole delay from now on, or for an operator
+        where nobody knows of its topic; the topics of all that lies there."""
+        directories = await asyncio.get_running_loop().run_in_executor(None, self._native.log_dirs.staged)
+        found = {(one.topic_id, one.partition) for one in directories if one.topic_id is not None}
+        on_disk = {topic_id for topic_id, _ in found}
+        new = on_disk - self._nodes.keys()
+        endless = await self._unknown(one for one in found if one[0] in new)
+        for topics, wait_ms in ((new - endless, delay_ms), (endless, None)):
+            await self.promise(dict.fromkeys(topics, ""), wait_ms)
+            self.say(logging.WARNING, "left over on disk", [one for one in found if one[0] in topics])
+            self.staged(topics)
+        return on_disk
+
+    async def _unknown(self, partitions: Iterable[tuple[Uuid, int]]) -> set[Uuid]:
+        """Topics of which nothing is known, where that says something. An operator who puts directories into
+        `deleting/` of a broker that is alone has decided."""
+        if not self._known.complete:
+            return set()
+        evidence = await self._known.of(Replica(topic_id, partition, None) for topic_id, partition in partitions)
+        return {replica.topic_id for replica, what in evidence.items() if what is Evidence.NOTHING}
+
+    async def stop(self) -> None:
+        """Ends the removal; what is left goes on after the next start."""
+        await self._found.stop()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+        try:
+            await self._note_moves()
+        except StoreError as problem:
+            log.warning("deleted topics wait their whole delay again after the next start: %s", problem)
+
+    async def promise(self, topics: Mapping[Uuid, str], delay_ms: int | None) -> None:
+        """Stores the deadlines of topics of which data is about to be staged, or is being staged (None: they have
+        none); nothing is removed before `staged`.
+
+        One that waits already keeps the later deadline: each partition stays its whole delay. A name that is not known
+        ("": directories by id do not have it) is that of the stored deletion.
+        """
+        nodes: dict[Uuid, znodes.StagedNode] = {}
+        for topic_id, given in topics.items():
+            record = None if given else await self._record(topic_id)
+            name = given if record is None else record.topic
+            known = self._nodes.get(topic_id)
+            if delay_ms is None:
+                nodes[topic_id] = znodes.StagedNode(name, self._clock.wall_ms(), -1)
+            else:
+                left_ms = delay_ms if known is None else max(delay_ms, self._left_ms(known))
+                nodes[topic_id] = self._counted(name, left_ms, promised=True)
+            self._held.discard(topic_id)
+            self._moved.discard(topic_id)
+            self._due.pop(topic_id, None)
+        await self._write(nodes)
+        self._nodes |= nodes
+
+    async def _write(self, nodes: Mapping[Uuid, znodes.StagedNode]) -> None:
+        """However long the store cannot be reached: what has begun to move cannot stay without its deadline."""
+        known = set(self._nodes)
+        operations = {
+            topic_id: (Set if topic_id in known else Create)(f"{self._path}/{topic_id}", node.encode())
+            for topic_id, node in nodes.items()
+        }
+        for part in in_parts(list(operations.values())):
+            await self._write_part(part)
+
+    async def _write_part(self, part: Sequence[Operation]) -> None:
+        while True:
+            try:
+                await self._store.multi(part)
+                return
+            except (UnavailableError, UnknownOutcomeError) as problem:
+                log.warning("the time when deleted topics are removed cannot be stored, trying again: %s", problem)
+            except MultiError as error:
+                if not isinstance(error.cause, NodeExistsError | NoNodeError):
+                    raise
+                # An earlier try was done after all.
+                part = [await self._fitting(one) for one in part]
+
+    async def _fitting(self, operation: Operation) -> Operation:
+        assert isinstance(operation, Create | Set)
+        there = await get_or_none(self._store, operation.path)
+        return (Create if there is None else Set)(operation.path, operation.data)
+
+    def staged(self, topics: Iterable[Uuid]) -> None:
+        """The data of these topics lies in `deleting/`: from now on their removal may come."""
+        topics = tuple(topics)
+        self._found.report((one, self._nodes[one].topic) for one in topics if self.endless_name(one) is not None)
+        for topic_id in topics:
+            node = self._nodes.get(topic_id)
+            if node is None or node.endless or topic_id in self._held:
+                continue
+            if node.promised:
+                # The delay begins when the data has been moved, which was at some time since the promise.
+                node = self._counted(node.topic, node.remove_after_ms - node.staged_ms, promised=False)
+                self._nodes[topic_id] = node
+                if not self._moved:
+                    self._note_at = self._clock.monotonic_ms() + NOTE_MS
+                self._moved.add(topic_id)
+            self._due[topic_id] = self._clock.monotonic_ms() + self._wait_ms(topic_id, node)
+        self._wake.set()
+
+    def shortened(self, topics: Iterable[Uuid]) -> None:
+        """The records of these deletions say that their data goes sooner."""
+        for topic_id in topics:
+            node, due = self._nodes.get(topic_id), self._due.get(topic_id)
+            if node is not None and due is not None:
+                self._due[topic_id] = min(due, self._clock.monotonic_ms() + self._wait_ms(topic_id, node))
+        self._wake.set()
+
+    def _counted(self, name: str, left_ms: int, *, promised: bool) -> znodes.StagedNode:
+        """A delay that begins now."""
+        now_ms = self._clock.wall_ms()
+        return znodes.StagedNode(
+            name, now_ms, now_ms + left_ms, self._boot, self._clock.monotonic_ms(), left_ms, promised
+        )
+
+    async def _note_moves(self) -> None:
+        """Stores when the delays began that began lately."""
+        moved = {topic_id: self._nodes[topic_id] for topic_id in self._moved if topic_id in self._nodes}
+        self._moved.clear()
+        for part in in_parts([Set(f"{self._path}/{topic_id}", node.encode()) for topic_id, node in moved.items()]):
+            try:
+                await self._store.multi(part)
+            except StoreError:
+                self._moved.update(moved)
+                raise
+
+    def hold(self, topic_id: Uuid) -> bool:
+        """Puts off the removal of a topic that comes back, until `promise` or `returned`. False if it has begun."""
+        if topic_id in self._removing:
+            return False
+        if topic_id in self._nodes:
+            self._held.add(topic_id)
+            self._due.pop(topic_id, None)
+        return True
+
+    async def returned(self, topics: Iterable[Uuid]) -> None:
+        """These topics are in service again: nothing of them waits any more, unless some of their partitions do."""
+        back = [topic_id for topic_id in topics if topic_id in self._nodes]
+        if not back:
+            return
+        directories = await asyncio.get_running_loop().run_in_executor(None, self._native.log_dirs.staged)
+        on_disk = {found.topic_id for found in directories}
+        for topic_id in back:
+            self._held.discard(topic_id)
+            if topic_id in on_disk:
+                self.staged([topic_id])
+            else:
+                await self._forget(topic_id)
+
+    def say(self, level: int, what: str, partitions: Iterable[tuple[Uuid, int]]) -> None:
+        """A line for each topic: all its partitions, and when they will be removed. After `promise`.
+
+        A WARN where nobody ordered it; what was deleted by order is in the log of the broker that was asked.
+        """
+        if not log.isEnabledFor(level):
+            return
+        by_topic: dict[Uuid, list[int]] = {}
+        for topic_id, partition in partitions:
+            by_topic.setdefault(topic_id, []).append(partition)
+        for topic_id, indexes in by_topic.items():
+            node = self._nodes.get(topic_id)
+            if node is None:
+                continue
+            if node.endless:
+                log.log(
+                    level,
+                    "%s: topic %s (id %s), partitions %s: nothing that can be trusted is known of that id; they are "
+                    "not served, and stay in deleting/ until an operator decides",
+                    what,
+                    node.topic or UNKNOWN,
+                    topic_id,
+                    ranges(indexes),
+                )
+                continue
+            log.log(
+                level,
+                "%s: topic %s (id %s), partitions %s will be removed from disk after %s",
+                what,
+                node.topic or UNKNOWN,
+                topic_id,
+                ranges(indexes),
+                time_text(node.remove_after_ms),
+            )
+
+    def _left_ms(self, node: znodes.StagedNode) -> int:
+        if node.boot_id and node.boot_id == self._boot:
+            return max(0, node.left_ms - (self._clock.monotonic_ms() - node.monotonic_ms))
+        # A wall clock that went back must not keep the data for ever.
+        return max(0, min(node.remove_after_ms - self._clock.wall_ms(), node.remove_after_ms - node.staged_ms))
+
+    def _wait_ms(self, topic_id: Uuid, node: znodes.StagedNode) -> int:
+        """Return the time until removal: the rest of the promised delay, or of a shorter delay in its record."""
+        left_ms, delay_max_ms = self._left_ms(node), self._known.delay_max_ms(topic_id)
+        if delay_max_ms is None:
+            return left_ms
+        passed_ms = node.remove_after_ms - node.staged_ms - left_ms
+        return min(left_ms, max(0, delay_max_ms - passed_ms))
+
+    async def _forget(self, topic_id: Uuid) -> None:
+        self._nodes.pop(topic_id, None)
+        self._due.pop(topic_id, None)
+        self._held.discard(topic_id)
+        self._moved.discard(topic_id)
+        while True:
+            try:
+                await self._store.delete(f"{self._path}/{topic_id}")
+            except (UnavailableError, UnknownOutcomeError) as problem:
+                log.warning("that topic %s is gone from here cannot be stored, trying again: %s", topic_id, problem)
+                continue
+            except NoNodeError:
+                pass
+            return
+
+    async def _run(self) -> None:
+        while True:
+            self._wake.clear()
+            now = self._clock.monotonic_ms()
+            due = [topic_id for topic_id, at in self._due.items() if at <= now]
+            if due:
+                # Purged topics first: an operator waits for that room.
+                due.sort(key=lambda topic_id: self._known.delay_max_ms(topic_id) != 0)
+                await self._remove(due)
+                continue
+            if self._moved and self._note_at <= now:
+                try:
+                    await self._note_moves()
+                except (UnavailableError, UnknownOutcomeError) as problem:
+                    log.warning("when deleted topics were moved cannot be stored, trying again: %s", problem)
+                    self._note_at = self._clock.monotonic_ms() + NOTE_MS
+                continue
+            times = [*self._due.values(), *([self._note_at] if self._moved else ())]
+            wait_s = (min(times) - now) / 1000 if times else None
+            try:
+                # Not wait_for: in Python 3.11 it loses a cancellation that comes together with the wake-up.
+                async with asyncio.timeout(wait_s):
+                    await self._wake.wait()
+            except TimeoutError:
+                continue
+
+    async def _remove(self, due: list[Uuid]) -> None:
+        by_topic: dict[Uuid, list[StagedDirectory]] = {}
+        self._removing.update(due)
+        try:
+            directories = await asyncio.get_running_loop().run_in_executor(None, self._native.log_dirs.staged)
+        except NativeError as problem:
+            log.error("what waits for removal cannot be listed, trying again: %s", problem)
+            for topic_id in due:
+                self._due[topic_id] = self._clock.monotonic_ms() + RETRY_MS
+            self._removing.difference_update(due)
+            return
+        for directory in directories:
+            if directory.topic_id is not None:
+                by_topic.setdefault(directory.topic_id, []).append(directory)
+        for topic_id in due:
+            at = self._due.get(topic_id)
+            if at is None or at > self._clock.monotonic_ms():
+                # Promised again since the round began: what is staged now has its own deadline.
+                continue
+            await self._remove_topic(topic_id, at, by_topic.get(topic_id, []))
+
+    async def _remove_topic(self, topic_id: Uuid, at: int, directories: list[StagedDirectory]) -> None:
+        if self._known.complete and not await self._may_go(topic_id, directories):
+            self._removing.discard(topic_id)
+            return
+        freed = 0
+        try:
+            for directory in directories:
+                freed += await asyncio.get_running_loop().run_in_executor(
+                    None, self._native.log_dirs.purge, directory.path
+                )
+        except NativeError as problem:
+            log.error(
+                "the data of deleted topic %s (id %s) cannot be removed, trying again: %s",
+                self._nodes[topic_id].topic or UNKNOWN,
+                topic_id,
+                problem,
+            )
+            if self._due.get(topic_id) == at:
+                self._due[topic_id] = self._clock.monotonic_ms() + RETRY_MS
+            return
+        if self._due.get(topic_id) != at:
+            # Promised again while files were removed: more of the topic is on its way here.
+            return
+        name = self._nodes[topic_id].topic or UNKNOWN
+        log.info("removed %d bytes of deleted topic %s (id %s)", freed, name, topic_id)
+        await self._forget(topic_id)
+        self._removing.discard(topic_id)
+
+    async def _may_go(self, topic_id: Uuid, directories: list[StagedDirectory]) -> bool:
+        """Whether nobody needs the data, by the store as it is now; else when to look again is settled."""
+        if self._known.doubtful():
+            self._due[topic_id] = self._clock.monotonic_ms() + RETRY_MS
+            return False
+        try:
+            evidence, closed = await self._known.in_store(topic_id, [one.partition for one in directories])
+            if evidence is Evidence.DEAD and not closed:
+                # No undelete may begin once data is gone somewhere.
+                await self._close(topic_id)
+                evidence, closed = await self._known.in_store(topic_id, [one.partition for one in directories])
+        except (UnavailableError, UnknownOutcomeError, KafkaError) as problem:
+            log.warning("whether topic %s is still deleted cannot be read, trying again: %s", topic_id, problem)
+            self._due[topic_id] = self._clock.monotonic_ms() + NOTE_MS
+            return False
+        if evidence is Evidence.NOTHING:
+            await self.promise({topic_id: self._nodes[topic_id].topic}, None)
+            self.say(logging.WARNING, "kept", [(topic_id, directory.partition) for directory in directories])
+            return False
+        if closed:
+            return True
+        log.warning("topic %s is not deleted for good: what waits here for its removal stays", topic_id)
+        self._due[topic_id] = self._clock.monotonic_ms() + RETRY_MS
+        return False
+
+
+def _ended(task: asyncio.Task[None]) -> None:
+    # At once, not when the interpreter happens to collect the task. The data stays, and goes after the next start.
+    if not task.cancelled() and task.exception() is not None:
+        log.error("data of deleted topics is not removed any more until the next start", exc_info=task.exception())

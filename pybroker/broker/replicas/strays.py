@@ -1,0 +1,427 @@
+"""Partitions on this broker that a request does not name, or names otherwise: directories that the scan at start found
+and nobody has claimed yet, and, when a FULL request comes, also what is served.
+
+What becomes of each is `reconcile.decide`; what is known of its topic, `evidence`. Here it is carried out:
+
+| outcome | what happens |
+|---|---|
+| staged | moved to `deleting/`, removed after `delete.topic.delay.ms` |
+| unknown | several brokers: moved to `deleting/` without a deadline, an operator decides; alone: stays where it is |
+| adopted | no `partition.metadata`: takes the id of the request if its log never held a byte (checklist 138), or |
+|  | if its topic has just got its first id (checklist 211) |
+| aside, refused | not served, not touched; a place that nothing else can fill answers an error |
+| kept | waits for a request that names it |
+
+A FULL request that would put aside more than a tenth of what lies here (and more than ten) because its topics are
+elsewhere, unknown, or replaced by what only epochs prove, puts none of them aside and waits for an operator
+(`stale.replicas.max.percent`). What was ordered is not counted: the topic was deleted, or this replica moved away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from pybroker.broker.metadata import znodes
+from pybroker.broker.metadata.control_messages import LeaderAndIsrRequest, LeaderAndIsrType
+from pybroker.broker.metadata.store import MetadataStore, StoreError, get_or_none
+from pybroker.broker.replicas import partition_metadata
+from pybroker.broker.replicas.epochs_on_disk import last_epoch
+from pybroker.broker.replicas.evidence import KnownTopics, Replica
+from pybroker.broker.replicas.hosted import Hosted
+from pybroker.broker.replicas.partition_metadata import PartitionMetadataError
+from pybroker.broker.replicas.reconcile import Claim, Evidence, Found, Outcome, decide
+from pybroker.broker.replicas.staging import Staging
+from pybroker.native import AdoptedDirectory, LocalPartition, NativeBroker, StopOrder, Uuid
+from pybroker.protocol.error_codes import ErrorCode, error_name
+
+log = logging.getLogger(__name__)
+
+STAGED_MIN = 10
+"""So many may always be put aside."""
+
+Place = tuple[str, int]
+"""Name and partition."""
+
+Stop = Callable[[list[StopOrder]], Awaitable[list[int]]]
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """Why a partition is not opened: the code that LeaderAndIsr answers, and a sentence for the operator."""
+
+    code: int
+    text: str
+
+
+def _by_id(topic_id: Uuid) -> str:
+    """Stands for the name where directories are named by id; no topic can be called so."""
+    return f"/{topic_id}"
+
+
+def _place(directory: LocalPartition) -> Place:
+    if directory.topic is not None:
+        return directory.topic, directory.partition
+    return "" if directory.topic_id is None else _by_id(directory.topic_id), directory.partition
+
+
+class _Candidate(msgspec.Struct, frozen=True):
+    """What a decision is needed for."""
+
+    place: Place
+    partition: int
+    topic_id: Uuid | None
+    """None: it has none that can be read."""
+    directory: LocalPartition | None
+    """None: it is served."""
+    epoch: int | None = None
+    """The highest leader epoch in it, if it is served."""
+
+    @property
+    def replica(self) -> Replica | None:
+        if self.topic_id is None:
+            return None
+        by_id = self.directory is not None and self.directory.topic is None
+        return Replica(self.topic_id, self.partition, None if by_id else self.place[0])
+
+    def __str__(self) -> str:
+        if self.directory is not None:
+            return self.directory.directory
+        return f"partition {self.place[0]}-{self.partition} (id {self.topic_id})"
+
+
+class _Plan:
+    """What is to be done, gathered from single decisions."""
+
+    def __init__(self) -> None:
+        self.proven: list[_Candidate] = []
+        """To be staged because the topic was deleted, or this very replica moved away …"""
+        self.staged: list[_Candidate] = []
+        """… and on less than that."""
+        self.unknown: list[_Candidate] = []
+        self.nameless: list[tuple[LocalPartition, Uuid]] = []
+        self.copies: list[str] = []
+
+
+class Strays:
+    """See the module."""
+
+    def __init__(
+        self, native: NativeBroker, store: MetadataStore, known: KnownTopics, share_max: Callable[[], int]
+    ) -> None:
+        """`share_max` is `stale.replicas.max.percent`."""
+        self._native = native
+        self._store = store
+        self._known = known
+        self._share_max = share_max
+        self._by_place: dict[Place, list[LocalPartition]] = {}
+        self._problems: dict[Place, Problem] = {}
+        self._undecided: set[Place] = set()
+        """Places with a problem that the next FULL request may solve."""
+        self.left_alone: set[Place] = set()
+        """Places of directories of which nothing is known. A later topic of the name may put them aside."""
+        self._count = 0
+
+    @property
+    def any(self) -> bool:
+        """Whether directories are left that nobody claimed."""
+        return bool(self._by_place)
+
+    def found(self, local: Sequence[LocalPartition]) -> None:
+        """Takes the result of the scan."""
+        self._count = len(local)
+        for directory in local:
+            self._by_place.setdefault(_place(directory), []).append(directory)
+
+    def problem(self, name: str, partition: int) -> Problem | None:
+        """Why a partition must not be opened."""
+        return self._problems.get((name, partition)) if self._problems else None
+
+    def name_of(self, topic_id: Uuid) -> str | None:
+        """The name in the directories of an id: "" where they are named by id, None if there are none."""
+        for directories in self._by_place.values():
+            for directory in directories:
+                if directory.topic_id == topic_id:
+                    return directory.topic or ""
+        return None
+
+    def ids_at(self, name: str, partition: int) -> list[Uuid]:
+        """The ids of the directories at a place."""
+        found = self._by_place.get((name, partition), ())
+        return [directory.topic_id for directory in found if directory.topic_id is not None]
+
+    def gone(self, topic_id: Uuid, partition: int) -> None:
+        """A directory was staged by StopReplica."""
+        if self._by_place:
+            for place, directories in list(self._by_place.items()):
+                if place[1] == partition:
+                    self._keep(place, [d for d in directories if d.topic_id != topic_id])
+
+    def _keep(self, place: Place, directories: list[LocalPartition]) -> None:
+        if directories:
+            self._by_place[place] = directories
+        else:
+            self._by_place.pop(place, None)
+
+    async def settle(
+        self, request: LeaderAndIsrRequest, hosted: Hosted, stop: Stop, staging: Staging, delay_ms: int
+    ) -> list[tuple[Uuid, int]]:
+        """Before a request is applied: claims, stages and puts aside. A FULL request settles everything that is here.
+        Gives what is not served any more; `stop` stops it."""
+        full = request.type == LeaderAndIsrType.FULL
+        if full and not self._known.is_of(request.controller_epoch):
+            log.error("a FULL request came before what its controller knows: what it does not name stays as it is")
+            full = False
+        if full:
+            for place in self._undecided:
+                self._problems.pop(place, None)
+            self._undecided.clear()
+        claims: dict[Place, Claim[Uuid]] = {}
+        candidates = list(self._claimed(request, hosted, claims, full=full))
+        if full:
+            candidates += self._unclaimed(request, hosted)
+        if not candidates:
+            return []
+        count = max(self._count, len(hosted))
+        plan = await self._plan(candidates, claims, full=full)
+        await self._adopt(plan.nameless)
+        if plan.copies:
+            await asyncio.get_running_loop().run_in_executor(None, self._native.log_dirs.set_aside, plan.copies)
+        if len(plan.staged) + len(plan.unknown) > max(STAGED_MIN, count * self._share_max() // 100):
+            self._wait_for_operator(plan, claims, count)
+        return [
+            *await self._stage(plan.proven + plan.staged, stop, staging, None if self._known.doubtful() else delay_ms),
+            *await self._stage(plan.unknown, stop, staging, None),
+        ]
+
+    def _claimed(
+        self, request: LeaderAndIsrRequest, hosted: Hosted, claims: dict[Place, Claim[Uuid]], *, full: bool
+    ) -> Iterable[_Candidate]:
+        """What has a place that the request wants for another id, or has no id."""
+        for topic in request.topic_states:
+            for state in topic.partition_states:
+                index = state.partition_index
+                place = (topic.topic_name, index)
+                directories = [
+                    *self._by_place.pop(place, ()),
+                    *self._by_place.pop((_by_id(topic.topic_id), index), ()),
+                ]
+                others = [found for found in directories if found.topic_id != topic.topic_id or found.problem]
+                served = hosted.id_at(*place) if full else None
+                if served == topic.topic_id:
+                    served = None
+                if not others and served is None:
+                    continue
+                present = len(others) < len(directories) or hosted.epoch(topic.topic_id, index) is not None
+                claims[place] = Claim(topic.topic_id, state.leader_epoch, present, len(others) == 1)
+                for found in others:
+                    yield _Candidate(place, index, None if found.problem else found.topic_id, found)
+                if served is not None:
+                    yield _Candidate(place, index, served, None, hosted.epoch(served, index))
+
+    def _unclaimed(self, request: LeaderAndIsrRequest, hosted: Hosted) -> Iterable[_Candidate]:
+        """What a FULL request does not name."""
+        rest, self._by_place = self._by_place, {}
+        for place, directories in rest.items():
+            for found in directories:
+                yield _Candidate(place, place[1], None if found.problem else found.topic_id, found)
+        named = {
+            (topic.topic_name, state.partition_index)
+            for topic in request.topic_states
+            for state in topic.partition_states
+        }
+        for topic_id, name, partition, epoch in hosted.all():
+            if (name, partition) not in named:
+                yield _Candidate((name, partition), partition, topic_id, None, epoch)
+
+    async def _plan(self, candidates: list[_Candidate], claims: Mapping[Place, Claim[Uuid]], *, full: bool) -> _Plan:
+        evidence = await self._known.of(one.replica for one in candidates if one.replica is not None)
+        plan = _Plan()
+        for one in candidates:
+            claim = claims.get(one.place)
+            what = Evidence.NOTHING if one.replica is None else evidence[one.replica]
+            epoch = one.epoch if one.epoch is not None else -1
+            undecided = what in (Evidence.NOTHING, Evidence.HERE)
+            if claim is not None and undecided and one.topic_id is not None and one.directory:
+                path = Path(one.directory.directory)
+                epoch = await asyncio.get_running_loop().run_in_executor(None, last_epoch, path)
+            match decide(Found(one.topic_id, epoch), claim, what, full=full):
+                case Outcome.STAGED:
+                    proven = what in (Evidence.DEAD, Evidence.DEPARTED)
+                    (plan.proven if proven else plan.staged).append(one)
+                case Outcome.UNKNOWN:
+                    self._unknown(one, plan)
+                case Outcome.ADOPTED:
+                    assert one.directory is not None
+                    assert claim is not None
+                    plan.nameless.append((one.directory, claim.topic_id))
+                case Outcome.ASIDE:
+                    self._aside(one, claim, what, plan)
+                case Outcome.KEPT:
+                    self._kept(one, claim, what)
+                case Outcome.REFUSED:
+                    assert claim is not None
+                    self._problems[one.place] = _refused(one, claim)
+        return plan
+
+    def _unknown(self, one: _Candidate, plan: _Plan) -> None:
+        if self._known.complete:
+            plan.unknown.append(one)
+            return
+        if one.directory is None:
+            return
+        self.left_alone.add(one.place)
+        log.warning(
+            "%s belongs to topic id %s, of which nothing is known: it is not served and stays where it is",
+            one,
+            one.topic_id,
+        )
+
+    def _aside(self, one: _Candidate, claim: Claim[Uuid] | None, what: Evidence, plan: _Plan) -> None:
+        if one.directory is None:
+            log.error("%s is served under a name that its topic does not have any more", one)
+            return
+        if what is not Evidence.OTHER_NAME:
+            why = one.directory.problem or f"it has no {partition_metadata.FILE_NAME}"
+            if one.topic_id is not None and claim is not None:
+                why = _refused(one, claim).text
+            log.error("%s is put aside: %s", one, why)
+            return
+        why = f"{one} holds the id {one.topic_id} of a topic of another name"
+        log.error("%s is put aside: it was copied there, or renamed", why)
+        plan.copies.append(one.directory.directory)
+        if claim is None or not claim.present:
+            self._problems[one.place] = Problem(ErrorCode.KAFKA_STORAGE_ERROR, why)
+
+    def _kept(self, one: _Candidate, claim: Claim[Uuid] | None, what: Evidence) -> None:
+        if one.directory is not None:
+            self._by_place.setdefault(one.place, []).append(one.directory)
+        if claim is not None and not claim.present:
+            self._problem_until_full(
+                one.place,
+                ErrorCode.INCONSISTENT_TOPIC_ID,
+                f"{one} has its place, and its topic {'comes back' if what is Evidence.RETURNING else 'lives'}",
+            )
+
+    def _problem_until_full(self, place: Place, code: int, text: str) -> None:
+        self._problems[place] = Problem(code, text)
+        self._undecided.add(place)
+
+    def _wait_for_operator(self, plan: _Plan, claims: Mapping[Place, Claim[Uuid]], count: int) -> None:
+        doubtful = plan.staged + plan.unknown
+        log.error(
+            "%d of %d local partitions would be put aside, because their topics are unknown, elsewhere, or have other "
+            "ids now; nothing is touched until an operator has looked at it: should it be right, raise "
+            "stale.replicas.max.percent for one start",
+            len(doubtful),
+            count,
+        )
+        for one in doubtful:
+            if one.directory is not None:
+                self._by_place.setdefault(one.place, []).append(one.directory)
+            if one.place in claims:
+                self._problem_until_full(
+                    one.place, ErrorCode.KAFKA_STORAGE_ERROR, f"{one} is one of too many to put aside"
+                )
+        plan.staged.clear()
+        plan.unknown.clear()
+
+    async def _adopt(self, nameless: list[tuple[LocalPartition, Uuid]]) -> None:
+        """Gives ids to directories without one, all in one native call. A directory that cannot be read or written
+        costs its partition, never the others of the request."""
+        if not nameless:
+            return
+        loop = asyncio.get_running_loop()
+        first_ids: dict[str, Uuid | None] = {}
+        for name in {directory.topic or "" for directory, _ in nameless}:
+            first_ids[name] = await self._first_id(name)
+        taken: list[tuple[LocalPartition, Uuid]] = []
+        for directory, topic_id in nameless:
+            first_id = first_ids[directory.topic or ""] == topic_id
+            refusal = await loop.run_in_executor(None, _refusal, directory, first_id)
+            if refusal is None:
+                taken.append((directory, topic_id))
+            else:
+                self._refuse(directory, refusal)
+        wanted = [AdoptedDirectory(directory.directory, topic_id, directory.partition) for directory, topic_id in taken]
+        problems = await loop.run_in_executor(None, self._native.log_dirs.adopt, wanted) if wanted else []
+        for (directory, topic_id), problem in zip(taken, problems, strict=True):
+            if problem is None:
+                log.info("%s takes the topic id %s", directory.directory, topic_id)
+            else:
+                self._refuse(directory, problem)
+
+    def _refuse(self, directory: LocalPartition, why: str) -> None:
+        self._problems[directory.topic or "", directory.partition] = Problem(ErrorCode.KAFKA_STORAGE_ERROR, why)
+
+    async def _first_id(self, name: str) -> Uuid | None:
+        """The id of a topic whose migration is not finished."""
+        path = znodes.topic_id_path(name)
+        try:
+            node = await get_or_none(self._store, path)
+        except StoreError as problem:
+            log.error("whether topic %s has just got its id cannot be read: %s", name, problem)
+            return None
+        if node is None:
+            return None
+        try:
+            return znodes.decode_topic_id(path, node.data).topic_id
+        except znodes.DamagedNodeError as problem:
+            log.error("the record of a migration is damaged: %s", problem)
+            return None
+
+    async def _stage(
+        self, candidates: list[_Candidate], stop: Stop, staging: Staging, delay_ms: int | None
+    ) -> list[tuple[Uuid, int]]:
+        """Gives what is not served any more."""
+        moved = [(one, one.topic_id) for one in candidates if one.topic_id is not None]
+        if not moved:
+            return []
+        names = {
+            topic_id: "" if one.replica is None or one.replica.name is None else one.replica.name
+            for one, topic_id in moved
+        }
+        await staging.promise(names, delay_ms)
+        staging.say(logging.WARNING, "left over on disk", [(topic_id, one.partition) for one, topic_id in moved])
+        codes = await stop([StopOrder(topic_id, one.partition, -1, delete=True) for one, topic_id in moved])
+        staging.staged(names)
+        stopped = []
+        for (one, topic_id), code in zip(moved, codes, strict=True):
+            if code:
+                log.error("%s cannot be staged for deletion: %s", one, error_name(code))
+                self._problems[one.place] = Problem(ErrorCode.KAFKA_STORAGE_ERROR, f"{one} cannot be staged")
+            elif one.directory is None:
+                stopped.append((topic_id, one.partition))
+        return stopped
+
+
+def _refused(one: _Candidate, claim: Claim[Uuid]) -> Problem:
+    """Why a place cannot be filled as long as this is there."""
+    if one.topic_id is None:
+        why = f"it has no {partition_metadata.FILE_NAME}"
+        if one.directory is not None and one.directory.problem:
+            why = one.directory.problem
+        return Problem(ErrorCode.KAFKA_STORAGE_ERROR, f"{one}: {why}")
+    return Problem(
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        f"{one} holds topic id {one.topic_id}, and nothing proves that topic {one.place[0]} of id {claim.topic_id} "
+        "comes after it",
+    )
+
+
+def _refusal(directory: LocalPartition, first_id: bool) -> str | None:
+    """Why a directory must not take an id; `first_id`: its topic has just got its first one."""
+    path = Path(directory.directory)
+    try:
+        if partition_metadata.read(path) is not None:
+            return directory.problem
+        if not first_id and any(segment.stat().st_size > 0 for segment in path.glob("*.log")):
+            return f"{path} has records but no {partition_metadata.FILE_NAME}: nothing tells whose they are"
+    except PartitionMetadataError as problem:
+        return str(problem)
+    except OSError as problem:
+        return f"{path}: {problem.strerror or problem}"
+    return None

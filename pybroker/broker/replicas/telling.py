@@ -1,0 +1,72 @@
+"""What the controller is to be told of replicas here, until it has taken it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from pybroker.broker.cluster.events import Event
+from pybroker.broker.cluster.port import ControllerPort
+from pybroker.broker.replicas.isr import PAUSE_MAX_S, PAUSE_S, UNDECIDED
+from pybroker.errors import KafkaError
+from pybroker.native import Uuid
+
+log = logging.getLogger(__name__)
+
+TIMEOUT_MS = 10_000
+
+Partition = tuple[Uuid, int]
+"""Topic id, and number."""
+
+
+class Telling:
+    """Of one kind. On the loop's thread."""
+
+    def __init__(
+        self,
+        port: ControllerPort,
+        event_of: Callable[[tuple[Partition, ...]], Event[Any] | None],
+        *,
+        refused: str,
+        batch_max: int | None = None,
+    ) -> None:
+        """`event_of` says it of some partitions, when it is told; None: nobody waits for that any more. `refused`: what
+        it means that the controller does not take it, for the log."""
+        self._port = port
+        self._event_of = event_of
+        self._refused = refused
+        self._batch_max = batch_max
+        self._waiting: dict[Partition, None] = {}
+        self._work: asyncio.Task[None] | None = None
+
+    def tell(self, partitions: Iterable[Partition]) -> None:
+        """Of these, too."""
+        self._waiting.update(dict.fromkeys(partitions))
+        if self._waiting and (self._work is None or self._work.done()):
+            self._work = asyncio.create_task(self._tell(), name="telling")
+
+    async def stop(self) -> None:
+        """Tells nothing more."""
+        if self._work is not None:
+            self._work.cancel()
+            await asyncio.gather(self._work, return_exceptions=True)
+
+    async def _tell(self) -> None:
+        pause = PAUSE_S
+        while self._waiting:
+            batch = tuple(self._waiting)[: self._batch_max]
+            event = self._event_of(batch)
+            if event is not None:
+                try:
+                    await self._port.submit(event, TIMEOUT_MS)
+                except KafkaError as error:
+                    if error.code not in UNDECIDED:
+                        log.error("%s: %s", self._refused, error)
+                    await asyncio.sleep(pause)
+                    pause = min(2 * pause, PAUSE_MAX_S)
+                    continue
+            pause = PAUSE_S
+            for one in batch:
+                self._waiting.pop(one, None)

@@ -1,0 +1,202 @@
+"""Requests with many elements: decoded on a thread of their own, answered in pieces, refused above a limit.
+
+A handler sees a request as ever. Where its elements are independent of each other it is called once for each piece, and
+the loop serves others in between (`Turns`). Where they are not, it is called once, for fewer elements at most.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple, Protocol
+
+from pybroker.broker.requests.failures import failure_response
+from pybroker.broker.requests.later import Later
+from pybroker.broker.requests.pieces import join, outer_elements, pieces
+from pybroker.broker.requests.turns import ELEMENTS_A_SLICE, Turns
+from pybroker.errors import KafkaError
+from pybroker.native import Request
+from pybroker.protocol.error_codes import ErrorCode
+
+log = logging.getLogger(__name__)
+
+AT_ONCE = 4
+"""Large requests under way; others wait with undecoded bodies, which the queue bounds."""
+
+NANOSECONDS_AN_ELEMENT = 5_000
+"""What an element takes of the control plane, decoded, answered and encoded, for clients with a quota of time: what
+runs in pieces beside other work is not measured."""
+
+ELEMENTS_ENCODED_AT_ONCE = 2_000
+"""A response with more is encoded on the thread of the codec."""
+
+
+class Bounds(NamedTuple):
+    """What one request of an API key may ask for."""
+
+    elements_max: int = 50_000
+    """In all arrays together."""
+    outer_max: int = 10_000
+    """In the longest array of the request itself, where the handler is called once. Kafka's controller, too, bounds
+    what one request changes by 10,000."""
+    in_pieces: bool = False
+    """Its elements are independent of each other."""
+    once: bool = False
+    """In pieces, and what is named twice is answered once."""
+
+
+_CHANGE = Bounds()
+_PERMITTED = Bounds(400_000, 100_000)
+"""Rights are looked at before the elements are."""
+_IN_TURNS = Bounds(200_000, 100_000)
+"""The handler takes turns by itself: the elements are not independent."""
+_EACH = Bounds(100_000, 100_000, in_pieces=True)
+_EACH_ONCE = Bounds(100_000, 100_000, in_pieces=True, once=True)
+
+BOUNDS: dict[int, Bounds] = {
+    3: _IN_TURNS,
+    8: _PERMITTED,
+    9: _EACH_ONCE,
+    10: _EACH,
+    14: _PERMITTED,
+    15: _EACH_ONCE,
+    19: _IN_TURNS,
+    20: _IN_TURNS,
+    21: _EACH,
+    32: _EACH_ONCE,
+    37: _IN_TURNS,
+    42: _EACH_ONCE,
+    45: _PERMITTED,
+    47: _PERMITTED,
+    61: _EACH,
+    65: _EACH_ONCE,
+    69: _EACH_ONCE,
+    75: _IN_TURNS,
+    77: _EACH_ONCE,
+    89: _EACH_ONCE,
+    90: _EACH_ONCE,
+    32145: _EACH_ONCE,
+    32148: _PERMITTED,
+    32152: _PERMITTED,
+}
+"""By API key; `_CHANGE` for all others."""
+
+
+class Codec(Protocol):
+    """What decodes large requests (`NativeControlQueue`)."""
+
+    def decode(self, request: Request) -> bool:
+        """False: the request was no message, and its connection is closed."""
+        ...
+
+
+class LargeRequests:
+    """Answers requests with many elements, and sends responses with many."""
+
+    def __init__(self, codec: Codec, turns: Turns, loop: asyncio.AbstractEventLoop) -> None:
+        self._codec = codec
+        self._turns = turns
+        self._loop = loop
+        self._thread = ThreadPoolExecutor(1, "pybroker-codec")
+        self._places = asyncio.Semaphore(AT_ONCE)
+        self._encoding: set[asyncio.Future[None]] = set()
+
+    @staticmethod
+    def is_large(request: Request) -> bool:
+        """Whether a request is answered here."""
+        return request.elements > ELEMENTS_A_SLICE or request.message is None
+
+    async def answer(self, request: Request, handle: Callable[[Any], Any]) -> Any:
+        """Return the response; None: the request could not be decoded. `handle` takes a message."""
+        async with self._places:
+            if request.message is None and not await self._loop.run_in_executor(
+                self._thread, self._codec.decode, request
+            ):
+                return None
+            if request.timed:
+                request.spent(request.elements * NANOSECONDS_AN_ELEMENT)
+            if request.elements <= ELEMENTS_A_SLICE:
+                pass
+            elif (refused := _refused(request)) is not None:
+                return await self._failed(request, refused)
+            elif BOUNDS.get(request.api_key, _CHANGE).in_pieces:
+                once = BOUNDS[request.api_key].once
+                try:
+                    return await self._in_pieces(request.message, handle, once=once)
+                except KafkaError as error:
+                    return await self._failed(request, error)
+            else:
+                await self._turns.next()
+        # What has to wait now, for a disk or other members, does not keep others from their place.
+        try:
+            return await _outcome(handle(request.message))
+        except KafkaError as error:
+            async with self._places:
+                return await self._failed(request, error)
+
+    def send(self, request: Request, response: object) -> None:
+        """Encode and send a response that is too large for the loop's thread."""
+        sent = self._loop.run_in_executor(self._thread, request.reply_large, response)
+        self._encoding.add(sent)
+
+        def over(done: asyncio.Future[None]) -> None:
+            self._encoding.discard(done)
+            problem = None if done.cancelled() else done.exception()
+            if problem is not None:
+                log.error("cannot encode the response of key %d; closing the connection", request.api_key)
+                log.debug("the reason:", exc_info=problem)
+            request.close()
+
+        sent.add_done_callback(over)
+
+    async def stop(self, grace_s: float) -> None:
+        """Wait for what is being sent, then end the thread."""
+        if self._encoding:
+            await asyncio.wait(self._encoding, timeout=grace_s)
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def _failed(self, request: Request, error: KafkaError) -> Any:
+        def refuse(piece: Any) -> Any:
+            return failure_response(piece, error.code, error.message)
+
+        return await self._in_pieces(request.message, refuse)
+
+    async def _in_pieces(self, message: Any, handle: Callable[[Any], Any], *, once: bool = False) -> Any:
+        whole = None
+        parts = pieces(message, once=once)
+        while True:
+            await self._turns.next()
+            piece, depth = next(parts, (None, 0))
+            if piece is None:
+                return whole
+            answer = await _outcome(handle(piece))
+            if whole is None:
+                whole = answer
+            else:
+                join(whole, answer, depth)
+
+
+def _refused(request: Request) -> KafkaError | None:
+    bounds = BOUNDS.get(request.api_key, _CHANGE)
+    elements, most = request.elements, bounds.elements_max
+    if elements <= most:
+        elements, most = outer_elements(request.message), bounds.outer_max
+    if elements <= most:
+        return None
+    return KafkaError(
+        ErrorCode.INVALID_REQUEST,
+        f"The request has {elements} elements, {most} are served in one. Send several requests.",
+    )
+
+
+async def _outcome(outcome: Any) -> Any:
+    if isinstance(outcome, Later):
+        given = asyncio.Event()
+        outcome.then(lambda _: given.set())
+        await given.wait()
+        if outcome.problem is not None:
+            raise outcome.problem
+        return outcome.value
+    return await outcome if asyncio.iscoroutine(outcome) else outcome

@@ -1,0 +1,105 @@
+"""A request with many elements as several with few, and the responses to these as one.
+
+Knows no API: the longest array is cut, an element with a long array of its own into several with parts of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from pybroker.broker.requests.turns import ELEMENTS_A_SLICE
+
+
+def pieces(message: Any, *, once: bool = False) -> Iterator[tuple[Any, int]]:
+    """Yield parts of a message, each with at most `ELEMENTS_A_SLICE` elements where its arrays can be cut so.
+
+    The number beside a part: on so many levels its first element continues the last one of the part before. `once`:
+    equal elements of the outer array count once.
+    """
+    field = _longest(message)
+    if field is None:
+        yield message, 0
+        return
+    rest: dict[str, list[Any]] = {name: [] for name in _arrays(message) if name != field}
+    elements = getattr(message, field)
+    part: list[Any] = []
+    room, first = ELEMENTS_A_SLICE, True
+
+    def cut(with_elements: list[Any]) -> Any:
+        # What stands in other arrays is asked for once.
+        nonlocal first
+        values = {field: with_elements} if first else {**rest, field: with_elements}
+        first = False
+        return msgspec.structs.replace(message, **values)
+
+    for element in _distinct(elements) if once else elements:
+        weight = _weight(element)
+        if weight > room and part:
+            yield cut(part), 0
+            part, room = [], ELEMENTS_A_SLICE
+        if weight <= room:
+            part.append(element)
+            room -= weight
+            continue
+        depth = 0
+        for piece, deeper in pieces(element):
+            yield cut([piece]), depth + deeper
+            depth = 1
+    if part or first:
+        yield cut(part), 0
+
+
+def join(whole: Any, part: Any, depth: int) -> None:
+    """Append the response to a part to that to the parts before it; `depth` as `pieces` gives it."""
+    for field in whole.__struct_fields__:
+        mine, more = getattr(whole, field), getattr(part, field)
+        if isinstance(mine, list) and isinstance(more, list):
+            if depth and mine and more and isinstance(mine[-1], msgspec.Struct):
+                join(mine[-1], more[0], depth - 1)
+                more = more[1:]
+            mine.extend(more)
+        elif not mine and more:
+            # An error of one part is one of the whole.
+            setattr(whole, field, more)
+
+
+def outer_elements(message: Any) -> int:
+    """How many elements the longest of a message's own arrays has."""
+    field = _longest(message)
+    return 0 if field is None else len(getattr(message, field))
+
+
+def _arrays(message: Any) -> list[str]:
+    return [field for field in message.__struct_fields__ if isinstance(getattr(message, field), list)]
+
+
+def _longest(message: Any) -> str | None:
+    # By its own elements: those of all of them together would take as long as the work that is cut.
+    return max(_arrays(message), key=lambda field: len(getattr(message, field)), default=None)
+
+
+def _weight(value: Any) -> int:
+    """Elements in a value, and the value itself."""
+    if isinstance(value, list):
+        return 1 + (sum(map(_weight, value)) if value and isinstance(value[0], msgspec.Struct) else len(value))
+    if isinstance(value, msgspec.Struct):
+        return 1 + sum(_weight(getattr(value, field)) for field in _arrays(value))
+    return 1
+
+
+def _distinct(elements: list[Any]) -> Iterator[Any]:
+    seen = set()
+    for element in elements:
+        key = _key(element)
+        if key not in seen:
+            seen.add(key)
+            yield element
+
+
+def _key(value: Any) -> Any:
+    if isinstance(value, msgspec.Struct):
+        return tuple(_key(getattr(value, field)) for field in value.__struct_fields__)
+    return tuple(map(_key, value)) if isinstance(value, list) else value

@@ -1,0 +1,98 @@
+"""The SCRAM credentials in force on this broker, by mechanism and user, as the controller told them; and those of
+delegation tokens, which are made when they are asked for."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+import secrets
+
+from pybroker.broker.clock import Clock
+from pybroker.broker.metadata.delegation_tokens import DelegationToken
+from pybroker.broker.security.change import SecurityChange
+from pybroker.broker.security.tokens import password_of
+from pybroker.protocol.scram import BY_NAME, STORED_ITERATIONS_MIN, ScramCredential, ScramMechanism
+
+log = logging.getLogger(__name__)
+
+_MODEL = ScramCredential(secrets.token_hex(16).encode(), b"", b"", STORED_ITERATIONS_MIN)
+_DIGITS = b"0123456789abcdefghijklmnopqrstuvwxyz"
+
+
+class Credentials:
+    """See the module."""
+
+    def __init__(self, secret: bytes | None, clock: Clock) -> None:
+        """`secret`: `delegation.token.secret.key`; None: nobody logs in by a token."""
+        self._token_secret = secret
+        self._clock = clock
+        self._tokens: dict[str, DelegationToken] = {}
+        self._token_credentials: dict[tuple[ScramMechanism, str], ScramCredential] = {}
+        self._users: dict[ScramMechanism, dict[str, ScramCredential]] = {one: {} for one in ScramMechanism}
+        self._secret = secrets.token_bytes(32)
+        self._models: dict[ScramMechanism, list[ScramCredential]] = {}
+
+    def update(self, change: SecurityChange) -> None:
+        """Takes a change over."""
+        self._models.clear()
+        if change.full:
+            for users in self._users.values():
+                users.clear()
+            self._tokens.clear()
+            self._token_credentials.clear()
+        for token_id, token in change.tokens.items():
+            if token is not None:
+                self._tokens[token_id] = token
+                continue
+            self._tokens.pop(token_id, None)
+            for mechanism in ScramMechanism:
+                self._token_credentials.pop((mechanism, token_id), None)
+        for user, stored in change.users.items():
+            for mechanism_name, mechanism in BY_NAME.items():
+                self._users[mechanism].pop(user, None)
+                if mechanism_name in stored:
+                    try:
+                        self._users[mechanism][user] = ScramCredential.parse(stored[mechanism_name])
+                    except ValueError as problem:
+                        log.error("the %s credential of user %r is damaged: %s", mechanism_name, user, problem)
+
+    def token(self, token_id: str) -> DelegationToken | None:
+        """A delegation token that is valid now."""
+        token = self._tokens.get(token_id)
+        return token if token is not None and token.expires_ms > self._clock.wall_ms() else None
+
+    def _of_token(self, mechanism: ScramMechanism, token_id: str) -> ScramCredential | None:
+        if self._token_secret is None or self.token(token_id) is None:
+            return None
+        key = mechanism, token_id
+        if key not in self._token_credentials:
+            self._token_credentials[key] = ScramCredential.of_password(
+                mechanism, password_of(self._token_secret, token_id), STORED_ITERATIONS_MIN
+            )
+        return self._token_credentials[key]
+
+    def find(self, mechanism: ScramMechanism, user: str, by_token: bool = False) -> tuple[ScramCredential, bool]:
+        """The credential of a user, or of a delegation token of that id, and whether it is real. Strangers get one of
+        the same looks, always the same for the same name, that no password fits: nobody learns from the exchange
+        which users there are."""
+        users = self._users[mechanism]
+        credential = self._of_token(mechanism, user) if by_token else users.get(user)
+        # The work is the same for known and unknown users.
+        seed = hmac.digest(self._secret, f"{mechanism}:{user}".encode("utf-8", "surrogatepass"), "sha512")
+        if mechanism not in self._models:
+            self._models[mechanism] = [users[name] for name in sorted(users)] or [_MODEL]
+        models = [_MODEL] if by_token else self._models[mechanism]
+        model = models[int.from_bytes(seed[:8], "big") % len(models)]
+        size = hashlib.new(mechanism.digest).digest_size
+        made_up = ScramCredential(_salt_like(model.salt, seed), seed[:size], seed[:size], model.iterations)
+        return (made_up, False) if credential is None else (credential, True)
+
+
+def _salt_like(model: bytes, seed: bytes) -> bytes:
+    """A salt that looks like another one: of its length, and of digits of the same base where clients make them so."""
+    stream = hashlib.shake_256(seed).digest(len(model))
+    for base in (16, 36):
+        if all(byte in _DIGITS[:base] for byte in model):
+            return bytes(_DIGITS[byte % base] for byte in stream)
+    return stream

@@ -1,0 +1,30 @@
+"""The entries as the controller has decided them: a step ahead of those in force on its broker, which hears of a
+decision as every other does. Evaluated by the same native code."""
+
+from __future__ import annotations
+
+from pybroker.broker.metadata.image import ClusterImage, ImageDelta
+from pybroker.broker.security.authorizer import Authorizer
+from pybroker.broker.security.change import security_change
+from pybroker.config import BrokerConfig
+from pybroker.native import NativeAuthorizer
+from pybroker.protocol.acl_codes import AclOperation, ResourceType
+from pybroker.protocol.caller import Caller
+
+
+class DecidedRights:
+    """`controller.rights.Rights`, for one term of a controller."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._native = NativeAuthorizer()
+        self._authorizer = Authorizer(self._native, config)
+
+    def follow(self, before: ClusterImage, change: ImageDelta | ClusterImage) -> None:
+        """Takes a decision over."""
+        found = security_change(before, change)
+        if found is not None:
+            self._authorizer.update(found)
+
+    def permits(self, caller: Caller, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
+        """Whether they permit that."""
+        return self._native.permits(caller.principal, caller.host, operation, resource_type, name)

@@ -1,0 +1,9 @@
+"""The parents of the nodes of entries, users and tokens."""
+
+from __future__ import annotations
+
+from pybroker.broker.metadata.acls import ACL_PATHS
+from pybroker.broker.metadata.delegation_tokens import TOKENS
+from pybroker.broker.metadata.users import USER_CONFIGS
+
+SECURITY_PATHS = (*ACL_PATHS, USER_CONFIGS, TOKENS)

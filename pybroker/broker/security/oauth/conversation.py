@@ -1,0 +1,77 @@
+"""SASL OAUTHBEARER as the server speaks it (RFC 7628): one message with a token. A refusal is told in JSON first; the
+client acknowledges it, and fails then."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from pybroker.broker.security.mechanisms import AuthenticationError, Step
+from pybroker.broker.security.oauth.provider import ProviderKeys
+from pybroker.broker.security.oauth.token import Bearer, TokenError, UnknownKeyError
+
+_MESSAGE = re.compile(
+    r"n,(?:a=(?P<user>(?:[^,=\x00\x01]|=2C|=3D)+))?,\x01(?P<pairs>(?:[A-Za-z]+=[\x21-\x7E \t\r\n]*\x01)+)\x01"
+)
+_BEARER = re.compile(r"bearer +([A-Za-z0-9\-._~+/]+=*)", re.IGNORECASE)
+
+_ACKNOWLEDGED = b"\x01"
+_INVALID = b'{"status":"invalid_token"}'
+
+
+class OAuthConversation:
+    """See the module."""
+
+    def __init__(self, keys: ProviderKeys, check: Callable[[str], Bearer]) -> None:
+        self._keys = keys
+        self._check = check
+        self._waited = False
+        self._refused = False
+
+    def answer(self, token: bytes) -> Step:
+        """The client's token, then its acknowledgement of a refusal. `Step.wait` is set where keys are fetched first:
+        the same token is to be given again when they are there."""
+        if self._refused:
+            acknowledged = token == _ACKNOWLEDGED
+            text = _INVALID.decode() if acknowledged else "expected %x01 after a refusal"
+            raise AuthenticationError(text, text, told=acknowledged)
+        given, authorization_id = _read(token)
+        try:
+            bearer = self._check(given)
+        except UnknownKeyError as problem:
+            newer = None if self._waited else self._keys.newer()
+            if newer is None:
+                return self._refuse(problem)
+            self._waited = True
+            return Step(b"", wait=newer)
+        except TokenError as problem:
+            return self._refuse(problem)
+        if authorization_id not in ("", bearer.user):
+            text = "Authentication failed: Client requested an authorization id that is different from the token's user"
+            raise AuthenticationError(text, f"{text}: {authorization_id[:80]!r}, the token is {bearer.user!r}'s")
+        return Step(b"", bearer.user, left_ms=bearer.left_ms)
+
+    def _refuse(self, problem: TokenError) -> Step:
+        self._refused = True
+        return Step(_INVALID, refused=str(problem))
+
+
+def _read(message: bytes) -> tuple[str, str]:
+    """Token and authorization id. Raises AuthenticationError."""
+
+    def wrong(text: str) -> AuthenticationError:
+        return AuthenticationError(f"Invalid OAUTHBEARER client first message: {text}", text)
+
+    try:
+        found = _MESSAGE.fullmatch(message.decode())
+    except UnicodeDecodeError:
+        raise wrong("it is not UTF-8") from None
+    if found is None:
+        raise wrong("it is not of RFC 7628's form")
+    values = [pair.partition("=")[2] for pair in found["pairs"].split("\x01") if pair.startswith("auth=")]
+    if len(values) != 1:
+        raise wrong(f"expected one auth, found {len(values)}")
+    bearer = _BEARER.fullmatch(values[0].strip())
+    if bearer is None:
+        raise wrong("auth is no bearer's token")
+    return bearer[1], (found["user"] or "").replace("=2C", ",").replace("=3D", "=")

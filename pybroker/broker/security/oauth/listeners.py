@@ -1,0 +1,58 @@
+"""The listeners where clients log in by tokens. The library that checks them is an extra: it is imported where such a
+listener is, and nowhere else."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from pybroker.broker.clock import Clock
+from pybroker.config import BrokerConfig
+from pybroker.config.values import InvalidValue
+
+if TYPE_CHECKING:
+    from pybroker.broker.security.mechanisms import Conversation
+    from pybroker.broker.security.oauth.provider import ProviderKeys
+    from pybroker.config.broker_oauth import OAuthSettings
+
+
+class OAuthListeners:
+    """See the module."""
+
+    def __init__(self, config: BrokerConfig, clock: Clock, loop: asyncio.AbstractEventLoop) -> None:
+        self._clock = clock
+        self._loop = loop
+        self._settings: dict[str, OAuthSettings] = {}
+        for listener in config.listeners:
+            settings = config.listener_oauth(listener.name) if listener.protocol.startswith("SASL_") else None
+            if settings is not None:
+                self._settings[listener.name] = settings
+        self._keys: dict[str, ProviderKeys] = {}
+
+    def start(self) -> None:
+        """Before the listeners are opened. Raises InvalidValue."""
+        if not self._settings:
+            return
+        try:
+            from pybroker.broker.security.oauth.provider import ProviderKeys
+        except ModuleNotFoundError as missing:
+            raise InvalidValue(
+                f"OAUTHBEARER needs the package {missing.name}: pip install 'pybroker[oauth]', or take OAUTHBEARER out "
+                "of sasl.enabled.mechanisms"
+            ) from None
+        for name, settings in self._settings.items():
+            self._keys[name] = ProviderKeys(name, settings, self._loop)
+            self._keys[name].start()
+
+    def stop(self) -> None:
+        """No keys are fetched any more."""
+        for keys in self._keys.values():
+            keys.stop()
+
+    def conversation(self, listener: str) -> Conversation:
+        """Of a client of a listener that has the mechanism."""
+        from pybroker.broker.security.oauth.conversation import OAuthConversation
+        from pybroker.broker.security.oauth.token import check
+
+        keys, settings = self._keys[listener], self._settings[listener]
+        return OAuthConversation(keys, lambda token: check(token, keys.keys, settings, self._clock.wall_ms()))

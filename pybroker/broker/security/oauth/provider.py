@@ -1,0 +1,133 @@
+"""An identity provider as a listener sees it: the keys that it shows, fetched in threads and kept fresh.
+
+A provider that cannot be reached takes nothing away: the keys of before stay. Without any key nobody is let in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+
+from pybroker.broker.security.oauth.fetching import read_keys
+from pybroker.broker.security.oauth.jwks import JwksError, KeySet
+from pybroker.config.broker_oauth import OAuthSettings
+from pybroker.config.values import InvalidValue
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 2.0
+"""How often a file is looked at."""
+
+UNKNOWN_PAUSE_S = 10.0
+"""Strangers can name any key: the provider is asked for unknown ones no more often."""
+
+
+class ProviderKeys:
+    """See the module. Runs on the loop's thread, but for the fetching."""
+
+    def __init__(self, listener: str, settings: OAuthSettings, loop: asyncio.AbstractEventLoop) -> None:
+        self._place = f"listener {listener}: the keys of {settings.url}"
+        self._settings = settings
+        self._loop = loop
+        self._timer: asyncio.TimerHandle | None = None
+        self._loading: asyncio.Future[None] | None = None
+        self._began: float | None = None
+        self._failures = 0
+        self._marks: tuple[int, int, int] | None = None
+        self._stopped = False
+        self.keys = KeySet()
+
+    def start(self) -> None:
+        """Files are read now; raises InvalidValue. A provider that is not there yet must not hold the start up."""
+        path = self._settings.file
+        if path is None:
+            self._load()
+            return
+        self._marks = _marks(path)
+        try:
+            self._take(read_keys(self._settings))
+        except JwksError as problem:
+            raise InvalidValue(f"{self._place}: {problem}") from None
+        self._timer = self._loop.call_later(LOOK_S, self._look)
+
+    def stop(self) -> None:
+        """Nothing is fetched any more; a thread that waits for the provider may end later."""
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def newer(self) -> asyncio.Future[None] | None:
+        """A token names a key that is not here: what to wait for before asking again; None if it is no use."""
+        due = self._began is None or self._loop.time() - self._began >= UNKNOWN_PAUSE_S
+        if self._loading is None and due and not self._stopped:
+            self._load()
+        return self._loading
+
+    def _load(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._began = self._loop.time()
+        loading = self._loading = self._loop.create_future()
+
+        def run() -> None:
+            try:
+                found: KeySet | JwksError = read_keys(self._settings)
+            except JwksError as problem:
+                found = problem
+            try:
+                self._loop.call_soon_threadsafe(self._loaded, loading, found)
+            except RuntimeError:
+                assert self._stopped, "the loop ends after the broker"
+
+        # Not one of the pool: a process that ends does not wait for the provider.
+        threading.Thread(target=run, name="oauth-keys", daemon=True).start()
+
+    def _loaded(self, loading: asyncio.Future[None], found: KeySet | JwksError) -> None:
+        self._loading = None
+        loading.set_result(None)
+        if self._stopped:
+            return
+        settings = self._settings
+        if isinstance(found, KeySet):
+            self._take(found)
+            pause_ms = settings.refresh_ms
+        else:
+            # One line for each time that it becomes unreachable.
+            level = logging.WARNING if self._failures == 0 else logging.DEBUG
+            kept = "those of before stay" if len(self.keys) else "nobody can log in by a token"
+            log.log(level, "%s cannot be had (%s); %s, and it is tried again", self._place, found, kept)
+            pause_ms = min(settings.retry_ms << min(self._failures, 32), settings.retry_max_ms)
+            self._failures += 1
+        if settings.file is None:
+            self._timer = self._loop.call_later(pause_ms / 1000, self._load)
+        else:
+            self._timer = self._loop.call_later(LOOK_S, self._look)
+
+    def _take(self, found: KeySet) -> None:
+        if self._failures or len(found) != len(self.keys):
+            log.info("%s are there: %d", self._place, len(found))
+        if found.left_out != self.keys.left_out:
+            for told in found.left_out[:10]:
+                log.warning("%s: left out: key %s", self._place, told)
+        self._failures = 0
+        self.keys = found
+
+    def _look(self) -> None:
+        path = self._settings.file
+        assert path is not None
+        marks = _marks(path)
+        if marks != self._marks:
+            self._marks = marks
+            self._load()
+        else:
+            self._timer = self._loop.call_later(LOOK_S, self._look)
+
+
+def _marks(path: str) -> tuple[int, int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino

@@ -1,0 +1,196 @@
+"""SASL on this broker's listeners: which conversation a connection is in, and what follows from its end.
+
+Connections end without this side being told, so conversations are kept for a while only and in bounded number; native
+code closes a connection that has not authenticated in time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import msgspec
+
+from pybroker.broker.clock import Clock
+from pybroker.broker.requests.context import RequestContext
+from pybroker.broker.security.broker_gate import BrokerGate
+from pybroker.broker.security.credentials import Credentials
+from pybroker.broker.security.mechanisms import AuthenticationError, Conversation, PlainConversation, ScramConversation
+from pybroker.broker.security.oauth.listeners import OAuthListeners
+from pybroker.config import BrokerConfig
+from pybroker.config.broker_oauth import OAUTHBEARER
+from pybroker.config.listener_settings import ListenerSecurity
+from pybroker.errors import KafkaError
+from pybroker.protocol.error_codes import ErrorCode
+from pybroker.protocol.scram import BY_NAME
+
+log = logging.getLogger(__name__)
+
+CONVERSATIONS_MAX = 20_000
+"""More than `max.connections` lets in at once; the oldest gives way."""
+
+LINES_PER_SECOND_MAX = 20
+REASON_CHARACTERS_MAX = 200
+
+PRINCIPAL_TYPE = "User"
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What a token led to."""
+
+    token: bytes
+    principal: str | None
+    """Set when the client has authenticated."""
+    session_lifetime_ms: int | None
+    """Within which it must authenticate again; None: never."""
+    by_token: bool = False
+    """It has authenticated by a delegation token."""
+    must_end: bool = False
+    """Nobody outlives what has been shown, whatever its client knows of sessions."""
+    wait: asyncio.Future[None] | None = None
+    """Nothing is known yet: the same token is to be given again when this is done."""
+
+
+class _Open(msgspec.Struct, frozen=True):
+    mechanism: str
+    conversation: Conversation
+    since_ms: int
+
+
+class SaslServer:
+    """See the module. Runs on the loop's thread."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        credentials: Credentials,
+        clock: Clock,
+        gate: BrokerGate | None = None,
+        oauth: OAuthListeners | None = None,
+    ) -> None:
+        """`gate`: who may log in where brokers talk, in a cluster; `oauth`: who is known by tokens."""
+        self.oauth = oauth
+        self._gate = gate
+        self._config = config
+        self._credentials = credentials
+        self._clock = clock
+        self._listeners = {
+            listener.name: config.listener_security(listener.name)
+            for listener in config.listeners
+            if listener.protocol.startswith("SASL_")
+        }
+        self._open: dict[int, _Open] = {}
+        self.succeeded = 0
+        self.failed = 0
+        self._log_second, self._logged, self._unlogged = -1, 0, 0
+
+    @property
+    def failure_delay_s(self) -> float:
+        """For how long the answer to a failed authentication is held back."""
+        return self._config.get_int("connection.failed.authentication.delay.ms") / 1000
+
+    def mechanisms(self, listener: str) -> tuple[str, ...]:
+        """The mechanisms of a listener; none where there is no SASL."""
+        found = self._listeners.get(listener)
+        return found.mechanisms if found is not None else ()
+
+    def begin(self, context: RequestContext, mechanism: str) -> None:
+        """A handshake. Raises KafkaError: ILLEGAL_SASL_STATE, UNSUPPORTED_SASL_MECHANISM."""
+        listener = self._listener(context)
+        if context.connection_id in self._open:
+            raise KafkaError(ErrorCode.ILLEGAL_SASL_STATE, "The handshake of this connection is over.")
+        if mechanism not in listener.mechanisms:
+            raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, f"{mechanism!r} is not enabled on this listener.")
+        # Who came by a token must come again before the token expires, whatever the listener says.
+        may_again = context.by_token or mechanism == OAUTHBEARER or listener.reauth_ms[mechanism]
+        if context.sasl_authenticated and (context.api_version == 0 or not may_again):
+            raise KafkaError(ErrorCode.ILLEGAL_SASL_STATE, "The client has authenticated before.")
+        self._forget_old()
+        self._open[context.connection_id] = _Open(
+            mechanism, self._conversation(listener, context.listener, mechanism), self._clock.monotonic_ms()
+        )
+
+    def answer(self, context: RequestContext, token: bytes) -> Outcome:
+        """The next token of a client. Raises AuthenticationError, and KafkaError ILLEGAL_SASL_STATE without handshake;
+        the conversation is over then."""
+        listener = self._listener(context)
+        current = self._open.get(context.connection_id)
+        if current is None:
+            state = "after authentication" if context.sasl_authenticated else "before SaslHandshake"
+            raise KafkaError(ErrorCode.ILLEGAL_SASL_STATE, f"SaslAuthenticate request received {state}.")
+        try:
+            step = current.conversation.answer(token)
+            if step.refused is not None:
+                self._fail(context, current.mechanism, step.refused)
+            if step.user is None:
+                return Outcome(step.token, None, None, wait=step.wait)
+            principal = f"{PRINCIPAL_TYPE}:{step.user}"
+            if context.sasl_authenticated and principal != context.principal:
+                text = f"Cannot change principals during re-authentication from {context.principal}: {principal}"
+                raise AuthenticationError(text, text)
+            gate = self._gate
+            if gate is not None and context.listener == gate.listener and not gate.admits(context, principal):
+                raise AuthenticationError(
+                    f"{principal} is no broker: this listener is for brokers only",
+                    f"{principal} has the right password and is no broker (super.users, or CLUSTER_ACTION)",
+                )
+        except AuthenticationError as problem:
+            del self._open[context.connection_id]
+            if not problem.told:
+                self._fail(context, current.mechanism, problem.reason)
+            raise
+        del self._open[context.connection_id]
+        self.succeeded += 1
+        log.debug("%r has authenticated from %s by %s", principal, context.client_host, current.mechanism)
+        lifetime_ms = listener.reauth_ms[current.mechanism] or None
+        by, left_ms = step.token_of, step.left_ms
+        if by is not None:
+            left_ms = max(1, by.expires_ms - self._clock.wall_ms())
+        if left_ms is not None:
+            lifetime_ms = left_ms if lifetime_ms is None else min(lifetime_ms, left_ms)
+        return Outcome(step.token, principal, lifetime_ms, by is not None, left_ms is not None)
+
+    def _fail(self, context: RequestContext, mechanism: str, reason: str) -> None:
+        """At most so many lines a second: strangers must not fill the log."""
+        self.failed += 1
+        second = self._clock.monotonic_ms() // 1000
+        if second != self._log_second:
+            if self._unlogged:
+                log.warning("%d more authentications failed", self._unlogged)
+            self._log_second, self._logged, self._unlogged = second, 0, 0
+        if self._logged >= LINES_PER_SECOND_MAX:
+            self._unlogged += 1
+            return
+        self._logged += 1
+        log.warning(
+            "authentication from %s on listener %s by %s failed: %s",
+            context.client_host,
+            context.listener,
+            mechanism,
+            reason[:REASON_CHARACTERS_MAX],
+            extra={"event": "authentication_failed"},
+        )
+
+    def _listener(self, context: RequestContext) -> ListenerSecurity:
+        found = self._listeners.get(context.listener)
+        if found is None:
+            raise KafkaError(ErrorCode.ILLEGAL_SASL_STATE, "This listener does not authenticate by SASL.")
+        return found
+
+    def _conversation(self, listener: ListenerSecurity, listener_name: str, mechanism: str) -> Conversation:
+        if mechanism in BY_NAME:
+            return ScramConversation(BY_NAME[mechanism], self._credentials)
+        if mechanism == OAUTHBEARER:
+            assert self.oauth is not None, "a broker that serves it has it"
+            return self.oauth.conversation(listener_name)
+        return PlainConversation(listener.plain_users)
+
+    def _forget_old(self) -> None:
+        """Conversations begin in order: the oldest stand first."""
+        keep_ms = 2 * self._config.get_int("connection.authentication.timeout.ms")
+        oldest_ms = self._clock.monotonic_ms() - keep_ms
+        while self._open:
+            connection_id = next(iter(self._open))
+            if self._open[connection_id].since_ms >= oldest_ms and len(self._open) < CONVERSATIONS_MAX:
+                break
+            del self._open[connection_id]

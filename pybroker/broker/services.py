@@ -1,0 +1,63 @@
+"""The objects that handlers are bound to. `composition` makes them; nobody else does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pybroker.native import NativeBroker
+
+if TYPE_CHECKING:
+    from pybroker.broker.admin.administration import Administration
+    from pybroker.broker.admin.cluster import ClusterAdmin
+    from pybroker.broker.admin.cluster_state import ClusterState, Figures
+    from pybroker.broker.admin.delegation_tokens import TokenAdmin
+    from pybroker.broker.admin.disk_room import DiskRoom
+    from pybroker.broker.admin.topics import TopicAdmin
+    from pybroker.broker.client_metrics.instances import Telemetry
+    from pybroker.broker.cluster.view import ClusterView
+    from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
+    from pybroker.broker.coordinators.group.streams import StreamsCoordination
+    from pybroker.broker.coordinators.producer_ids import ProducerIds
+    from pybroker.broker.coordinators.shards.topic_view import CachedTopics
+    from pybroker.broker.coordinators.share_partition.ends import PartitionEnds
+    from pybroker.broker.coordinators.share_parts import Shares
+    from pybroker.broker.coordinators.transaction.transactions import Transactions
+    from pybroker.broker.ingest.ingests import Ingests
+    from pybroker.broker.metadata.cache import MetadataCache
+    from pybroker.broker.security.authorizer import Authorizer
+    from pybroker.broker.security.broker_gate import BrokerGate
+    from pybroker.broker.security.sasl import SaslServer
+    from pybroker.config import BrokerConfig
+
+
+class Services(msgspec.Struct):
+    """One broker's services."""
+
+    broker_id: int
+    cluster_id: str
+    config: BrokerConfig
+    native: NativeBroker
+    view: ClusterView
+    cache: MetadataCache
+    topics: TopicAdmin
+    admin: Administration
+    cluster: ClusterAdmin
+    cluster_state: ClusterState
+    figures: Figures
+    groups: GroupCoordinator
+    ingests: Ingests
+    group_topics: CachedTopics
+    transactions: Transactions
+    shares: Shares
+    streams: StreamsCoordination
+    ends: PartitionEnds
+    producer_ids: ProducerIds
+    authorizer: Authorizer
+    sasl: SaslServer
+    gate: BrokerGate | None
+    """Who is a broker; None of a broker that is alone."""
+    tokens: TokenAdmin
+    telemetry: Telemetry
+    disk_room: DiskRoom

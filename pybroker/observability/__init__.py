@@ -1,1 +1,0 @@
-"""What an operator sees of a running broker beside its log (`pybroker/logs.py`): metrics, alive and ready."""
