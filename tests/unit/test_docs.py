@@ -15,7 +15,7 @@ from pybroker.config import BROKER_SETTINGS, TOPIC_SETTINGS
 
 ROOT = Path(__file__).parents[2]
 NAMED = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "native/README.md")
-PAGES = [ROOT / name for name in NAMED] + sorted(ROOT.glob("docs/*.md"))
+PAGES = [ROOT / name for name in NAMED] + sorted(ROOT.glob("docs/**/*.md"))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
