@@ -1,5 +1,4 @@
-"""Preferred leaders come back by themselves (`auto.leader.rebalance.enable`): a look at the whole cluster from time to
-time."""
+"""The periodic return of leadership to the preferred leaders (`auto.leader.rebalance.enable`)."""
 
 from __future__ import annotations
 
@@ -16,11 +15,11 @@ from pybroker.errors import KafkaError
 log = logging.getLogger(__name__)
 
 PAUSE_S = 1.0
-"""Between two parts of what is to be given back: clients find their leaders meanwhile."""
+"""Pause between two batches, so that clients can look up their leaders."""
 
 
 class LeaderBalance:
-    """Of one controller; on the loop's thread."""
+    """The leader balance of one controller; on the loop's thread."""
 
     def __init__(self, port: ControllerPort, settings: Mapping[str, Any]) -> None:
         self._port = port
@@ -28,12 +27,12 @@ class LeaderBalance:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Looks each `leader.imbalance.check.interval.seconds`, if that is wanted."""
+        """Check every `leader.imbalance.check.interval.seconds`, if enabled."""
         if self._settings["auto.leader.rebalance.enable"]:
             self._task = asyncio.create_task(self._run(), name="leader-balance")
 
     async def stop(self) -> None:
-        """Looks no more."""
+        """Stop checking."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

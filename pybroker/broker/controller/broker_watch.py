@@ -1,4 +1,4 @@
-"""Which brokers are registered, as the controller sees it in the store: every change becomes an event."""
+"""Watch of the broker registrations in the store: each change becomes an event."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ log = logging.getLogger(__name__)
 
 
 class BrokerWatch:
-    """Of one controller; on the loop's thread. A registration that cannot be read counts as none."""
+    """The registration watch of one controller, on the loop's thread. An unreadable registration counts as absent."""
 
     def __init__(self, store: MetadataStore, report: Callable[[BrokersChanged], None]) -> None:
-        """`report` has an event decided; events are decided in the order of the calls."""
+        """`report` queues an event; the controller decides events in the order of the calls."""
         self._store = store
         self._report = report
         self._known: dict[int, int] = {}
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> BrokersChanged | None:
-        """All that are registered now, so that what another controller left is judged once, and before anything else;
-        None: nobody is. What changes from now on is reported."""
+        """Return the present registrations as one event, and report later changes. The controller decides this event
+        before any other, to process the state an earlier controller left. None if no broker is registered."""
         looked = await self._look()
         if looked is None:
             return None
@@ -44,7 +44,7 @@ class BrokerWatch:
         return event
 
     async def stop(self) -> None:
-        """Reports nothing more."""
+        """Stop reporting."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -60,7 +60,8 @@ class BrokerWatch:
                 self._report(event)
 
     async def _look(self) -> tuple[BrokersChanged | None, asyncio.Event] | None:
-        """What is different, and what is set at the next change; None: the store tells nothing any more."""
+        """Return the changes since the last read, and an event that the next change sets; None if the store is closed.
+        """
         while True:
             changed = asyncio.Event()
 
@@ -68,7 +69,7 @@ class BrokerWatch:
                 changed.set()
 
             try:
-                # Before the read: what comes in between fires it.
+                # Set the watch before the read: a change in between fires it.
                 await self._store.children(znodes.BROKER_IDS, fired)
                 nodes = await self._store.subtree(znodes.BROKER_IDS)
             except UnavailableError as problem:

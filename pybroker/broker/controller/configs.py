@@ -1,4 +1,5 @@
-"""Decisions about dynamic configs of topics, brokers, groups and client metrics. Pure; values were validated before."""
+"""Decisions about dynamic configs of topics, brokers, groups and client metrics. Pure; the caller has validated the
+values."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ from pybroker.protocol.error_codes import ErrorCode
 
 @decides(AlterConfigs)
 def decide_alter_configs(image: ClusterImage, event: AlterConfigs) -> Decision:
-    """Sets and removes; each resource succeeds or fails by itself. A resource must not be named twice in one event.
-    The setting that gives topics ids does so in the same multi."""
+    """Set and remove configs; each resource succeeds or fails independently. An event must not name a resource twice.
+    If a setting raises the protocol version to one with topic ids, the topics get them in the same multi."""
     operations: list[Operation] = []
     topics: dict[str, TopicImage] = {}
     raised = not image.topic_ids and any(change.topic_ids for change in event.changes if _fits(image, change))
@@ -64,7 +65,7 @@ def decide_alter_configs(image: ClusterImage, event: AlterConfigs) -> Decision:
 
 
 def _stored(image: ClusterImage, change: ConfigChange) -> ConfigImage:
-    """Of a broker, group or subscription to metrics."""
+    """Return the stored config of a broker, group or client metrics subscription."""
     known = {"broker": image.broker_configs, "group": image.group_configs, "client-metrics": image.client_metrics}
     return known[change.resource].get(change.name, ConfigImage({}, -1))
 
@@ -79,7 +80,7 @@ def _path(change: ConfigChange) -> str:
 
 
 def _fits(image: ClusterImage, change: ConfigChange) -> bool:
-    """Whether the settings of brokers are those that the caller saw."""
+    """Whether the brokers' settings still have the version that the caller read."""
     before = image.broker_configs.get(change.name)
     return change.version in (None, -1 if before is None else before.version)
 

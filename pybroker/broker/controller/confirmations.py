@@ -1,4 +1,4 @@
-"""What brokers have answered, and what follows from it: events, repetitions, or a line for the operator."""
+"""The answers of brokers to control requests, and their consequences: events, repetitions, or a log line."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 
 class Followers(NamedTuple):
-    """Those who follow what brokers have done."""
+    """The components that follow the answers of brokers."""
 
     migrations: Migrations
     deletions: Deletions
@@ -38,7 +38,7 @@ class Followers(NamedTuple):
 
 
 class Confirmations:
-    """Belongs to the controller; runs on the loop's thread."""
+    """Dispatches the answers of brokers to one controller; runs on the loop's thread."""
 
     def __init__(
         self,
@@ -47,20 +47,20 @@ class Confirmations:
         report: Callable[[Event[Any]], None],
         tell_everything: Callable[[int], None],
     ) -> None:
-        """`report` has an event decided; `tell_everything` sends a broker the whole image."""
+        """`report` queues an event; `tell_everything` sends a broker the whole image."""
         self._migrations, self._deletions, self._departures = followers
         self._image = image
         self._report = report
         self._tell_everything = tell_everything
 
     def answered(self, broker_id: int, request: ControlRequest, response: ControlResponse) -> None:
-        """A broker has answered an order."""
+        """Process a broker's answer to a control request."""
         if isinstance(response, UpdateClusterResponse) and response.error_code == ErrorCode.INVALID_UPDATE_VERSION:
             log.warning("broker %d has missed a change of the cluster; it gets the whole image", broker_id)
             self._tell_everything(broker_id)
             return
         if response.error_code:
-            # What was meant for a life that has ended is told to nobody any more.
+            # A request for an earlier broker epoch is obsolete and is not repeated.
             level = logging.INFO if response.error_code == ErrorCode.STALE_BROKER_EPOCH else logging.ERROR
             reason = error_name(response.error_code)
             log.log(level, "broker %d answered %s with %s", broker_id, type(request).__name__, reason)
@@ -90,6 +90,6 @@ class Confirmations:
         if missing:
             self._report(LogEndsTold(broker_id, request.broker_epoch, missing))
         finished = self._migrations.confirmed(broker_id, request, response)
-        # Without topic ids the records stay: they are all that knows the ids.
+        # Without topic ids the records stay: they are the only place that holds the ids.
         if finished and self._image().topic_ids:
             self._report(FinishMigrations(finished))

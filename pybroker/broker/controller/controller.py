@@ -1,9 +1,10 @@
-"""The controller: the one writer of the cluster's metadata.
+"""The controller: the only writer of the cluster's metadata.
 
-One loop takes events in order. Each is decided by a pure function, made durable by one multi that also checks the
-controller epoch, applied to the image, sent to brokers, and answered: in that order, so that nobody hears of what a
-crash can undo. A write that is refused because the epoch moved on means another controller exists: this one resigns.
-What is refused or needs no write is said only after a read of the same epoch, for the same reason.
+One loop takes events in order. For each event, a pure function decides; one multi makes the decision durable and checks
+the controller epoch; then the controller applies it to the image, sends it to the brokers and answers. This order
+prevents brokers and clients from seeing a change that a crash can undo. If a write fails because the epoch moved on,
+another controller exists and this one resigns. For the same reason, the controller answers an event that is refused or
+needs no write only after it has read the same epoch again.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 APART_MIN = 20_000
-"""Partitions."""
+"""Number of topics or partitions from which pure work runs on a thread."""
 
 R = TypeVar("R")
 
@@ -59,7 +60,7 @@ assert FAMILIES, "the decisions are registered"
 
 
 class Controller:
-    """See the module. `start` makes this broker the controller; the port is how everything happens."""
+    """The controller. `start` makes this broker the controller; events come in through the port."""
 
     def __init__(
         self,
@@ -76,9 +77,9 @@ class Controller:
         mutations: Mutations,
         rights: Rights | None = None,
     ) -> None:
-        """`between`: the listener that brokers use among themselves, if there is one. `settings`: of this broker, as
-        they are in force; `unclean_elections`: what its file says of them. `mutations`: what clients may have made and
-        removed; `rights`: of clients; None without authorizer."""
+        """`between` is the name of the inter-broker listener, if there is one. `settings` are this broker's effective
+        settings; `unclean_elections` is the value from its configuration file. `mutations` holds the quotas of clients
+        for creating and deleting partitions; `rights` authorizes clients and is None without an authorizer."""
         self._port = port
         self._store = store
         self._clock = clock
@@ -109,19 +110,19 @@ class Controller:
         self._mutations = mutations
         self._rights = rights
         self.resigned = asyncio.Event()
-        """Set when a write was refused because another controller is in office, or because somebody who is none has
-        written to the store …"""
+        """Set when a write was refused because another controller is active, or because another program wrote to the
+        store (then `overwritten` is True)."""
         self.overwritten = False
-        """… which this says."""
+        """True if another program wrote to the store."""
         self._loop: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
-    # --- life ---------------------------------------------------------------------------------------------------------
+    # --- lifecycle ----------------------------------------------------------------------------------------------------
 
     async def start(self, find_local_ids: FindLocalIds, shows_topic_ids: ShowsTopicIds) -> None:
-        """Takes the office and loads everything; nothing is sent before it is complete.
+        """Take the controller leadership and load everything; send nothing before the load is complete.
 
-        Raises LoweredError: topics have ids already, and the protocol version does not know them.
+        Raises LoweredError if topics already have ids and the protocol version does not support them.
         """
         office = await take_office(self._store, self._broker_id, self._clock.wall_ms())
         self._writer = Writer(self._store, office)
@@ -132,13 +133,13 @@ class Controller:
         if self._rights is not None:
             self._rights.follow(self._image, self._image)
         gone = self._migrations.start(self._image, loaded.unfinished)
-        # Brokers are announced by their registrations, which also elects leaders for what they host: before anything is
-        # decided that needs brokers.
+        # The registrations announce the brokers and elect leaders for the partitions they host. This event comes first
+        # because the other decisions need brokers.
         first = self._port.open(await self._brokers.start())
         if first is not None:
             self._spawn(self._recorded("what is registered", first))
         self._loop = asyncio.create_task(self._run(), name="controller")
-        # Before the first brokers are told what they owe.
+        # Before the first brokers receive their pending deletions and replica removals.
         self._deletions.start(self._image)
         self._departures.start(self._image)
         self._unregistrations.start(self._image)
@@ -158,8 +159,7 @@ class Controller:
         )
 
     async def stop(self) -> None:
-        """Finishes the event at hand; answers the others with an error, once the brokers have answered what was
-        sent."""
+        """Finish the current event and fail the others, after the brokers have answered the requests already sent."""
         self._port.close()
         self._writer.give_up()
         await self._brokers.stop()
@@ -173,14 +173,14 @@ class Controller:
             self._loop.cancel()
             await asyncio.gather(self._loop, return_exceptions=True)
         await self._outbox.close()
-        # Whatever they wait for has come, or will not come any more.
+        # By now the events that these tasks wait for have come or will never come.
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for submission in self._port.left():
             submission.fail(KafkaError(ErrorCode.NOT_CONTROLLER, "The broker is shutting down."))
 
     @property
     def changes(self) -> tuple[int, int]:
-        """The controller epoch, and the number of the last change that brokers were told of."""
+        """The controller epoch, and the number of the last change sent to brokers."""
         return self._image.controller_epoch, self._outbox.number
 
     # --- events -------------------------------------------------------------------------------------------------------
@@ -188,7 +188,7 @@ class Controller:
     async def _run(self) -> None:
         while True:
             submission = await self._port.take()
-            # A decision that has begun is finished even when the loop is cancelled: half of it may be durable.
+            # Finish a decision that has begun even if the loop is cancelled: half of it may be durable.
             work = asyncio.ensure_future(self._serve(submission))
             try:
                 await asyncio.shield(work)
@@ -197,7 +197,7 @@ class Controller:
                 raise
 
     async def _serve(self, submission: Submission) -> None:
-        """Whatever happens, the submission is answered."""
+        """Decide one submission. Always answers it, also after an unexpected exception."""
         try:
             decided = self._decided_before(submission)
             if decided is None:
@@ -218,8 +218,8 @@ class Controller:
             self._closing.reopen(self._image, submission.closed)
 
     def _decided_before(self, submission: Submission) -> Decided | None:
-        """Who asked has lost the answer, of this controller or of one before; brokers have been told, or are with all
-        the rest."""
+        """Return the recorded outcome of a retried request. This controller or an earlier one decided it; the brokers
+        have received the change, or receive it with the whole image."""
         outcomes, asked = self._outcomes, submission.asked
         if outcomes is None or asked is None:
             return None
@@ -229,7 +229,7 @@ class Controller:
         return self._in_force.decided(submission, outcomes.reply_of(submission.event, outcome), ())
 
     async def _within_quota(self, submission: Submission, granted: Granted) -> Granted:
-        """Without what is too much for the client's quota. Counted once, before anything is closed for it."""
+        """Drop the items that exceed the client's quota. Counts once, before any topic is fenced for the event."""
         event, caller = submission.event, submission.caller
         if caller is None or type(event) not in COSTS or granted.refusal is not None:
             return granted
@@ -247,7 +247,7 @@ class Controller:
         return closes(self._image, granted.event)
 
     async def _close_first(self, submission: Submission, topics: Sequence[TopicImage]) -> None:
-        """Others have their turn meanwhile."""
+        """Fence the topics, then queue the submission again. Other events proceed meanwhile."""
         submission.closed = await self._closing.close(self._image, topics)
         self._port.put_back(submission)
 
@@ -283,12 +283,12 @@ class Controller:
         return self._in_force.decided(submission, decision.reply, self._send(decision.delta, messages))
 
     def _consequences(self, before: ClusterImage, delta: ImageDelta) -> tuple[ClusterImage, Messages]:
-        """The image after a change, and what brokers are told of it. Pure."""
+        """Return the image after a change and the messages for the brokers. Pure."""
         after = self._with_unclean_elections(before.apply(delta))
         return after, self._outbox.said(before, after, delta)
 
     async def _apart(self, work: Callable[[], R]) -> R:
-        """Pure work, on a thread if the cluster is so large that it may hold the loop: this broker serves others."""
+        """Run pure work on a thread if the cluster is large: it would block the loop that also serves this broker."""
         topics = self._image.topics
         if len(topics) < APART_MIN and sum(len(topic.partitions) for topic in topics.values()) < APART_MIN:
             return work()
@@ -333,7 +333,7 @@ class Controller:
             outcomes.kept(kept)
 
     async def _while_in_office(self, work: Coroutine[Any, Any, None]) -> None:
-        """Ends the term if somebody else is in office."""
+        """Run a write or a confirmation; end the term if another controller is active."""
         try:
             await work
         except ResignedError as error:
@@ -346,7 +346,7 @@ class Controller:
             if self._outcomes is None:
                 self._on_fatal(fatal)
                 raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(fatal)) from fatal
-            # Nothing was written. A controller that reads everything anew decides on what is there now.
+            # Nothing was written. The next controller reads everything again and decides on the present content.
             if self._port.is_open:
                 self._port.close()
                 log.error("%s; this broker resigns, and the next controller reads everything anew", fatal)
@@ -375,7 +375,7 @@ class Controller:
         self._outbox.send_whole(self._image, broker_id)
 
     def _report(self, event: Event[Any]) -> None:
-        """Has something decided that follows from what brokers have answered."""
+        """Queue an event that follows from the answers of brokers."""
         if self._port.is_open:
             self._spawn(self._record(event))
 
@@ -396,7 +396,7 @@ class Controller:
 
 
 def _decision(image: ClusterImage, granted: Granted, *closed: Closed) -> Decision:
-    """Of what is granted; the reply is about all that was asked. Raises KafkaError. Pure."""
+    """Decide the granted part of an event; the reply covers all of it. Raises KafkaError. Pure."""
     if granted.refusal is not None:
         raise granted.refusal
     decision = rule_of(granted.event).decide(image, granted.event, *closed)

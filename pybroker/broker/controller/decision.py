@@ -1,7 +1,7 @@
-"""What a decision is, and which function decides which event.
+"""Decisions, and the registry of the functions that decide events.
 
-Each event has one pure function, of the image and the event; it registers itself with `decides`. The modules of the
-families are imported by `pybroker.broker.controller.families`, and by nobody else for that purpose.
+Each event kind has one pure function of the image and the event, registered with `decides`. Only
+`pybroker.broker.controller.families` imports the modules for their registrations.
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ from pybroker.protocol.error_codes import ErrorCode
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """Store operations, the change of the image, and the reply. Nothing is done yet: the controller's loop makes it
-    durable (one multi), visible, sent, answered, in that order."""
+    """Store operations, the change of the image, and the reply. A decision has no effect by itself: the controller's
+    loop makes it durable (one multi), applies it, sends it and answers, in this order."""
 
     operations: tuple[Operation, ...]
     delta: ImageDelta
     reply: Any
     separable: bool = False
-    """The operations may be made durable one after another, in several multis: what a crash leaves undone, the next
-    controller decides again."""
+    """The operations may become durable one after another in several multis. The next controller decides the part again
+    that a crash prevents."""
     seams: tuple[int, ...] = ()
-    """Positions at which the operations may be cut when they do not fit into one multi. What a crash leaves undone
-    behind one, a load completes or removes (`metadata.load`)."""
+    """Indexes at which the operations may be split if they exceed one multi. If a crash prevents the part behind a
+    split, the next load completes or removes the change (`metadata.load`)."""
     warnings: tuple[str, ...] = ()
-    """What the operator is told when it is durable."""
+    """Log warnings for the operator, written when the decision is durable."""
 
 
 class Steps:
-    """Operations with seams between them."""
+    """Operations with split points between atomic units."""
 
     def __init__(self) -> None:
         self.operations: list[Operation] = []
         self.seams: list[int] = []
 
     def add(self, units: Iterable[Sequence[Operation]]) -> None:
-        """Each unit is done as a whole."""
+        """Add units; each is written atomically."""
         for unit in units:
             self.seams.append(len(self.operations))
             self.operations += unit
@@ -54,24 +54,24 @@ Units = list[list[Operation]]
 
 
 def require_life(image: ClusterImage, broker_id: int, broker_epoch: int) -> None:
-    """Raises KafkaError STALE_BROKER_EPOCH unless this life of the broker is the registered one."""
+    """Raise KafkaError STALE_BROKER_EPOCH unless this broker epoch is the registered one."""
     registered = image.brokers.get(broker_id)
     if registered is None or registered.epoch != broker_epoch:
         raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, "Another life of this broker is registered.")
 
 
 def nothing(reply: Any) -> Decision:
-    """A decision that changes nothing."""
+    """Return a decision that changes nothing."""
     return Decision((), ImageDelta(), reply)
 
 
 class Closed(msgspec.Struct, frozen=True):
-    """What topics hold that were closed for a decision, and will until they are reopened."""
+    """State of the topics that are write-fenced for a decision; it holds until the fence is lifted."""
 
     offsets: Mapping[Uuid, tuple[Mapping[str, Any], ...]] = {}
-    """Committed offsets, to be kept with the deletion."""
+    """Committed offsets, to be kept in the deletion record."""
     ends: Mapping[Uuid, tuple[tuple[int, int], ...]] = {}
-    """Log start and log end by partition; -1 where nobody said."""
+    """Log start and log end by partition; -1 if no broker reported it."""
 
 
 NOTHING_CLOSED = Closed()
@@ -81,9 +81,9 @@ class Rule(msgspec.Struct, frozen=True):
     """How one kind of event is decided."""
 
     decide: Callable[..., Decision]
-    """(image, event), and what was closed if something is closed for it."""
+    """Called with the image and the event, and with a `Closed` if topics are fenced for it."""
     closes: Callable[[ClusterImage, Any], Sequence[TopicImage]] | None
-    """The topics to be closed before it is decided."""
+    """Returns the topics to fence before the decision."""
 
 
 _RULES: dict[type[Event[Any]], Rule] = {}
@@ -96,7 +96,7 @@ Decide = Callable[Concatenate[ClusterImage, E, P], Decision]
 def decides(
     kind: type[E], *, closes: Callable[[ClusterImage, E], Sequence[TopicImage]] | None = None
 ) -> Callable[[Decide[E, P]], Decide[E, P]]:
-    """Registers the function below for a kind of event."""
+    """Register the decorated function for a kind of event."""
 
     def register(decide: Decide[E, P]) -> Decide[E, P]:
         assert kind not in _RULES, f"{kind.__name__} is decided by two functions"
@@ -107,17 +107,17 @@ def decides(
 
 
 def rule_of(event: Event[Any]) -> Rule:
-    """Who decides an event."""
+    """Return the rule for an event."""
     return _RULES[type(event)]
 
 
 def decided_kinds() -> frozenset[type[Event[Any]]]:
-    """All that is registered."""
+    """Return all registered kinds of events."""
     return frozenset(_RULES)
 
 
 @decides(CatchUp)
 def decide_catch_up(image: ClusterImage, event: CatchUp) -> Decision:
-    """That it has had its turn is all."""
+    """Decide nothing: its turn in the queue is the only effect."""
     del image, event
     return nothing(None)

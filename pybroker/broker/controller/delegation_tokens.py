@@ -1,4 +1,4 @@
-"""Decisions about delegation tokens (KIP-48). Pure; values were validated before."""
+"""Decisions about delegation tokens (KIP-48). Pure; the caller has validated the values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pybroker.protocol.error_codes import ErrorCode
 
 @decides(CreateToken)
 def decide_create_token(image: ClusterImage, event: CreateToken) -> Decision:
-    """Its id was drawn at random."""
+    """Store a new token. An existing id leaves the image unchanged: ids are random, so it is a retry."""
     token = msgspec.structs.replace(event.token, version=0)
     if token.token_id in image.tokens:
         return nothing(None)
@@ -25,7 +25,8 @@ def decide_create_token(image: ClusterImage, event: CreateToken) -> Decision:
 
 @decides(ChangeToken)
 def decide_change_token(image: ClusterImage, event: ChangeToken) -> Decision:
-    """Another time to expire at, or the end. KafkaError DELEGATION_TOKEN_NOT_FOUND, _EXPIRED, _OWNER_MISMATCH."""
+    """Change the expiry time of a token, or remove it. Raises KafkaError DELEGATION_TOKEN_NOT_FOUND,
+    DELEGATION_TOKEN_EXPIRED or DELEGATION_TOKEN_OWNER_MISMATCH."""
     token = image.tokens.get(event.token_id)
     if token is None:
         raise KafkaError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND, "There is no such delegation token.")

@@ -1,8 +1,8 @@
-"""The controller's care for deletions in progress: who has confirmed, asking again, and when the data is gone
-everywhere; and for undeletions, whose replicas have to move their data back.
+"""The controller's tracking of deletions and undeletes: confirmations of brokers, repetitions, and the removal of the
+data on every broker.
 
-A replica that never answers blocks no deletion: the name is free already. What it holds is settled when it comes
-back, by its first FULL LeaderAndIsr. Only without topic ids does the name wait for every replica (checklist 118).
+A replica that never answers blocks no deletion, because the name is already free. The broker's first FULL LeaderAndIsr
+after its return settles the replica. Only without topic ids does the name wait for every replica.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 RETRY_S = 30.0
-"""Between two StopReplica for the same partitions (checklist 122)."""
+"""Delay between two StopReplica for the same partitions."""
 PAUSE_S = 0.5
-"""While the store cannot be reached."""
+"""Delay while the store is unreachable."""
 RETRIES_MAX = 20
-"""After so many the next FULL LeaderAndIsr is left to do it (checklist 123)."""
+"""After so many retries the next FULL LeaderAndIsr settles the replica."""
 PARTLY_S = 1.0
-"""So long brokers have to confirm before it is stored which of them are missing: most deletions are one write."""
+"""Time for all brokers to confirm before the missing ones are stored: most deletions need only one write."""
 
 
 class Deletions:
-    """Belongs to the controller; runs on the loop's thread."""
+    """Deletions of one controller; runs on the loop's thread."""
 
     def __init__(
         self,
@@ -64,18 +64,18 @@ class Deletions:
         self._send_again = send_again
         self._tombstones_max = tombstones_max
         self._image = ClusterImage.initial(-1)
-        """For names in log lines."""
+        """For topic names in log lines."""
         self._unconfirmed: dict[Uuid, set[int]] = {}
         """Brokers that have not answered StopReplica, by topic."""
         self._partly: set[Uuid] = set()
-        """Of these: whose confirmations, so far, are not stored."""
+        """The topics of `_unconfirmed` with confirmations that are not stored yet."""
         self._partly_due: asyncio.TimerHandle | None = None
         self._restores = Restores()
         self._tries: dict[Uuid, int] = {}
         self._staged: set[Uuid] = set()
-        """Staged everywhere; brokers remove the data when they think it is time."""
+        """Topics staged on every replica; brokers remove the data when it is due."""
         self._unchecked: set[Uuid] = set()
-        """Of these: who may have been removed since somebody looked."""
+        """The topics of `_staged` whose data may have been removed since the last check."""
         self._newly_staged: set[Uuid] = set()
         self._undeletes: dict[Uuid, asyncio.Future[Any]] = {}
         self._freed: dict[Uuid, asyncio.Future[None]] = {}
@@ -84,18 +84,18 @@ class Deletions:
         self._timers: set[asyncio.TimerHandle] = set()
 
     def start(self, image: ClusterImage) -> None:
-        """Goes on with what is not finished. What brokers have to do is repeated to each when it registers."""
+        """Continue the unfinished deletions. Each broker gets its orders again when it registers."""
         self._image = image
         self._take(image.deletions.values())
         self._spawn(self._run())
 
     def owed_by(self, broker_id: int) -> list[Uuid]:
-        """The topics of which a broker has not confirmed what it was told to do."""
+        """Return the topics of which a broker has not confirmed its orders."""
         stopping = [topic_id for topic_id, brokers in self._unconfirmed.items() if broker_id in brokers]
         return stopping + self._restores.owed_by(broker_id)
 
     async def stop(self) -> None:
-        """Nothing is lost: the records are in the store."""
+        """Stop; the records in the store lose nothing."""
         for timer in (*self._timers, *([] if self._partly_due is None else [self._partly_due])):
             timer.cancel()
         for task in self._tasks:
@@ -108,13 +108,13 @@ class Deletions:
             freed.cancel()
 
     def observe(self, image: ClusterImage, delta: ImageDelta) -> None:
-        """A decision was made durable."""
+        """Follow a durable decision."""
         self._image = image
         self._take(delta.deletions)
         for topic_id in delta.forgotten_deletions:
             self._drop(topic_id)
         if delta.lost_brokers:
-            # An undeletion does not wait for them.
+            # An undelete does not wait for lost brokers.
             self._wake.set()
         named = [record.topic_id for record in delta.deletions if not record.by_order]
         for topic_id in (*named, *delta.forgotten_deletions):
@@ -124,7 +124,7 @@ class Deletions:
 
     def _take(self, records: Iterable[DeletionRecord]) -> None:
         for record in records:
-            # Who has confirmed since what is stored here was decided, has.
+            # Confirmations received since this record was decided still count.
             waiting = self._unconfirmed.get(record.topic_id, record.unconfirmed)
             tries = self._tries.get(record.topic_id, 0)
             self._drop(record.topic_id, undeleting=record.state == UNDELETING)
@@ -138,7 +138,7 @@ class Deletions:
                     self._note_partly(record.topic_id)
             elif record.state == UNDELETING:
                 self._restores.begin(record)
-                # Perhaps nobody is left who could answer.
+                # Possibly no broker is left that could answer.
                 self._wake.set()
             elif record.state == STAGED:
                 self._staged.add(record.topic_id)
@@ -158,7 +158,7 @@ class Deletions:
     # --- answers of brokers -------------------------------------------------------------------------------------------
 
     def stopped(self, broker_id: int, request: StopReplicaRequest, response: StopReplicaResponse) -> None:
-        """A broker has answered StopReplica."""
+        """Process a broker's answer to StopReplica."""
         failed = set(_failures(response.topics))
         if response.error_code:
             failed = {topic.topic_id for topic in request.topic_states}
@@ -179,12 +179,12 @@ class Deletions:
             self._later(broker_id, again)
 
     def restored(self, broker_id: int, request: RestoreReplicasRequest, response: RestoreReplicasResponse) -> None:
-        """A broker has answered RestoreReplicas."""
+        """Process a broker's answer to RestoreReplicas."""
         if self._restores.answered(broker_id, request, response):
             self._wake.set()
 
     def _note_partly(self, topic_id: Uuid) -> None:
-        """Receipts name the brokers that are missing, should they be so for long."""
+        """Store the confirming brokers after `PARTLY_S`; the deletion's receipt then names the missing ones."""
         self._partly.add(topic_id)
         if self._partly_due is None:
             self._partly_due = asyncio.get_running_loop().call_later(PARTLY_S, self._partly_is_due)
@@ -194,14 +194,14 @@ class Deletions:
         self._wake.set()
 
     def undelete_finished(self, topic_id: Uuid) -> asyncio.Future[Any]:
-        """Done with the reply of FinishUndelete when an undeletion that has begun has ended."""
+        """Return a future with the reply of FinishUndelete, done when the running undelete has ended."""
         future = self._undeletes.get(topic_id)
         if future is None:
             future = self._undeletes[topic_id] = asyncio.get_running_loop().create_future()
         return future
 
     def name_freed(self, topic_id: Uuid) -> asyncio.Future[None] | None:
-        """None when the name of a deleted topic is free; else done when it is."""
+        """Return None if the name of a deleted topic is free, else a future that is done when it is."""
         record = self._image.deletions.get(topic_id)
         if record is None or not record.by_order:
             return None
@@ -242,7 +242,7 @@ class Deletions:
     # --- records ------------------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        """Records what was confirmed; finds deletions whose data is gone on every broker."""
+        """Store confirmations, and find deletions whose data is gone on every broker."""
         while True:
             self._wake.clear()
             try:
@@ -250,7 +250,7 @@ class Deletions:
             except StoreClosedError:
                 return  # the broker stops
             except UnavailableError as problem:
-                # The store itself has waited; undeletions must not wait for longer than it is away.
+                # The store has waited already; a longer pause would delay undeletes.
                 log.warning("deletions cannot be recorded yet, trying again: %s", problem)
                 await asyncio.sleep(PAUSE_S)
                 continue
@@ -291,8 +291,8 @@ class Deletions:
         return tuple(found)
 
     async def _removed(self) -> tuple[Uuid, ...]:
-        """Staged deletions of which no broker holds anything any more. Each broker notes what it holds before it
-        confirms, and takes the note away when it has removed the data: no clock is needed here."""
+        """Return the staged deletions of which no broker holds data. Each broker lists its staged replicas in the store
+        before it confirms, and removes the entry after the data, so no clock is needed."""
         if not self._unchecked:
             return ()
         topics, self._unchecked = self._unchecked, set()
@@ -301,7 +301,7 @@ class Deletions:
             brokers = await self._store.children(znodes.STAGED)
             for topic_id in topics:
                 held = [await self._holds(broker, topic_id) for broker in brokers]
-                # What was undeleted during the reads is not staged any more.
+                # A topic undeleted during the reads is no longer staged.
                 if not any(held) and topic_id in self._staged:
                     gone.append(topic_id)
         except StoreError:
@@ -310,7 +310,7 @@ class Deletions:
         return tuple(gone)
 
     async def _holds(self, broker: str, topic_id: Uuid) -> bool:
-        """Whether a broker holds data of a deleted topic; if so, it is looked at again when that changes."""
+        """Whether a broker holds data of a deleted topic. If it does, a watch triggers the next check."""
 
         def changed(event: WatchEvent) -> None:
             del event

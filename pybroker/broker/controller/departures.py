@@ -1,8 +1,9 @@
-"""Brokers from which replicas were moved away: who has not confirmed that the data is put aside is told again, by each
-of its lives and each controller, until it does.
+"""Pending replica removals: replicas that were moved away, and whose brokers have not confirmed it.
 
-Until then the topic's node names it (`TopicImage.departed`), and should the topic be deleted meanwhile, the record of
-the deletion: a broker that was down when its replica went holds data that no assignment shows any more.
+The controller sends StopReplica again, to each new broker epoch and from each new controller, until the broker confirms
+that it has staged the data. Until then the topic's node names the broker (`TopicImage.departed`), and if the topic is
+deleted meanwhile, its deletion record does. A broker that was down when its replica was removed holds data that no
+assignment shows any more.
 """
 
 from __future__ import annotations
@@ -22,32 +23,32 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 RETRY_S = 1.0
-"""After a confirmation that could not be stored."""
+"""Delay after a confirmation could not be stored."""
 AGAIN_S = 30.0
-"""After a broker could not put its data aside."""
+"""Delay after a broker could not stage its data."""
 
 
 class Departures:
-    """Belongs to the controller; runs on the loop's thread."""
+    """Pending replica removals of one controller; runs on the loop's thread."""
 
     def __init__(self, port: ControllerPort, send_again: Callable[[int, Sequence[Uuid]], None]) -> None:
         self._port = port
         self._send_again = send_again
         self._topics: dict[Uuid, TopicImage] = {}
-        """Those that somebody has left and not confirmed it."""
+        """Topics with pending replica removals."""
         self._confirmed: set[tuple[Uuid, int, int, int]] = set()
-        """What is to be stored."""
+        """Confirmations to store: topic id, partition, broker, leader epoch."""
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._timers: set[asyncio.TimerHandle] = set()
 
     def start(self, image: ClusterImage) -> None:
-        """With what other controllers have not seen the end of. Brokers are told when they register."""
+        """Take over the pending removals of earlier controllers. Brokers receive them when they register."""
         self._notice(image.topics.values())
         self._task = asyncio.create_task(self._run(), name="departures")
 
     async def stop(self) -> None:
-        """What is left goes on with the next controller."""
+        """Stop; the next controller continues with the rest."""
         for timer in self._timers:
             timer.cancel()
         if self._task is not None:
@@ -55,17 +56,17 @@ class Departures:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def observe(self, delta: ImageDelta) -> None:
-        """After each change."""
+        """Follow a change of the image."""
         for removed in delta.removed:
             self._topics.pop(removed.topic_id, None)
         self._notice(delta.topics)
 
     def owed_by(self, broker_id: int) -> list[Uuid]:
-        """The topics of which a broker has not confirmed that it has put aside what was moved away from it."""
+        """Return the topics of which a broker has not confirmed a replica removal."""
         return [topic_id for topic_id, topic in self._topics.items() if topic.left(broker_id)]
 
     def stopped(self, broker_id: int, request: StopReplicaRequest, response: StopReplicaResponse) -> None:
-        """A broker has answered StopReplica."""
+        """Process a broker's answer to StopReplica."""
         failed = {
             (topic.topic_id, partition.partition_index)
             for topic in response.topics
@@ -78,7 +79,8 @@ class Departures:
             left = {} if known is None else known.left(broker_id)
             for state in topic.partition_states:
                 index, epoch = state.partition_index, state.leader_epoch
-                # An answer may be to what was said before it became a replica again, and left once more.
+                # The answer may belong to an earlier removal: the broker became a replica again and was removed once
+                # more.
                 if left.get(index, epoch + 1) > epoch:
                     continue
                 if response.error_code or (topic.topic_id, index) in failed:

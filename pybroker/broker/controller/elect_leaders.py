@@ -1,5 +1,4 @@
-"""Decisions about who leads, for no other reason than that somebody wants it: preferred leaders, and unclean elections.
-Pure functions."""
+"""Decisions about leader elections that the operator requests, and the balance of preferred leaders. Pure functions."""
 
 from __future__ import annotations
 
@@ -23,13 +22,13 @@ from pybroker.broker.metadata.store import Operation
 from pybroker.protocol.error_codes import ErrorCode
 
 BALANCED_AT_ONCE = 1_000
-"""Leaders that one decision gives back: each makes producers and consumers look for their leader anew."""
+"""Maximum number of leader changes in one decision: each one makes producers and consumers look up their leader."""
 
 
 @decides(ElectLeaders)
 def decide_elect_leaders(image: ClusterImage, event: ElectLeaders) -> Decision:
-    """Each partition succeeds or fails by itself (KIP-460). Where none are named, those that need nothing are not
-    answered for."""
+    """Elect leaders; each partition succeeds or fails independently (KIP-460). If the request names no partitions, the
+    reply omits those that need no election."""
     alive = frozenset(image.brokers) - image.leaving
     changed: dict[str, list[PartitionImage]] = {}
     operations: list[Operation] = []
@@ -95,7 +94,7 @@ def _unavailable(name: str, index: int, before: PartitionImage, unclean: bool) -
 
 @decides(BalanceLeaders)
 def decide_balance(image: ClusterImage, event: BalanceLeaders) -> Decision:
-    """At most so many at once; who asks, asks again until none is left."""
+    """Move at most `BALANCED_AT_ONCE` leaders; the caller repeats the event until none is left."""
     alive = frozenset(image.brokers) - image.leaving
     all_, lacking = Counter[int](), Counter[int]()
     for topic in image.topics.values():
@@ -112,7 +111,7 @@ def decide_balance(image: ClusterImage, event: BalanceLeaders) -> Decision:
     operations: list[Operation] = []
     for name, topic in image.topics.items():
         for index, before in enumerate(topic.partitions):
-            # Of one that is being reassigned the first replica may be about to go, or has just come.
+            # During a reassignment the first replica may be about to leave, or has just joined.
             if before.leader == before.replicas[0] or before.replicas[0] not in uneven or is_moving(before):
                 continue
             election = preferred(before, alive)

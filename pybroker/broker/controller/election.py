@@ -1,5 +1,5 @@
-"""Who is the controller: the one broker of an embedded store, or the one of a cluster that is elected, while the others
-wait for the office to be free."""
+"""Controller leadership: the only broker of an embedded store holds it; in a cluster the brokers elect one, and the
+others wait until the leadership is free."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from pybroker.errors import FatalError
 log = logging.getLogger(__name__)
 
 LEAVE_S_MAX = 5.0
-"""A store that does not answer is not waited for; the office is free when this broker's session ends."""
+"""Limit of the wait for a store that does not answer; the leadership is free when this broker's session ends."""
 OVERWRITTEN_PAUSE_S = 1.0
-"""Before this broker stands again whose image was not the store's: a reader that cannot make sense of what somebody has
-written there must not take the office again and again."""
+"""Pause before this broker stands for election again after its image differed from the store. Without it, a broker that
+cannot read a foreign change would take the leadership again and again."""
 
 
 class Alone:
-    """The one broker of an embedded store: it is the controller from its start to its stop."""
+    """Controller leadership of the only broker of an embedded store, from its start to its stop."""
 
     def __init__(self, seat: Seat, broker_id: int, controller: Controller) -> None:
         self._seat = seat
@@ -47,17 +47,17 @@ class Alone:
         self._controller = controller
 
     async def start(self, find_local_ids: FindLocalIds, shows_topic_ids: ShowsTopicIds) -> None:
-        """Returns when it is the controller. Raises LoweredError, DamagedNodeError."""
+        """Return when the broker is the controller. Raises LoweredError, DamagedNodeError."""
         await self._controller.start(find_local_ids, shows_topic_ids)
         self._seat.taken_by(self._broker_id)
 
     async def stop(self) -> None:
-        """Decides nothing more."""
+        """Stop deciding."""
         await self._controller.stop()
 
     @property
     def changes(self) -> tuple[int, int]:
-        """The controller epoch, and the number of the last change that brokers were told of."""
+        """The controller epoch, and the number of the last change sent to brokers."""
         return self._controller.changes
 
     @property
@@ -67,7 +67,7 @@ class Alone:
 
 
 class Election:
-    """Of one broker of a cluster, for as long as it runs. Each term has a controller of its own."""
+    """Controller election of one broker in a cluster, while the broker runs. Each term has its own `Controller`."""
 
     def __init__(
         self,
@@ -89,27 +89,27 @@ class Election:
         self._task: asyncio.Task[None] | None = None
         self._session_lost = asyncio.Event()
         self._controller: Controller | None = None
-        """Of this broker's present term."""
+        """The controller of this broker's present term."""
 
     async def start(self, find_local_ids: FindLocalIds, shows_topic_ids: ShowsTopicIds) -> None:
-        """Stands from now on; returns at once."""
+        """Stand for election until stopped; return at once."""
         self._store.on_session(self._session)
         self._task = asyncio.create_task(self._run(find_local_ids, shows_topic_ids), name="election")
         self._task.add_done_callback(self._ended)
 
     @property
     def changes(self) -> tuple[int, int]:
-        """The controller epoch, and the number of the last change that brokers were told of; (-1, -1) while this broker
-        is not the controller."""
+        """The controller epoch, and the number of the last change sent to brokers; (-1, -1) if this broker is not the
+        controller."""
         return (-1, -1) if self._controller is None else self._controller.changes
 
     @property
     def controller(self) -> int | None:
-        """Who is in office, as far as this broker knows; None: nobody."""
+        """The controller's broker id as far as this broker knows; None if there is none."""
         return self._seat.controller
 
     async def stop(self) -> None:
-        """Leaves the office, if this broker has it, so that another one is elected at once."""
+        """Give up the leadership, if this broker holds it, so that another broker is elected at once."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -121,14 +121,14 @@ class Election:
                     await self._vacate(self._broker_id)
 
     async def unseat(self, broker_id: int) -> None:
-        """The process of the controller is dead, which others have seen before its session ends: the office is free.
-        A controller that lives all the same is refused by the store from the successor's first moment."""
+        """Free the leadership of a broker whose process other brokers have seen dead, before its session ends. If it is
+        alive after all, the store refuses its writes as soon as it has a successor."""
         with contextlib.suppress(StoreError):
             await self._vacate(broker_id)
 
     async def _vacate(self, broker_id: int) -> None:
-        """Frees the office if that broker has it, and nobody has taken it since. The count of terms tells: every new
-        /controller has the same version."""
+        """Free the leadership if that broker holds it and no later term has begun. Only the term counter shows the
+        latter: every new /controller node has the same version."""
         terms = await get_or_none(self._store, znodes.CONTROLLER_EPOCH)
         node = await get_or_none(self._store, znodes.CONTROLLER)
         if terms is None or node is None or znodes.decode_controller(node.data) != broker_id:
@@ -156,7 +156,7 @@ class Election:
             try:
                 await self._stand(find_local_ids, shows_topic_ids)
             except (UnavailableError, UnknownOutcomeError) as problem:
-                # What has become of it, the next look tells.
+                # The next read shows the outcome.
                 log.warning("the metadata store does not say who is controller; asking again: %s", problem)
             except StoreClosedError:
                 return
@@ -174,7 +174,8 @@ class Election:
                 self._seat.taken_by(holder)
                 await changed.wait()
                 return
-            # Left in an earlier life, or by a term that did not begin: its session would be waited for otherwise.
+            # A leftover of this broker's earlier session, or of a term that did not begin; waiting would last until its
+            # session expires.
             await self._vacate(holder)
         self._seat.taken_by(None)
         self._session_lost.clear()
@@ -190,7 +191,8 @@ class Election:
         await self._hold(controller)
 
     async def _hold(self, controller: Controller) -> None:
-        """Until the term is over: the session has ended, or a write was refused because another one is in office."""
+        """Wait until the term ends: the session is lost, or a write was refused because another controller is active.
+        """
         lost = asyncio.ensure_future(self._session_lost.wait())
         resigned = asyncio.ensure_future(controller.resigned.wait())
         try:

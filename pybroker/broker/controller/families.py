@@ -1,4 +1,4 @@
-"""The families of events: importing them is what registers their decisions."""
+"""The modules with decisions. Importing them registers the decisions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decisions about who is in sync (KIP-497): the leader proposes, the controller writes. Pure functions."""
+"""Decisions about the ISR (KIP-497): the leader proposes, the controller writes. Pure functions."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from pybroker.protocol.error_codes import ErrorCode
 
 @decides(AlterIsr)
 def decide_alter_isr(image: ClusterImage, event: AlterIsr) -> Decision:
-    """Each partition for itself. A broker comes into an ISR only in the life that the leader has heard (KIP-903): a
-    later one may have lost what the earlier one held."""
+    """Change ISRs, each partition independently. A broker joins an ISR only with the broker epoch that the leader has
+    seen (KIP-903): after a restart it may have lost records that it held before."""
     require_life(image, event.broker_id, event.broker_epoch)
     operations: list[Operation] = []
     changed: dict[str, list[PartitionImage]] = {}
     outcomes: list[IsrOutcome] = []
     held: dict[Uuid, set[int]] = {}
-    """Partitions into whose ISR nobody comes at present, of the topics that were looked at."""
+    """Partitions that accept no new ISR member at present (a staged ingest is linking), by topic."""
     for change in event.changes:
         name = image.names.get(change.topic_id)
         if name is None or change.partition >= len(image.topics[name].partitions):
@@ -48,7 +48,7 @@ def decide_alter_isr(image: ClusterImage, event: AlterIsr) -> Decision:
             isr=isr,
             controller_epoch=image.controller_epoch,
             state_version=before.state_version + 1,
-            # This leader lives, and has everything.
+            # The leader is alive and has every record.
             suspect=(),
             young=False,
             offline=tuple(one for one in before.offline if one not in isr or one in before.isr),
@@ -70,7 +70,7 @@ def _refusal(image: ClusterImage, before: PartitionImage, change: IsrChange, lea
     if change.leader_epoch < before.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     if change.leader_epoch > before.leader_epoch:
-        # The leader knows more than this controller: that cannot be.
+        # The leader cannot have a newer epoch than the controller.
         return ErrorCode.UNKNOWN_LEADER_EPOCH
     if before.leader != leader:
         return ErrorCode.INVALID_REQUEST

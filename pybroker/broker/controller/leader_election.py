@@ -1,4 +1,4 @@
-"""Who leads a partition. Pure."""
+"""Leader election of partitions. Pure."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from pybroker.broker.metadata.znodes import DEFAULT_BROKER_CONFIG, MISSING_LOG, 
 
 
 class Election(NamedTuple):
-    """Outcome: the leader (-1 for none), the in-sync replicas, and who is suspect from now on."""
+    """The outcome: the leader (-1 for none), the in-sync replicas, and the new suspects."""
 
     leader: int
     isr: tuple[int, ...]
     suspect: tuple[LogEnd, ...] = ()
     doubtful: bool = False
-    """The leader is one of the suspect: others may have seen what it has lost."""
+    """The leader is a suspect: consumers or followers may have seen records that it has lost."""
     unclean: bool = False
-    """It was not waited for others, which may have more."""
+    """The election did not wait for other replicas, which may have more records."""
 
 
 UNCLEAN = "unclean.leader.election.enable"
 
 
 def suspecting(partition: PartitionImage, suspect: frozenset[int], anew: frozenset[int]) -> PartitionImage:
-    """`suspect` may have lost the end of what they held: those that were in sync are noted. Of `anew`, which have begun
-    another life, what was told of their logs before does not count; but a log that may begin empty still may."""
+    """Note the ISR members in `suspect`, which may have lost the end of their logs. Log ends that brokers in `anew`
+    reported before their restart no longer count; a replica that may begin with an empty log still may."""
     known = {one.broker_id: one for one in partition.suspect}
     members = [*known, *(member for member in partition.isr if member in suspect and member not in known)]
     told = tuple(
@@ -42,7 +42,7 @@ def suspecting(partition: PartitionImage, suspect: frozenset[int], anew: frozens
 
 
 def telling(partition: PartitionImage, end: LogEnd) -> PartitionImage:
-    """It is known now how far that log goes."""
+    """Return the partition with a newly reported log end."""
     others = tuple(one for one in partition.suspect if one.broker_id != end.broker_id)
     return msgspec.structs.replace(partition, suspect=(*others, end))
 
@@ -54,14 +54,14 @@ def elect(
     emptied: frozenset[int] = frozenset(),
     unclean: bool = False,
 ) -> Election:
-    """The first replica in assignment order that is in sync and alive. Without one there is no leader and the ISR stays
-    what it was: only those replicas hold all that was acknowledged. With `unclean` any replica that is alive leads
-    then, alone in the ISR.
+    """Elect the first replica in assignment order that is in sync and alive. Without one, the partition has no leader
+    and keeps its ISR: only those replicas hold all acknowledged records. With `unclean`, any live replica then leads,
+    alone in the ISR.
 
-    Those that are suspect leave every ISR that has another member, alive or not. Where all that were in sync are, the
-    one whose log goes furthest leads, when all have told how far theirs go; the last one that was in sync leads at
-    once. `emptied` have lost a log directory, and a log may be missing: where all that were in sync have lost what they
-    had, and there are other replicas, they lead only uncleanly, and after the others.
+    Suspects leave every ISR that has another member, alive or not. If all members are suspects, the one with the
+    longest log leads after all have reported; a single suspect leads at once. Brokers in `emptied` have lost a log
+    directory, so a log may be missing: if all candidates are among them and there are other replicas, they lead only
+    uncleanly, and after the other replicas.
     """
     told = {one.broker_id: one for one in partition.suspect}
     trusted = tuple(member for member in partition.isr if member not in told)
@@ -86,13 +86,13 @@ def elect(
         for replica in sorted(partition.replicas, key=rank):
             if replica in alive:
                 return Election(replica, (replica,), _beginning(partition, replica), replica in told, unclean=True)
-    # Of a single one nothing has to be known.
+    # For a single suspect, no log end is needed.
     kept = trusted or len(told) > 1 or any(one.end == MISSING_LOG for one in told.values())
     return Election(NO_LEADER, trusted or partition.isr, partition.suspect if kept else ())
 
 
 def _furthest(partition: PartitionImage, alive: frozenset[int]) -> int | None:
-    """Of the suspect."""
+    """Return the live suspect with the longest log; None if it is not known yet."""
     ends = {one.broker_id: (one.epoch, one.end) for one in partition.suspect}
     if len(ends) > 1 and any(one.end == UNKNOWN_END for one in partition.suspect):
         return None
@@ -103,25 +103,25 @@ def _furthest(partition: PartitionImage, alive: frozenset[int]) -> int | None:
 
 
 def _beginning(partition: PartitionImage, leader: int) -> tuple[LogEnd, ...]:
-    """What stays noted of a leader that has no log: it makes an empty one, see `begins_empty`."""
+    """Return the mark of a leader without a log: it creates an empty one, see `begins_empty`."""
     missing = any(one.broker_id == leader and one.end == MISSING_LOG for one in partition.suspect)
     return (LogEnd(leader, partition.leader_epoch + 1, MISSING_LOG),) if missing else ()
 
 
 def begins_empty(partition: PartitionImage, replica: int) -> bool:
-    """Whether a replica leads, or was to, without a log: nothing was left of it, or it was not made yet."""
+    """Whether a replica leads, or was to lead, without a log: its log was lost, or not created yet."""
     return bool(partition.suspect) and any(
         one.broker_id == replica and one.end == MISSING_LOG and one.epoch >= 0 for one in partition.suspect
     )
 
 
 def never_began(partition: PartitionImage, emptied: frozenset[int]) -> bool:
-    """Whether the logs that are known prove that no record was acknowledged: the partition is young, none of them has
-    a record, and a replica in sync has no log, as when the controller dies before it sends the order to make it. A log
-    directory that is gone proves nothing."""
+    """Whether the reported logs prove that no record was acknowledged. They do if the partition is young, none of them
+    has a record, and an in-sync replica has no log, as when the controller dies before it sends the order to create it.
+    A lost log directory proves nothing."""
     told = [one for one in partition.suspect if one.end != UNKNOWN_END]
     missing = [one for one in told if one.end == MISSING_LOG and one.epoch < 0]
-    # Each replica without a log costs at most its election and its answer.
+    # Each replica without a log costs at most two state changes: its election and its answer.
     young = partition.young or partition.state_version <= 2 * (1 + len(missing))
     return (
         young
@@ -131,13 +131,13 @@ def never_began(partition: PartitionImage, emptied: frozenset[int]) -> bool:
 
 
 def without_false_alarm(election: Election, partition: PartitionImage, emptied: frozenset[int]) -> Election:
-    """The same, not doubtful where nothing can be lost."""
+    """Return the election, not doubtful if no record can be lost."""
     return election._replace(doubtful=election.doubtful and not never_began(partition, emptied))
 
 
 def awaited(partition: PartitionImage, alive: frozenset[int]) -> tuple[int, ...]:
-    """Who is not there, and may have what those have lost that are; () of a partition that is led, or where nobody has
-    lost anything."""
+    """Return the brokers that are down and may have records that the live replicas have lost. Empty if the partition
+    has a leader, or no replica has lost anything."""
     if partition.leader != NO_LEADER or not partition.suspect:
         return ()
     told = {one.broker_id: one for one in partition.suspect}
@@ -149,20 +149,21 @@ def awaited(partition: PartitionImage, alive: frozenset[int]) -> tuple[int, ...]
 
 
 def emptied_of(image: ClusterImage) -> frozenset[int]:
-    """Brokers that have lost a log directory, see `elect`."""
+    """Return the brokers that have lost a log directory, see `elect`."""
     return frozenset(broker_id for broker_id, broker in image.brokers.items() if broker.emptied)
 
 
 def may_elect_uncleanly(image: ClusterImage, topic: TopicImage) -> bool:
-    """Whether a topic rather loses records than to be without a leader. Not while a staged ingest is being attached: a
-    leader without what was staged could never finish that."""
+    """Whether the topic allows unclean elections. Not while a staged ingest is linking: a leader without the staged
+    segments could never finish it."""
     own = topic.config.get(UNCLEAN)
     allowed = image.unclean_elections if own is None else own == "true"
     return allowed and not attaching(image, topic.topic_id)
 
 
 def unclean_elections_of(broker_configs: Mapping[str, ConfigImage], broker_id: int, static: bool) -> bool:
-    """What holds for topics that do not say, where that broker is the controller; `static` is what its file says."""
+    """Return the default for topics without the config, as set for that controller; `static` is the value from its
+    configuration file."""
     for name in (str(broker_id), DEFAULT_BROKER_CONFIG):
         stored = broker_configs.get(name)
         if stored is not None and UNCLEAN in stored.config:
@@ -171,7 +172,7 @@ def unclean_elections_of(broker_configs: Mapping[str, ConfigImage], broker_id: i
 
 
 def allows_more(before: ClusterImage, after: ClusterImage, delta: ImageDelta) -> bool:
-    """Whether a change allows unclean elections where they were not allowed."""
+    """Whether a change allows unclean elections that were not allowed before."""
     if after.unclean_elections and not before.unclean_elections:
         return True
     return any(
@@ -182,6 +183,6 @@ def allows_more(before: ClusterImage, after: ClusterImage, delta: ImageDelta) ->
 
 
 def preferred(partition: PartitionImage, alive: frozenset[int]) -> Election | None:
-    """The first replica of the assignment as leader; None if it is not alive and in sync."""
+    """Return the election of the preferred leader; None if it is not alive and in sync."""
     first = partition.replicas[0]
     return Election(first, partition.isr, partition.suspect) if first in alive and first in partition.isr else None

@@ -1,4 +1,4 @@
-"""The channel to the broker in this process: messages are handed over as objects."""
+"""The control channel to the broker in this process: it passes messages as objects."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Receiver = Callable[[ControlRequest], Awaitable[ControlResponse]]
 
 
 class LocalChannel:
-    """`cluster.channel.Channel`. A receiver that fails (a bug) answers UNKNOWN_SERVER_ERROR."""
+    """The local `cluster.channel.Channel`. If the receiver raises (a bug), the answer is UNKNOWN_SERVER_ERROR."""
 
     def __init__(self, receiver: Receiver) -> None:
         self._receiver = receiver
@@ -27,7 +27,7 @@ class LocalChannel:
         self._asked: set[asyncio.Task[ControlResponse]] = set()
 
     def send(self, request: ControlRequest) -> asyncio.Future[ControlResponse]:
-        """Queues an order."""
+        """Queue a control request."""
         future: asyncio.Future[ControlResponse] = asyncio.get_running_loop().create_future()
         self._queue.append((request, future))
         if self._task is None or self._task.done():
@@ -35,14 +35,14 @@ class LocalChannel:
         return future
 
     def ask(self, request: ControlRequest) -> asyncio.Future[ControlResponse]:
-        """Asks at once."""
+        """Send a request at once, beside the queue."""
         task = asyncio.create_task(self._answer(request), name="controller-question")
         self._asked.add(task)
         task.add_done_callback(self._asked.discard)
         return task
 
     async def drain(self) -> None:
-        """Waits until everything has been answered."""
+        """Wait until everything has been answered."""
         while (self._task is not None and not self._task.done()) or self._asked:
             await asyncio.wait([*([] if self._task is None else [self._task]), *self._asked])
 
@@ -56,25 +56,25 @@ class LocalChannel:
     async def _answer(self, request: ControlRequest) -> ControlResponse:
         try:
             return await self._receiver(request)
-        except Exception:  # the controller waits for an answer; the order after this one must still be obeyed
+        except Exception:  # the controller waits for an answer, and the requests behind this one must still run
             log.exception("%s failed in the local broker: this is a bug in pybroker", type(request).__name__)
             return refusal(request, int(ErrorCode.UNKNOWN_SERVER_ERROR))
 
 
 class LocalOnly:
-    """`Channels` where the controller's broker is the only one."""
+    """`Channels` of a controller whose broker is the only one."""
 
     def __init__(self, broker_id: int, local: LocalChannel) -> None:
         self._broker_id = broker_id
         self._local = local
 
     def to(self, broker: BrokerImage) -> Channel | None:
-        """See `Channels`."""
+        """Return the channel to the local broker, None for another one."""
         return self._local if broker.broker_id == self._broker_id else None
 
     def follow(self, brokers: Mapping[int, BrokerImage]) -> None:
-        """There is nobody else."""
+        """Do nothing: there are no other brokers."""
 
     async def close(self) -> None:
-        """See `Channels`."""
+        """Wait for the local answers."""
         await self._local.drain()

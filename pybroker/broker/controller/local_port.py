@@ -1,4 +1,4 @@
-"""The port of the broker that is the controller: a queue in this process."""
+"""The controller client of the broker that is the controller: a queue in this process."""
 
 from __future__ import annotations
 
@@ -18,57 +18,59 @@ from pybroker.protocol.caller import Caller
 from pybroker.protocol.error_codes import ErrorCode
 
 DECISION_MS_MIN = 1_000
-"""Who gives less time wants to wait for nothing; a decision takes a moment all the same."""
+"""Minimum time for a decision, in ms. A caller with a shorter timeout does not want to wait for the change to be
+applied, but the decision still takes a moment."""
 EVENTS_QUEUED_MAX = 10_000
-"""Events that wait for their turn. Clients wait for their own answers, so this many means that something is wrong."""
+"""Limit of queued events. Each client waits for its own answers, so a longer queue is a sign of a fault."""
 
 R = TypeVar("R")
 
 
 class Submission(msgspec.Struct, eq=False):
-    """An event on its way to its answer."""
+    """A queued event, its deadlines and the future of its answer."""
 
     event: Event[Any]
     asked_by: int
-    """The broker that waits for the answer, and whose view shows the change by then."""
+    """The broker that waits for the answer. Its metadata shows the change before it gets the answer."""
     deadline: float | None
-    """Until when it is waited for the decision to be in force, by the loop's clock."""
+    """Time limit for the decision to be applied everywhere, by the loop's clock."""
     decide_by: float | None
-    """Nobody waits for a decision that has not begun by then."""
+    """A decision that has not begun by then is dropped."""
     answered: asyncio.Future[Answer[Any]]
     came: float
-    """By the clock of the figures."""
+    """Arrival time, by the clock of the metrics."""
     asked: Asked | None = None
-    """With it the outcome is kept, under this request id."""
+    """The request id under which the outcome is recorded, if any."""
     caller: Caller | None = None
-    """The client that wants it, whose rights count; None: a broker does."""
+    """The client that submits the event and whose permissions apply; None for a broker."""
     closed: ClosedTopics | None = None
-    """What was closed for its decision; until then it may have to wait."""
+    """The topics fenced for its decision. Until they are fenced the event may have to wait."""
     over_quota: Mapping[int, KafkaError] | None = None
-    """Items of the event that are refused by the client's quota, by their places; None: nothing was counted yet."""
+    """Items that the client's quota refuses, by index; None if the quota was not checked yet."""
     throttle_time_ms: int = 0
     """How long the client has to wait."""
 
     def require_time(self) -> None:
-        """Raises KafkaError REQUEST_TIMED_OUT."""
+        """Raise KafkaError REQUEST_TIMED_OUT if the decision can no longer begin in time."""
         if self.decide_by is not None and asyncio.get_running_loop().time() >= self.decide_by:
             raise KafkaError(
                 ErrorCode.REQUEST_TIMED_OUT, "The controller did not come to it in time; nothing was changed."
             )
 
     def answer(self, answer: Answer[Any]) -> None:
-        """Unless who asked has gone."""
+        """Complete the future, unless the caller has gone."""
         if not self.answered.done():
             self.answered.set_result(answer)
 
     def fail(self, error: KafkaError) -> None:
-        """As `answer`."""
+        """Fail the future, unless the caller has gone."""
         if not self.answered.done():
             self.answered.set_exception(error)
 
 
 class LocalPort:
-    """`cluster.port.OwnPort`; the controller takes from the other end."""
+    """The controller client in the controller's own process (`cluster.port.OwnPort`); the controller takes events from
+    the other end."""
 
     def __init__(self, broker_id: int) -> None:
         self._broker_id = broker_id
@@ -79,11 +81,11 @@ class LocalPort:
 
     @property
     def waiting(self) -> int:
-        """Events that nobody has taken."""
+        """Number of queued events that the controller has not taken."""
         return self._queue.qsize()
 
     async def catch_up(self, timeout_ms: int | None = None) -> None:
-        """See `ControllerPort`. Of a broker that is alone: what is answered is shown."""
+        """Return at once: on a single broker, metadata shows every answered change."""
 
     async def submit(
         self,
@@ -94,7 +96,8 @@ class LocalPort:
         asked_by: int | None = None,
         asked: Asked | None = None,
     ) -> Answer[R]:
-        """See `OwnPort`."""
+        """Submit an event and return its answer (see `OwnPort`). A retry with the same request id shares the first
+        submission's answer."""
         again = None if asked is None else self._under_way.get(asked.request_id)
         if again is not None:
             return await asyncio.shield(again)
@@ -110,7 +113,7 @@ class LocalPort:
         request_id = asked.request_id
         self._under_way[request_id] = answered
         answered.add_done_callback(lambda done: self._answered(request_id, done))
-        # Who asks again may wait for it after who asked first has gone.
+        # A retry may still wait for the answer after the first caller has gone.
         return await asyncio.shield(answered)
 
     def _put(
@@ -134,35 +137,35 @@ class LocalPort:
     def _answered(self, request_id: Uuid, done: asyncio.Future[Answer[Any]]) -> None:
         del self._under_way[request_id]
         if not done.cancelled():
-            done.exception()  # perhaps nobody waits any more
+            done.exception()  # avoid a warning if no caller waits any more
 
     # --- the controller's end -----------------------------------------------------------------------------------------
 
     def open(self, first: Event[R] | None) -> asyncio.Future[Answer[R]] | None:
-        """Somebody takes events from now on, this one before any other; gives what becomes of it."""
+        """Begin to accept events, with `first` before any other; return its future."""
         self._open = True
         return None if first is None else self._put(first, self._broker_id)
 
     def close(self) -> None:
-        """Nobody does any more."""
+        """Stop accepting events."""
         self._open = False
 
     @property
     def is_open(self) -> bool:
-        """Whether events are taken."""
+        """Whether the controller accepts events."""
         return self._open
 
     async def take(self) -> Submission:
-        """The next one."""
+        """Wait for the next event and return it."""
         self.figures.idle()
         submission = await self._queue.get()
         self.figures.begins(type(submission.event).__name__, submission.came)
         return submission
 
     def put_back(self, submission: Submission) -> None:
-        """One that was taken, and had to wait for something; behind what has come since."""
+        """Queue a taken submission again, at the end, after it had to wait."""
         self._queue.put_nowait(submission)
 
     def left(self) -> list[Submission]:
-        """All that nobody took."""
+        """Return all submissions that the controller has not taken."""
         return [self._queue.get_nowait() for _ in range(self._queue.qsize())]

@@ -1,4 +1,4 @@
-"""Decisions about replicas that have lost something, or may have, by what they say of their logs. Pure."""
+"""Decisions about replicas that may have lost records, from the log ends that their brokers report. Pure."""
 
 from __future__ import annotations
 
@@ -21,31 +21,33 @@ from pybroker.broker.metadata.znodes import MISSING_LOG, UNKNOWN_END, LogEnd
 
 
 def _was_just_made(partition: PartitionImage) -> bool:
-    """Whether nothing has happened to it since it was made, but that its controller or leader died at once, and what
-    followed from that: then its logs may not have been made."""
+    """Whether the partition is new: at most its controller or leader died right after the creation. Then its logs may
+    not exist yet."""
     return partition.state_version <= 1 + sum(one.end == MISSING_LOG for one in partition.suspect)
 
 
 def _asking_the_others(partition: PartitionImage) -> PartitionImage:
-    """Those that are not in sync are to tell how far their logs go, too. It is noted as soon as the first one has no
-    log: whoever is in sync next may die once more before it is heard to have none either. Whose log goes furthest
-    leads then, if only with an empty one."""
+    """Return the partition with its replicas outside the ISR noted as suspect, so that they report their log ends too.
+    The controller notes them as soon as one replica reports that it has no log: the next in-sync replica may die before
+    it reports the same. The replica with the longest log then leads, even if that log is empty."""
     known = {one.broker_id for one in partition.suspect}.union(partition.isr)
     asked = tuple(LogEnd(one, -1, UNKNOWN_END) for one in partition.replicas if one not in known)
     return msgspec.structs.replace(partition, suspect=(*partition.suspect, *asked))
 
 
 def _hearing(image: ClusterImage, before: PartitionImage, told: LogEnd) -> PartitionImage:
-    """What is known with what is told now.
+    """Return the partition with a newly reported log end.
 
-    A log that is missing may never have been made, or may be gone, which its broker cannot tell apart unless the whole
-    log directory is. Of a partition that is young the first is likely: the others are asked, and lead if none of them
-    has a record. If one has, there was a leader, and what is gone may be more than what is left: they are waited for
-    no longer, and it takes an unclean election."""
+    A missing log may never have existed, or may be lost. Its broker can distinguish the two only if the whole log
+    directory is lost. For a young partition the log probably never existed: the controller asks the other replicas, and
+    they lead if none of them has a record. If one has a record, there was a leader, and the lost log may have held more
+    than the rest: the controller stops waiting for the others, and only an unclean election gives the partition a
+    leader.
+    """
     after = telling(before, told)
     if told.end == MISSING_LOG:
         if _was_just_made(before):
-            # Whoever has most leads, also with records.
+            # The replica with the longest log leads, also if it has records.
             return msgspec.structs.replace(_asking_the_others(after), young=False)
         if before.young and not image.brokers[told.broker_id].emptied:
             return _asking_the_others(after)
@@ -57,17 +59,17 @@ def _hearing(image: ClusterImage, before: PartitionImage, told: LogEnd) -> Parti
 
 @decides(LogEndsTold)
 def decide_log_ends(image: ClusterImage, event: LogEndsTold) -> Decision:
-    """Who has told it all may be elected. A replica without a log leaves the ISR that it is in, if it has another
-    member: it copies everything then."""
+    """Elect leaders among the replicas that have all reported. A replica without a log leaves the ISR if the ISR has
+    another member; it then copies the whole log."""
     registered = image.brokers.get(event.broker_id)
     if registered is None or registered.epoch != event.broker_epoch:
-        # Its next life is asked again.
+        # A later broker epoch reports again.
         return nothing(None)
     changed: dict[str, list[PartitionImage]] = {}
     operations: list[Operation] = []
     losses = Losses()
     behind: list[str] = []
-    """Only a replica that was not in sync has records."""
+    """Partitions in which only a replica outside the ISR has records."""
     for topic_id, index, epoch, end in event.ends:
         topic = image.topic_by_id(topic_id)
         if topic is None or not 0 <= index < len(topic.partitions):
@@ -87,7 +89,7 @@ def decide_log_ends(image: ClusterImage, event: LogEndsTold) -> Decision:
         losses.note(f"{topic.name}-{index}", before, election)
         after = next_state(image, heard, election)
         if election.leader == before.leader == NO_LEADER:
-            # Nobody has anything to do.
+            # No broker has to act, so the leader epoch stays.
             after = msgspec.structs.replace(after, leader_epoch=before.leader_epoch)
         partitions[index] = after
         changed[topic.name] = partitions
@@ -105,19 +107,19 @@ def decide_log_ends(image: ClusterImage, event: LogEndsTold) -> Decision:
 
 
 def _matters(before: PartitionImage, told: LogEnd) -> bool:
-    """Whether it was asked for, or a member of the ISR has no log."""
+    """Whether the controller asked for this log end, or a member of the ISR has no log."""
     known = any(one.broker_id == told.broker_id for one in before.suspect)
     missing = told.end == MISSING_LOG
     if not known and not (missing and told.broker_id in before.isr):
         return False
-    # With a leader it has one to copy from.
+    # If the partition has a leader, the replica can copy from it.
     return missing or before.leader == NO_LEADER
 
 
 def _election(
     image: ClusterImage, topic: TopicImage, before: PartitionImage, after: PartitionImage, told: LogEnd
 ) -> Election | None:
-    """None: it changes nothing."""
+    """Return the election, or None if it changes nothing."""
     if before.leader not in (NO_LEADER, told.broker_id):
         left = tuple(member for member in before.isr if member != told.broker_id)
         return Election(before.leader, left, after.suspect) if left != before.isr else None

@@ -1,11 +1,10 @@
-"""What is left from before topic ids.
+"""Decisions that finish the migration from metadata without topic ids.
 
-The last step of giving ids to topics that had none: when all replicas have written theirs, the record of the migration
-goes. A crash before that finds the record and goes on (checklist 212).
+The last step of assigning ids to topics: after all replicas have written theirs, the record of the migration is
+removed. A controller that starts after a crash finds the record and continues.
 
-Deletions that were ordered in the old format, `/admin/delete_topics/[topic]`, and not finished (checklist 115, 116,
-120): once the topic has its id it is deleted like any other, and the multi that does it takes the order away, too. An
-order for a topic that is not there is dropped.
+Unfinished deletions in the old format, `/admin/delete_topics/[topic]`: after the topic has its id, it is deleted like
+any other, and the same multi removes the order. An order for a topic that does not exist is dropped.
 """
 
 from __future__ import annotations
@@ -23,28 +22,28 @@ from pybroker.broker.metadata.store import Delete
 
 @decides(FinishMigrations)
 def decide_finish(image: ClusterImage, event: FinishMigrations) -> Decision:
-    """Removes the records."""
+    """Remove the id records of migrated topics."""
     del image
     return Decision(tuple(Delete(znodes.topic_id_path(name)) for name in event.topics), ImageDelta(), None)
 
 
 @decides(DropDeleteOrders)
 def decide_drop_orders(image: ClusterImage, event: DropDeleteOrders) -> Decision:
-    """Removes the nodes of orders that are still there."""
+    """Remove the nodes of old orders to delete that still exist."""
     names = tuple(name for name in event.topics if name in image.delete_orders)
     operations = tuple(Delete(znodes.old_deletion_path(name)) for name in names)
     return Decision(operations, ImageDelta(dropped_orders=names), None)
 
 
 class Migrations:
-    """Which replicas of which topics have not confirmed yet. On the loop's thread."""
+    """The replicas that have not confirmed their topic ids. On the loop's thread."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, set[tuple[int, int]]] = {}
-        """(partition, broker) by topic."""
+        """(partition, broker) by topic name."""
 
     def start(self, image: ClusterImage, names: Collection[str]) -> tuple[str, ...]:
-        """Waits for the replicas of these topics; gives those that are not there any more."""
+        """Wait for the replicas of these topics; return the topics that no longer exist."""
         for name in names:
             topic = image.topics.get(name)
             if topic is not None:
@@ -54,13 +53,13 @@ class Migrations:
         return tuple(name for name in names if name not in image.topics and name not in image.damaged)
 
     def settled(self, image: ClusterImage) -> tuple[str, ...]:
-        """The topics whose replicas have all written their ids."""
+        """Return the topics whose replicas have all written their ids."""
         return tuple(name for name in image.topics if name not in self._waiting)
 
     def confirmed(
         self, broker_id: int, request: LeaderAndIsrRequest, response: LeaderAndIsrResponse
     ) -> tuple[str, ...]:
-        """A broker has answered; gives the topics that are finished by it."""
+        """Process a broker's answer; return the topics that it completes."""
         if not self._waiting or response.error_code:
             return ()
         errors = {

@@ -1,7 +1,7 @@
-"""How many partitions a client may have made and removed (`controller_mutation_rate`, KIP-599).
+"""Controller mutation quotas: how many partitions a client may create and delete (`controller_mutation_rate`, KIP-599).
 
-Counted where it is decided, so that a client has one quota whichever brokers it asks, and, as Kafka's controller does,
-for what would be done: a topic that is refused for any other reason costs nothing, and neither does a trial.
+The controller counts, so a client has one quota for all brokers. Like Kafka's controller it counts only the changes
+that it would make: a topic that is refused for any other reason costs nothing, and neither does `validate_only`.
 """
 
 from __future__ import annotations
@@ -20,19 +20,20 @@ from pybroker.protocol.error_codes import ErrorCode
 
 
 class Mutations(Protocol):
-    """What clients have used up."""
+    """The usage of the clients' mutation quotas."""
 
     def bounds(self, caller: Caller) -> bool:
-        """Whether a quota holds for it."""
+        """Whether a quota applies to the client."""
         ...
 
     def take(self, caller: Caller, partitions: int) -> tuple[bool, int]:
-        """Counts them, unless the client is refused; whether they are counted, and the milliseconds it has to wait."""
+        """Count partitions unless the quota refuses them. Returns whether they were counted, and the milliseconds that
+        the client has to wait."""
         ...
 
 
 ITEMS = "topics"
-"""The field of the events below with what succeeds or fails each by itself."""
+"""The field of the events below whose items succeed or fail independently."""
 
 
 def _made(_image: ClusterImage, _topic: e.NewTopic, made: e.CreatedTopic) -> int:
@@ -45,7 +46,7 @@ def _added(image: ClusterImage, topic: e.NewPartitions, _: None) -> int:
 
 def _removed(image: ClusterImage, topic_id: Uuid, _: e.DeletedTopic) -> int:
     topic = image.topic_by_id(topic_id)
-    # What nobody knew and brokers have put aside goes as well.
+    # A deletion record without a topic (stray replicas) counts as well.
     return len(image.deletions[topic_id].partitions if topic is None else topic.partitions)
 
 
@@ -54,14 +55,13 @@ COSTS: Mapping[type[e.Event[Any]], Callable[[ClusterImage, Any, Any], int]] = {
     e.CreatePartitions: _added,
     e.DeleteTopics: _removed,
 }
-"""Partitions that an item makes or removes, of the image before, the item, and what it would be answered."""
+"""Number of partitions that an item creates or deletes; arguments: the image before, the item, its reply."""
 
 
 def count_mutations(
     image: ClusterImage, granted: Granted, caller: Caller, mutations: Mutations
 ) -> tuple[dict[int, KafkaError], int]:
-    """The items that are refused, by their places in the original event, and the milliseconds that the client has to
-    wait."""
+    """Return the refused items by index in the original event, and the milliseconds that the client has to wait."""
     event = granted.event
     if getattr(event, "validate_only", False):
         return {}, 0
@@ -69,7 +69,7 @@ def count_mutations(
     try:
         would_be = rule_of(event).decide(image, event).reply
     except KafkaError:
-        return {}, 0  # refused as a whole, which the decision says
+        return {}, 0  # the whole event is refused; the decision reports it
     refused: dict[int, KafkaError] = {}
     throttle_time_ms = 0
     for place, item, reply in zip(granted.places(ITEMS), getattr(event, ITEMS), would_be, strict=True):

@@ -1,9 +1,9 @@
-"""What became of what this cluster's controllers were asked lately: kept by request id, in the store, so that who has
-lost an answer gets it from whoever is the controller by then, and nothing is decided twice.
+"""Request deduplication log: the outcomes of recent requests by request id, in the store. A caller that lost an answer
+gets it from the present controller, and no request is decided twice.
 
-An outcome is written by the multi that makes its decision durable. Where none is found, nothing was decided: a former
-controller's multi cannot be done any more, as the controller epoch has moved on. A decision that changes nothing leaves
-no outcome; it may be made anew.
+The multi that makes a decision durable also writes its outcome. Without an outcome there is no decision: the multi of a
+former controller can no longer succeed, because the controller epoch has moved on. A decision that changes nothing
+writes no outcome; the controller may decide it again.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 KEPT_MS = 600_000
-"""Outcomes go when they are older."""
+"""Outcomes older than this are removed."""
 OUTCOMES_MAX = 4_000
-"""The oldest go when there are more."""
+"""Limit of outcomes; the oldest are removed beyond it."""
 REPLY_BYTES_MAX = 64 * 1024
-"""Of a longer reply only is kept that the decision was made."""
+"""For a longer reply, the log keeps only the fact that the request was decided."""
 FORGOTTEN_AT_ONCE_MAX = 50
-"""By one multi."""
+"""Limit of removals in one multi."""
 
 
 class Outcome(NamedTuple):
-    """One of them."""
+    """The outcome of one request."""
 
     at_ms: int
     event: str
     reply: bytes | None
-    """Packed; None: too long to be kept."""
+    """The serialized reply; None if it is too long to keep."""
 
 
 class Kept(NamedTuple):
-    """An outcome that is to be written, and those that go."""
+    """An outcome to write, and the outcomes to remove."""
 
     request_id: Uuid
     outcome: Outcome
@@ -50,7 +50,7 @@ class Kept(NamedTuple):
 
     @property
     def operations(self) -> tuple[Operation, ...]:
-        """For the decision's multi."""
+        """The operations for the decision's multi."""
         at_ms, event, reply = self.outcome
         data = msgspec.json.encode({"version": 1, "at": at_ms, "event": event, "reply": reply})
         return (Create(_path(self.request_id), data), *(Delete(_path(one)) for one in self.forgotten))
@@ -63,22 +63,22 @@ class _OutcomeJson(msgspec.Struct):
 
 
 class Outcomes:
-    """Of one controller, which is the only one that writes them."""
+    """The log of one controller, its only writer."""
 
     def __init__(self, wall_ms: Callable[[], int]) -> None:
         self._wall_ms = wall_ms
         self._known: dict[Uuid, Outcome] = {}
-        """The oldest first."""
+        """Oldest first."""
         self._complete_since_ms = 0
-        """Older outcomes may have gone."""
+        """Outcomes older than this may have been removed."""
 
     async def load(self, store: MetadataStore) -> None:
-        """All that the store has."""
+        """Load all outcomes from the store."""
         await ensure_path(store, OUTCOMES)
         self.fill(await store.subtree(OUTCOMES))
 
     def fill(self, nodes: Mapping[str, Node]) -> None:
-        """From nodes; one that is damaged still says that the decision was made."""
+        """Load outcomes from nodes. A damaged node still proves that the request was decided."""
         found: dict[Uuid, Outcome] = {}
         for path, node in nodes.items():
             if path == OUTCOMES:
@@ -86,7 +86,7 @@ class Outcomes:
             try:
                 request_id = Uuid.parse(path.removeprefix(f"{OUTCOMES}/"))
             except ValueError:
-                continue  # nobody asks for it
+                continue  # no request has this id
             try:
                 read: _OutcomeJson = decode_json(path, node.data, _OutcomeJson)
                 found[request_id] = Outcome(read.at, read.event, read.reply)
@@ -97,7 +97,8 @@ class Outcomes:
             self._complete_since_ms = next(iter(self._known.values())).at_ms
 
     def find(self, event: Event[Any], asked: Asked) -> Outcome | None:
-        """What became of it; None: nothing yet. KafkaError REQUEST_TIMED_OUT: nobody knows any more."""
+        """Return the outcome of a request, None if it was not decided. Raises KafkaError REQUEST_TIMED_OUT if the
+        outcome or its reply is no longer known."""
         found = self._known.get(asked.request_id)
         if found is None:
             if asked.ms_ago and self._wall_ms() - asked.ms_ago < self._oldest_ms():
@@ -112,7 +113,7 @@ class Outcomes:
 
     @staticmethod
     def reply_of(event: Event[Any], outcome: Outcome) -> Any:
-        """What was answered, or would have been."""
+        """Return the reply of the decision. Raises KafkaError REQUEST_TIMED_OUT if it cannot be read."""
         assert outcome.reply is not None
         try:
             return unpack_reply(type(event), outcome.reply)
@@ -122,7 +123,7 @@ class Outcomes:
             ) from None
 
     def to_keep(self, event: Event[Any], asked: Asked, reply: object) -> Kept:
-        """What a decision's multi has to write beside it."""
+        """Return the outcome that the decision's multi has to write."""
         now_ms = self._wall_ms()
         packed = pack_reply(reply)
         outcome = Outcome(now_ms, type(event).__name__, packed if len(packed) <= REPLY_BYTES_MAX else None)
@@ -135,7 +136,7 @@ class Outcomes:
         return Kept(asked.request_id, outcome, tuple(forgotten))
 
     def kept(self, kept: Kept) -> None:
-        """It is durable."""
+        """Record that the outcome is durable."""
         for one in kept.forgotten:
             self._complete_since_ms = max(self._complete_since_ms, self._known.pop(one).at_ms)
         self._known[kept.request_id] = kept.outcome

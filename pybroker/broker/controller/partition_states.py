@@ -1,4 +1,4 @@
-"""From an election to the new state of a partition: image and store operation together. Pure."""
+"""The new state of a partition after an election: image and store operation together. Pure."""
 
 from __future__ import annotations
 
@@ -13,28 +13,30 @@ from pybroker.broker.metadata.image import NO_LEADER, ClusterImage, PartitionIma
 from pybroker.broker.metadata.store import Operation, Set
 
 NAMED_MAX = 100
-"""Partitions that one line of the log names."""
+"""Number of partitions in one log line."""
 
 
 class Changed(msgspec.Struct, frozen=True):
-    """Partitions that have another state."""
+    """Partitions with a new state."""
 
     topics: tuple[TopicImage, ...] = ()
     operations: tuple[Operation, ...] = ()
     warnings: tuple[str, ...] = ()
     more: bool = False
-    """Whether others are to change, see `at_most` of `change_partitions`."""
+    """Whether further partitions are to change, see `at_most` of `change_partitions`."""
 
 
 def with_partitions(topic: TopicImage, partitions: Sequence[PartitionImage]) -> TopicImage:
-    """The topic with other partition states; its node is unchanged."""
+    """Return the topic with other partition states; its node is unchanged."""
     return msgspec.structs.replace(topic, partitions=tuple(partitions))
 
 
 def next_state(image: ClusterImage, before: PartitionImage, election: Election) -> PartitionImage:
-    """A new leadership, also if the same replica leads.
+    """Return the state of a new leadership, also if the same replica leads.
 
-    A member that was in sync and may have lost something had a log: nothing follows any more from one that has none."""
+    A suspect that was in the ISR had a log, so if the election adds one, a missing log no longer proves an empty
+    partition.
+    """
     known = {one.broker_id for one in before.suspect}
     return PartitionImage(
         replicas=before.replicas,
@@ -52,7 +54,7 @@ def next_state(image: ClusterImage, before: PartitionImage, election: Election) 
 
 
 def set_state(name: str, index: int, after: PartitionImage, before: PartitionImage) -> Operation:
-    """Writes it, if the state is what it was."""
+    """Return the operation that writes a state if the stored one is unchanged."""
     return Set(znodes.state_path(name, index), encode_state(after), before.state_version)
 
 
@@ -63,12 +65,12 @@ def change_partitions(
     *,
     at_most: int | None = None,
 ) -> Changed:
-    """`change` gives what becomes of a partition, None for nothing; it hears whether its topic rather loses records
-    than to be without a leader. With `at_most`, no more partitions change than that."""
+    """Change partitions. `change` returns the election of a partition, None for no change; its second argument is
+    whether the topic allows unclean elections. At most `at_most` partitions change."""
     changed: list[TopicImage] = []
     operations: list[Operation] = []
     losses = Losses()
-    # Partitions of equal state change equally: one object and one encoding stand for all of them.
+    # Partitions of equal state change equally, so they share one object and one encoding.
     known: dict[tuple[PartitionImage, bool], tuple[PartitionImage, bytes, Election] | None] = {}
     more = False
     for topic in topics:
@@ -112,20 +114,20 @@ MAY_HAVE_BEGUN = "may have the only log of partitions whose creation was interru
 
 
 class Losses:
-    """What elections may lose, for the operator to hear: partitions by what has happened to them."""
+    """Records that elections may lose, as warnings for the operator: partitions by cause."""
 
     def __init__(self) -> None:
         self._found: dict[str, list[str]] = {BEHIND: [], NOT_AWAITED: [], FURTHEST: []}
 
     def note(self, partition: str, before: PartitionImage, election: Election) -> None:
-        """Of one election; most lose nothing."""
+        """Note the loss of one election; most lose nothing."""
         if election.doubtful:
             self._found[NOT_AWAITED if election.unclean else FURTHEST].append(partition)
         elif election.leader not in (NO_LEADER, *before.isr, *(one.broker_id for one in before.suspect)):
             self._found[BEHIND].append(partition)
 
     def warnings(self) -> tuple[str, ...]:
-        """A sentence each, with many partitions in it."""
+        """Return warnings, each with many partitions."""
         return tuple(
             f"{what}: records that were acknowledged may be lost in {', '.join(found[at : at + NAMED_MAX])}"
             for what, found in self._found.items()
@@ -136,8 +138,8 @@ class Losses:
 def waiting_warnings(
     before: ClusterImage, changed: Iterable[TopicImage], alive: frozenset[int], emptied: frozenset[int]
 ) -> tuple[str, ...]:
-    """What the operator is told, once, of partitions without a leader that wait for brokers which may never come.
-    `emptied`: brokers that have lost a log directory."""
+    """Return the warnings, once for each partition, about partitions without a leader that wait for brokers which may
+    never come back. `emptied` are the brokers that lost a log directory."""
     waiting: dict[tuple[tuple[int, ...], bool], list[str]] = {}
     for topic in changed:
         known = before.topics.get(topic.name)

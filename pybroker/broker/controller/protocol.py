@@ -1,17 +1,17 @@
-"""What the metadata store shows of topic ids, and the way up (KIP-516; checklist 206, 210).
+"""How the metadata store shows topic ids, and how a cluster begins to show them (KIP-516).
 
-With `inter.broker.protocol.version` below 2.8 topics have no ids that anybody outside sees. Inside nothing changes
-(every partition has its id, `partition.metadata` is written): what Kafka's own node may not show stands in a node
-beside it, `/admin/topic_ids/[topic]`, the same in which a migration notes the ids that it gives.
+With `inter.broker.protocol.version` below 2.8, clients and old brokers see no topic ids. Internally nothing changes:
+every partition has its id, and `partition.metadata` is written. Kafka's own topic node must not contain the id then, so
+a separate node, `/admin/topic_ids/[topic]`, holds it. A migration records the ids it assigns in the same node.
 
     version 2 node + record of the id ──AlterConfigs──► version 3 node + record ──FinishMigrations──► version 3 node
 
-The way up is one multi, that of the setting which orders it if it comes while the broker runs: no crash can leave some
-topics with ids and others without, and an id is given once.
+Raising the version is one multi. While the broker runs, it is the same multi that stores the setting. A crash cannot
+leave some topics with ids and others without, and each topic gets its id only once.
 
-Why `partition.metadata` is written below 2.8, too: a log must not take a byte before the directory says whose it is,
-Kafka's brokers from before ids pass over files that they do not know, and a topic whose node was written anew by an old
-tool gets its id back from there.
+`partition.metadata` is written below 2.8 too, for three reasons: the directory must name its topic before the log takes
+a byte; Kafka's brokers without topic ids ignore unknown files; and a topic whose node an old tool has rewritten gets
+its id back from the file.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pybroker.broker.metadata.store import Create, Operation, Set
 
 
 def topic_node(topic: TopicImage, topic_ids: bool) -> bytes:
-    """The content of `/brokers/topics/[topic]`: version 3, or version 2 where ids are not shown."""
+    """Return the content of `/brokers/topics/[topic]`: version 3, or version 2 if ids are not shown."""
     return znodes.TopicNode(
         topic.topic_id if topic_ids else None,
         {index: partition.replicas for index, partition in enumerate(topic.partitions)},
@@ -35,7 +35,7 @@ def topic_node(topic: TopicImage, topic_ids: bool) -> bytes:
 
 
 def id_operations(topic: TopicImage, topic_ids: bool) -> list[Operation]:
-    """Keeps the id of a new topic whose node does not show it."""
+    """Return the operations that record the id of a new topic whose node does not show it."""
     if topic_ids:
         return []
     record = znodes.TopicIdRecord(topic.topic_id, znodes.WITH_ITS_TOPIC)
@@ -43,14 +43,15 @@ def id_operations(topic: TopicImage, topic_ids: bool) -> list[Operation]:
 
 
 class Raise(msgspec.Struct, frozen=True):
-    """The step to topic ids: writes, and the topics as they are then."""
+    """The step to topic ids: the writes, and the topics after them."""
 
     operations: tuple[Operation, ...]
     topics: dict[str, TopicImage]
 
 
 def decide_raise(image: ClusterImage) -> Raise:
-    """Every topic's node becomes version 3. The records of the ids stay until the replicas have confirmed."""
+    """Return the writes that make every topic's node version 3. The id records stay until the replicas have confirmed.
+    """
     operations = tuple(
         Set(znodes.topic_path(name), topic_node(topic, True), topic.node_version)
         for name, topic in image.topics.items()

@@ -1,15 +1,15 @@
-"""Decisions about which brokers have the replicas of a partition (KIP-455). Pure functions.
+"""Decisions about the replicas of partitions (KIP-455). Pure functions.
 
-    replicas                     adding    removing
-    1 2 3                        -         -           asked for 4 2 1
-    4 2 1 3                      4         3           4 copies; who leads stays
-    4 2 1 3, all of 4 in sync    4         3
-    4 2 1                        -         -           3 is told to delete; another one leads if it led
+    replicas      adding removing
+    1 2 3         -      -        a client asks for 4 2 1
+    4 2 1 3       4      3        4 copies the log; the leader stays
+    4 2 1 3       4      3        4 is in the ISR
+    4 2 1         -      -        3 is ordered to delete; if it led, another replica leads
 
-What is under way stands in the topic's node, as Kafka has it there: `replicas` are all that there are, the wanted ones
-first. Each step begins a new leader epoch, so that whatever a leader proposed for the step before is fenced. The states
-of partitions are written before the node of their topic: what is between the two after a crash (replicas that left the
-ISR and are still replicas) is a state like any other, from which the next controller goes on.
+The topic's node holds the running reassignment in Kafka's format: `replicas` are all present replicas, the target
+replicas first. Each step begins a new leader epoch, which fences the leader's proposals for the step before. The
+controller writes the states of partitions before the node of their topic. After a crash between the two, replicas are
+out of the ISR and still replicas: a valid state, from which the next controller continues.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from pybroker.protocol.error_codes import ErrorCode
 
 @decides(ReassignPartitions)
 def decide_reassign(image: ClusterImage, event: ReassignPartitions) -> Decision:
-    """Each partition succeeds or fails by itself. What needs no copy (fewer replicas, another order) is done at
-    once."""
+    """Begin, change or cancel reassignments; each partition succeeds or fails independently. A change without a copy
+    (fewer replicas, another order) takes effect at once."""
     changed: dict[str, list[PartitionImage]] = {}
     reply: list[KafkaError | None] = []
     for wanted in event.partitions:
@@ -60,7 +60,7 @@ def decide_reassign(image: ClusterImage, event: ReassignPartitions) -> Decision:
 
 @decides(AdvanceReassignments)
 def decide_advance(image: ClusterImage, event: AdvanceReassignments) -> Decision:
-    """What is not ready waits for the next change of its ISR."""
+    """Finish the reassignments whose new replicas are in sync. The others wait for the next change of their ISR."""
     changed: dict[str, list[PartitionImage]] = {}
     for topic_id in event.topics:
         topic = image.topic_by_id(topic_id)
@@ -74,7 +74,8 @@ def decide_advance(image: ClusterImage, event: AdvanceReassignments) -> Decision
 
 @decides(ReplicasGone)
 def decide_gone(image: ClusterImage, event: ReplicasGone) -> Decision:
-    """Who has become a replica again since, and was moved away once more, still has to confirm that."""
+    """Record confirmed replica removals. A broker that became a replica again and was removed once more still has to
+    confirm the later removal (by leader epoch)."""
     operations: list[Operation] = []
     topics: list[TopicImage] = []
     by_topic: dict[Uuid, list[tuple[int, int, int]]] = {}
@@ -98,7 +99,7 @@ def decide_gone(image: ClusterImage, event: ReplicasGone) -> Decision:
 
 
 def _departing(topic: TopicImage, partitions: Sequence[PartitionImage]) -> Mapping[int, Mapping[int, int]]:
-    """Who is no replica any more, beside those who were not before and have not confirmed that."""
+    """Return the removed replicas: the new ones, and the earlier ones that have not confirmed."""
     departed: dict[int, Mapping[int, int]] = dict(topic.departed)
     for index, (before, after) in enumerate(zip(topic.partitions, partitions, strict=True)):
         if before.replicas is after.replicas:
@@ -112,7 +113,7 @@ def _departing(topic: TopicImage, partitions: Sequence[PartitionImage]) -> Mappi
 
 
 def moving_topics(topics: Iterable[TopicImage]) -> frozenset[str]:
-    """Names of those of which partitions are being reassigned."""
+    """Return the names of the topics with running reassignments."""
     return frozenset(topic.name for topic in topics if any(map(is_moving, topic.partitions)))
 
 
@@ -124,7 +125,7 @@ def _decision(image: ClusterImage, changed: dict[str, list[PartitionImage]], rep
         topic = image.topics[name]
         for index, (before, after) in enumerate(zip(topic.partitions, partitions, strict=True)):
             if before is not after:
-                # One request may name a partition twice; it is written once.
+                # One request may name a partition twice; it is written only once.
                 partitions[index] = msgspec.structs.replace(after, state_version=before.state_version + 1)
                 operations.append(set_state(name, index, partitions[index], before))
         new = msgspec.structs.replace(
@@ -153,7 +154,7 @@ def _partition(
 def _reassigned(
     image: ClusterImage, before: PartitionImage, wanted: NewReplicas, factor_may_change: bool
 ) -> PartitionImage:
-    """The state in which a reassignment has begun, or has ended at once."""
+    """Return the state in which the reassignment has begun, or has already ended."""
     origin = tuple(broker for broker in before.replicas if broker not in before.adding_replicas)
     if wanted.replicas is None:
         if not is_moving(before):
@@ -211,8 +212,9 @@ def _check(
 
 
 def _finished(image: ClusterImage, partition: PartitionImage) -> PartitionImage:
-    """Without the replicas that are to go, if those that come are in sync, and as many hold what is acknowledged then
-    as do without them."""
+    """Return the partition without its removed replicas if the added ones are in sync. At least as many target replicas
+    must be in the ISR as there are in-sync replicas without the added ones, so that acknowledged records keep their
+    copies."""
     if not is_moving(partition):
         return partition
     alive = frozenset(image.brokers) - image.leaving
@@ -232,7 +234,7 @@ def _led(
     isr: tuple[int, ...],
     changes: tuple[tuple[int, ...], tuple[int, ...]],
 ) -> PartitionImage:
-    """With other replicas; who led goes on if it stays."""
+    """Return the partition with other replicas; the leader stays if it is in the ISR."""
     after = PartitionImage(
         replicas=replicas,
         leader=before.leader,

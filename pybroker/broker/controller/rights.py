@@ -1,7 +1,8 @@
-"""Which right a client needs for what it wants decided.
+"""Authorization in the controller: the permission that a client needs for an event.
 
-The broker that was asked has looked already. Its view may be behind, so the controller looks again (KIP-590), at the
-entries that are decided by its own count: what was taken away before an event is refused to it, whoever passed it on.
+The broker that received the request has authorized it too, but its metadata may be behind. The controller therefore
+authorizes again (KIP-590), with the ACLs it has decided: a permission that was removed before an event does not count
+for it, whichever broker forwarded it.
 """
 
 from __future__ import annotations
@@ -28,19 +29,19 @@ log = logging.getLogger(__name__)
 
 
 class Rights(Protocol):
-    """The entries that are decided."""
+    """The ACLs that the controller has decided."""
 
     def follow(self, before: ClusterImage, change: ImageDelta | ClusterImage) -> None:
-        """Takes a decision over."""
+        """Apply a decision."""
         ...
 
     def permits(self, caller: Caller, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
-        """Whether they permit that."""
+        """Whether the ACLs allow the operation."""
         ...
 
 
 class Need(NamedTuple):
-    """A right on a resource."""
+    """A permission on a resource."""
 
     operation: AclOperation
     resource_type: ResourceType
@@ -48,41 +49,41 @@ class Need(NamedTuple):
 
 
 Needs = tuple[tuple[Need, ...], ...]
-"""Of each group one right is enough."""
+"""For each group, one of its permissions is sufficient."""
 
 
 class Rule(NamedTuple):
-    """What an event needs."""
+    """The permissions that an event needs."""
 
     needs: Callable[[ClusterImage, Any], Needs]
-    """Of the event, or of one of its items."""
+    """Returns the needs of the event, or of one of its items."""
     items: str | None = None
-    """The field with what succeeds or fails each by itself; the reply has one result for each."""
+    """The field whose items succeed or fail independently; the reply has one result for each."""
 
 
 class Granted(NamedTuple):
-    """What is left to be decided of an event."""
+    """The authorized part of an event."""
 
     event: e.Event[Any]
     refused: Mapping[int, KafkaError] = {}
-    """Items that are not in it, by their place in the original one."""
+    """Refused items by index in the original event."""
     refusal: KafkaError | None = None
-    """Nothing is left."""
+    """Set if the whole event is refused."""
 
     def whole(self, reply: Any) -> Any:
-        """The reply to the original event."""
+        """Return the reply to the original event: the refused items keep their places."""
         if not self.refused:
             return reply
         rest = iter(reply)
         return [self.refused.get(place) or next(rest) for place in range(len(self.refused) + len(reply))]
 
     def places(self, items: str) -> list[int]:
-        """Where the items that are left stood in the original event; `items`: the field that has them."""
+        """Return the indexes of the remaining items in the original event; `items` is their field."""
         count = len(getattr(self.event, items))
         return [place for place in range(len(self.refused) + count) if place not in self.refused]
 
     def without(self, items: str, refused: Mapping[int, KafkaError]) -> Granted:
-        """What is left without these as well, by their places in the original event."""
+        """Return the rest without the items `refused`, keyed by their index in the original event."""
         if not refused:
             return self
         there = zip(self.places(items), getattr(self.event, items), strict=True)
@@ -92,8 +93,8 @@ class Granted(NamedTuple):
 
 
 def grant(image: ClusterImage, submission: Submission, rights: Rights | None) -> Granted:
-    """What the client that wants an event may have of it. What brokers want by themselves is granted; so is everything
-    without authorizer (`rights` None)."""
+    """Authorize an event for its client. Events of brokers are granted; without an authorizer (`rights` None) all
+    events are."""
     event, caller = submission.event, submission.caller
     if rights is None or caller is None:
         return Granted(event)
@@ -148,7 +149,7 @@ def _alter_cluster(_image: ClusterImage, _: Any) -> Needs:
 
 
 def _living(image: ClusterImage, topic_id: Uuid, *operations: AclOperation) -> Needs:
-    """One of these on a topic; of one that does not live the decision says that."""
+    """Return the need for one of these operations on a topic. A deleted topic needs none: the decision refuses it."""
     name = image.names.get(topic_id)
     return () if name is None else (tuple(_topic(operation, name) for operation in operations),)
 
@@ -160,7 +161,7 @@ def _create(_image: ClusterImage, topic: e.NewTopic) -> Needs:
 def _delete(image: ClusterImage, topic_id: Uuid) -> Needs:
     record = image.deletions.get(topic_id)
     if topic_id not in image.names and record is not None and record.state == FOUND:
-        # By the name in the directories that were found.
+        # Stray replicas: by the topic name in their directories.
         return ((_topic(AclOperation.DELETE, record.topic),),)
     return _living(image, topic_id, AclOperation.DELETE)
 
@@ -212,7 +213,7 @@ RULES: Mapping[type[e.Event[Any]], Rule] = {
     e.CreatePartitions: Rule(lambda _, one: ((_topic(AclOperation.ALTER, one.name),),), "topics"),
     e.AlterConfigs: Rule(_alter_configs, "changes"),
     e.AlterClientQuotas: Rule(lambda *_: ((_cluster(AclOperation.ALTER_CONFIGS),),), "changes"),
-    # Of whom the token is, the decision looks at itself.
+    # The decision checks the owner of the token itself.
     e.ChangeToken: Rule(lambda *_: ()),
     e.CreateToken: Rule(_create_token),
     e.CreateAcls: Rule(_alter_cluster),
@@ -226,4 +227,4 @@ RULES: Mapping[type[e.Event[Any]], Rule] = {
     e.CommitIngest: Rule(_ingest),
     e.DropIngests: Rule(_drop_ingests),
 }
-"""What clients may want. Every other event is of brokers alone."""
+"""Events that clients may submit. Only brokers may submit the others."""

@@ -1,17 +1,16 @@
-"""The life of a deletion, stored at each step so that a controller change or a crash loses nothing.
+"""Deletions of topics, stored at each step so that a controller change or a crash loses nothing.
 
-    deleting   the multi that freed the name wrote the record; StopReplica is on its way to the replicas
-    staged     every replica has confirmed that its data lies in `deleting/`; it stays until `remove_after_ms`
-    removed    the data is gone on every broker; the record stays as a tombstone, the proof that the id is dead
+    deleting    the multi that freed the name wrote the record; StopReplica is on its way to the replicas
+    staged      every replica has confirmed that its data is in `deleting/`; it stays until `remove_after_ms`
+    removed     the data is gone on every broker; the record stays as a tombstone, the proof that the id is dead
 
-    found      nobody has deleted it: brokers have data of an id that nobody knows, and keep it
+    found       stray replicas: brokers hold data of an unknown topic id, and keep it
 
-Legal moves here: found → deleting (by order), deleting → staged → removed, and deleting → removed for a topic whose
-replicas held nothing; the way back to life is in `undelete`. A deletion in the format from before topic ids
-(`by_order`) gives the name up with its first move: the topic's node and the order in `/admin/delete_topics` go then
-(checklist 120). The oldest tombstones go when there are more than `topic.history.max.incarnations`: a replica of
-theirs that turns up later is kept aside for the operator, because without a tombstone nothing proves that its topic
-was deleted.
+Transitions here: found → deleting (by order), deleting → staged → removed, and deleting → removed for a topic whose
+replicas held nothing; `undelete` has the way back. A deletion in the format without topic ids (`by_order`) frees the
+name with its first transition, which removes the topic's node and the order in `/admin/delete_topics`. If there are
+more than `topic.history.max.incarnations` tombstones, the oldest are removed. A replica of such a topic that appears
+later is kept for the operator, because without a tombstone nothing proves that its topic was deleted.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 TOMBSTONES_MAX = 10_000
-"""Unless the broker's settings say otherwise."""
+"""Default of the broker's setting."""
 
 _MOVES: dict[str, tuple[str, ...]] = {
     DELETING: (STAGED, REMOVED),
@@ -68,16 +67,16 @@ _MOVES: dict[str, tuple[str, ...]] = {
 
 
 PROTECTION = "delete.protection.enable"
-"""The topic's setting."""
+"""The topic config that protects against deletion."""
 
 
 def is_protected(topic: TopicImage) -> bool:
-    """Whether it may neither be deleted nor truncated."""
+    """Whether the topic may be neither deleted nor truncated."""
     return topic.config.get(PROTECTION) == "true"
 
 
 def refuse_protected(topic: TopicImage) -> None:
-    """Raises KafkaError for a topic that is protected."""
+    """Raise KafkaError POLICY_VIOLATION if the topic is protected."""
     if is_protected(topic):
         raise KafkaError(
             ErrorCode.POLICY_VIOLATION,
@@ -86,18 +85,18 @@ def refuse_protected(topic: TopicImage) -> None:
 
 
 def to_be_closed(image: ClusterImage, event: DeleteTopics) -> list[TopicImage]:
-    """Of what is to be deleted: what takes appends of clients and commits of groups."""
+    """Return the topics to delete that take appends of clients and commits of groups."""
     topics = [image.topic_by_id(which) for which in event.topics]
     return [topic for topic in topics if topic is not None and not topic.internal and not is_protected(topic)]
 
 
 @decides(DeleteTopics, closes=to_be_closed)
 def decide_delete(image: ClusterImage, event: DeleteTopics, closed: Closed = NOTHING_CLOSED) -> Decision:
-    """Deletes at once: one multi removes the topic's nodes, writes its deletion record and raises the name's
-    epoch floor.
+    """Delete at once: one multi removes the topic's nodes, writes its deletion record and raises the name's epoch
+    floor.
 
-    From then on the name is free and the id is dead, whatever the replicas do. Without topic ids the multi writes the
-    order to delete instead of removing the topic's node: the name is free when the replicas have answered.
+    After it the name is free and the id is dead, whether or not the replicas answer. Without topic ids the multi writes
+    the order to delete and keeps the topic's node: the name is free after the replicas have answered.
     """
     steps = Steps()
     removed: dict[Uuid, TopicImage] = {}
@@ -142,7 +141,7 @@ def decide_delete(image: ClusterImage, event: DeleteTopics, closed: Closed = NOT
 
 
 def _ordered(found: DeletionRecord, event: DeleteTopics) -> DeletionRecord:
-    """What was found is to go."""
+    """Return the record of stray replicas as an ordered deletion."""
     return msgspec.structs.replace(
         found,
         state=DELETING,
@@ -156,14 +155,14 @@ def _ordered(found: DeletionRecord, event: DeleteTopics) -> DeletionRecord:
 
 @decides(FoundReplicas)
 def decide_found(image: ClusterImage, event: FoundReplicas) -> Decision:
-    """Notes who has what; of ids that are known, nothing."""
+    """Record the brokers that hold stray replicas. Topic ids that the cluster knows are ignored."""
     steps = Steps()
     records: list[DeletionRecord] = []
     for one in event.topics:
         before = image.deletions.get(one.topic_id)
         if one.topic_id in image.names or (before is not None and before.state != FOUND):
             continue
-        # Without those that were unregistered; who comes back after all has it again.
+        # Holders exclude unregistered brokers; one that comes back after all is added again.
         known = {} if before is None else {index: before.holders(index) for index in before.partitions}
         new = {index: tuple(sorted({*known.get(index, ()), event.broker_id})) for index in one.partitions}
         if before is not None and known == {**known, **new}:
@@ -188,12 +187,12 @@ def decide_found(image: ClusterImage, event: FoundReplicas) -> Decision:
 
 
 class Buried(msgspec.Struct, frozen=True):
-    """The end of a topic's life: its record, and the writes; the last unit decides."""
+    """A topic's deletion: its record, and the writes. The last unit makes the decision effective."""
 
     record: DeletionRecord
     units: Units
     leftover: bool = False
-    """The nodes of its partitions are still there."""
+    """True if the nodes of its partitions still exist."""
 
 
 def bury(
@@ -208,11 +207,11 @@ def bury(
     offsets_for: Uuid | None = None,
     beside: int = 0,
 ) -> Buried:
-    """The deletion record of a topic, and the operations that end its life; `beside`: bytes that have to be in the same
-    multi.
+    """Return the deletion record of a topic and the operations that delete it. `beside` is the size in bytes of other
+    operations in the same multi.
 
-    One too large for that has the bulk of its record written before, and leaves the nodes of its partitions behind; its
-    own node then says that it is dead: that is the first operation of the last unit.
+    If these are too large for one multi, earlier units write most of the record, and the nodes of the partitions stay
+    for a later removal. The first operation of the last unit then marks the topic's own node as dead.
     """
     last_epoch = max((partition.leader_epoch for partition in topic.partitions), default=-1)
     before = image.deletions.get(topic.topic_id)
@@ -235,14 +234,14 @@ def bury(
         offsets_for=offsets_for,
         by_order=not image.topic_ids,
         isr=tuple(partition.isr for partition in topic.partitions),
-        # What it was owed when it came back from an earlier deletion, it is still.
+        # Transaction markers still pending from an earlier deletion and undelete stay pending.
         outcomes=() if before is None else before.outcomes,
         departed={index: tuple(brokers) for index, brokers in topic.departed.items()},
     )
     free, gone = _name_given_up(image, topic, record), _belongings(topic)
     path, data = znodes.floor_path(topic.name), znodes.encode_floor(floor_after(image, record))
     floor = Set(path, data) if topic.name in image.floors else Create(path, data)
-    # There is one already if it was undeleted a moment ago.
+    # A record already exists if the topic was undeleted a moment ago.
     after, written = write_operations(before, record)
     whole = [*free, *gone, *written, floor]
     if record.by_order or before is not None or operations_bytes(whole) + beside <= DECISION_BYTES_MAX:
@@ -277,7 +276,7 @@ def _belongings(topic: TopicImage) -> list[Operation]:
 
 @decides(RemoveLeftovers)
 def decide_remove_leftovers(image: ClusterImage, event: RemoveLeftovers) -> Decision:
-    """As many as fit into one multi."""
+    """Remove as many leftover nodes of a dead topic as fit into one multi."""
     left = image.leftovers.get(event.name)
     if left is None:
         return nothing(None)
@@ -297,7 +296,7 @@ def decide_remove_leftovers(image: ClusterImage, event: RemoveLeftovers) -> Deci
 
 
 def name_operations(name: str, partitions: int, version: int = -1) -> list[Operation]:
-    """Removes the nodes that take a name."""
+    """Return the operations that remove the nodes of a topic name."""
     prefix = znodes.partitions_path(name)
     operations: list[Operation] = []
     for index in range(partitions):
@@ -307,13 +306,13 @@ def name_operations(name: str, partitions: int, version: int = -1) -> list[Opera
 
 
 def floor_after(image: ClusterImage, record: DeletionRecord) -> int:
-    """The epoch floor of a name once this incarnation of it is dead."""
+    """Return the epoch floor of a name after the deletion of this incarnation."""
     return max(image.floors.get(record.topic, -1), record.leader_epoch_max)
 
 
 @decides(AdvanceDeletions)
 def decide_advance(image: ClusterImage, event: AdvanceDeletions) -> Decision:
-    """Moves deletions on; what is not a legal move (a late confirmation) is passed over."""
+    """Advance deletions; an invalid transition (a late confirmation) is ignored."""
     moved: dict[Uuid, DeletionRecord] = {}
     for topic_id, brokers in event.confirmed:
         record = image.deletions.get(topic_id)
@@ -335,16 +334,16 @@ def decide_advance(image: ClusterImage, event: AdvanceDeletions) -> Decision:
 
 
 def not_awaiting(record: DeletionRecord, brokers: Iterable[int]) -> DeletionRecord:
-    """These brokers have confirmed, or never will."""
+    """Return the record without these brokers: they have confirmed, or never will."""
     missing = tuple(sorted(record.unconfirmed.difference(brokers)))
-    # The name waits for replicas, not for brokers that have been none for long.
+    # The name waits for present replicas, not for brokers whose replicas were removed earlier.
     by_order = record.by_order and not record.brokers.isdisjoint(missing)
     return msgspec.structs.replace(record, missing=missing, by_order=by_order)
 
 
 def write_moved(image: ClusterImage, moved: dict[Uuid, DeletionRecord], steps: Steps) -> dict[str, int]:
-    """Adds the writes of records that have changed, puts them in their place as they are written, and gives up the
-    names that waited for replicas; the `leftovers` of that."""
+    """Add the writes of changed records to `steps`, put the written records into `moved`, and free the names that
+    waited for replicas. Returns the names with leftover nodes."""
     leftovers: dict[str, int] = {}
     for topic_id, record in moved.items():
         before = image.deletions[topic_id]
@@ -370,7 +369,7 @@ def _moved(record: DeletionRecord, state: str) -> DeletionRecord:
 
 @decides(CloseDeletions)
 def decide_close(image: ClusterImage, event: CloseDeletions) -> Decision:
-    """From now on brokers may remove the data; what is closed already, or lives again, is passed over."""
+    """Allow brokers to remove the data. Deletions that are already closed, and undeleted topics, are ignored."""
     steps = Steps()
     closed = []
     for topic_id in event.topics:

@@ -1,4 +1,4 @@
-"""Decisions about topics that live: create, add partitions. Pure functions of image and event; no IO, no await."""
+"""Decisions about live topics: create, add partitions. Pure functions of image and event; no I/O, no await."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from pybroker.native import INTERNAL_TOPICS, Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 PARTITIONS_PER_REQUEST_MAX = 50_000
-"""Partitions that one request may add: bounds the multi, the messages and the files made at once."""
+"""Limit of partitions that one request adds; it bounds the multi, the messages and the files created at once."""
 
 Replicas = tuple[int, ...]
 
@@ -46,8 +46,7 @@ Replicas = tuple[int, ...]
 
 @decides(CreateTopics)
 def decide_create(image: ClusterImage, event: CreateTopics, new_id: Callable[[], Uuid] = Uuid.random) -> Decision:
-    """Creates what can be created; each topic succeeds or fails by itself (KIP-4). Topic ids are born here, nowhere
-    else."""
+    """Create topics; each succeeds or fails independently (KIP-4). Only this function and `truncate` make topic ids."""
     steps = Steps()
     created: list[TopicImage] = []
     reply: list[CreatedTopic | KafkaError] = []
@@ -86,7 +85,7 @@ def decide_create(image: ClusterImage, event: CreateTopics, new_id: Callable[[],
 
 
 def check_name_is_free(image: ClusterImage, name: str, keys: Mapping[str, str]) -> None:
-    """Raises KafkaError: TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION."""
+    """Raise KafkaError TOPIC_ALREADY_EXISTS or INVALID_TOPIC_EXCEPTION unless the name can be used."""
     if name in image.topics:
         raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     if name in image.damaged:
@@ -113,7 +112,7 @@ def check_name_is_free(image: ClusterImage, name: str, keys: Mapping[str, str]) 
 
 
 def unused_id(image: ClusterImage, created: Sequence[TopicImage], new_id: Callable[[], Uuid]) -> Uuid:
-    """Never an id that lives or is known to be dead, and never a reserved one, whatever makes them."""
+    """Return an id that is not reserved and belongs to no live and no known dead topic."""
     while True:
         topic_id = new_id()
         if (
@@ -171,8 +170,11 @@ def _check_assigned(image: ClusterImage, partition: int, assigned: Replicas, fac
 
 
 def _new_partition(image: ClusterImage, replicas: Replicas, leader_epoch: int) -> PartitionImage:
-    """A leader that dies before it has made its log makes it when it is back, though others were down and do not know
-    that there is nothing to be lost. Where all replicas are there, they tell that nobody has a log."""
+    """Return the state of a new partition.
+
+    If the leader dies before it has created its log, it creates the log when it is back, although replicas that were
+    down at the creation cannot confirm that nothing is lost. If all replicas are up, they report that none has a log.
+    """
     alive = tuple(broker for broker in replicas if broker in image.brokers)
     return PartitionImage(
         replicas=replicas,
@@ -187,7 +189,7 @@ def _new_partition(image: ClusterImage, replicas: Replicas, leader_epoch: int) -
 
 
 def first_leader_epoch(image: ClusterImage, name: str) -> int:
-    """Above every epoch that any incarnation of the name has had; 0 for a new name."""
+    """Return the epoch above those of all incarnations of the name; 0 for a new name."""
     return image.floors.get(name, -1) + 1
 
 
@@ -201,8 +203,8 @@ def new_topic(
     lineage: TopicLineage,
     created_ms: int,
 ) -> TopicImage:
-    """A topic whose partitions begin with the first leader epoch that its lineage names."""
-    # Most partitions of a topic have the same replicas: one object stands for all of them.
+    """Return a topic whose partitions begin with the lineage's first leader epoch."""
+    # Most partitions of a topic have the same replicas; they share one object.
     states: dict[Replicas, PartitionImage] = {}
     partitions = []
     for assigned in replicas:
@@ -223,13 +225,13 @@ def new_topic(
 
 
 def create_operations(image: ClusterImage, topic: TopicImage) -> list[Operation]:
-    """Makes all nodes of a topic."""
+    """Return the operations that create all nodes of a topic."""
     return [operation for unit in create_units(image, topic) for operation in unit]
 
 
 def create_units(image: ClusterImage, topic: TopicImage, beside: Sequence[Operation] = ()) -> Units:
-    """The same; the topic is there with the unit that makes its own node, in which is also what is `beside`, and a load
-    makes up for later ones. What an earlier topic of the name has left goes first."""
+    """Return the same in units. The unit with the topic's own node creates the topic and contains `beside`; a load
+    after a crash completes the later units. The first units remove leftover nodes of an earlier topic of the name."""
     left = image.leftovers.get(topic.name)
     units, head = ([], []) if left is None else leftover_units(topic.name, left)
     head += [
@@ -243,7 +245,7 @@ def create_units(image: ClusterImage, topic: TopicImage, beside: Sequence[Operat
 
 
 def belongings(topic: TopicImage) -> list[Operation]:
-    """Makes what a topic has beside its own nodes."""
+    """Return the operations that create a topic's config and lineage nodes."""
     lineage = Create(znodes.lineage_path(topic.topic_id), topic.lineage.encode())
     if not topic.config:
         return [lineage]
@@ -251,7 +253,7 @@ def belongings(topic: TopicImage) -> list[Operation]:
 
 
 def state_units(name: str, first: int, partitions: Sequence[PartitionImage]) -> Units:
-    """Creates the nodes of partitions `first` and following."""
+    """Return units that create the nodes of the partitions from index `first`."""
     prefix = znodes.partitions_path(name)
     encoded: dict[PartitionImage, bytes] = {}
     units: Units = []
@@ -264,8 +266,8 @@ def state_units(name: str, first: int, partitions: Sequence[PartitionImage]) -> 
 
 
 def leftover_units(name: str, partitions: int) -> tuple[Units, list[Operation]]:
-    """Removes the nodes of a dead topic that was too large for the multi which freed its name: those of its partitions,
-    the last first, and then its own."""
+    """Return the removal of a dead topic's nodes, which was too large for the multi that freed the name: the nodes of
+    the partitions, last first, then its own."""
     prefix = znodes.partitions_path(name)
     units: Units = [
         [Delete(f"{prefix}/{index}/state"), Delete(f"{prefix}/{index}")] for index in reversed(range(partitions))
@@ -274,12 +276,12 @@ def leftover_units(name: str, partitions: int) -> tuple[Units, list[Operation]]:
 
 
 def cleared(image: ClusterImage, created: Sequence[TopicImage]) -> dict[str, int]:
-    """The names under which nothing is left now."""
+    """Return the names that have no leftover nodes any more."""
     return {topic.name: -1 for topic in created if topic.name in image.leftovers}
 
 
 def encode_state(partition: PartitionImage) -> bytes:
-    """The state node's content."""
+    """Return the content of the state node."""
     return znodes.encode_state(
         partition.controller_epoch,
         partition.leader,
@@ -295,7 +297,7 @@ def encode_state(partition: PartitionImage) -> bytes:
 
 @decides(CreatePartitions)
 def decide_create_partitions(image: ClusterImage, event: CreatePartitions) -> Decision:
-    """Grows topics; each succeeds or fails by itself (KIP-195)."""
+    """Add partitions; each topic succeeds or fails independently (KIP-195)."""
     steps = Steps()
     grown: list[TopicImage] = []
     reply: list[KafkaError | None] = []

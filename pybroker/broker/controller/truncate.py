@@ -1,9 +1,9 @@
-"""Truncate: an empty incarnation takes a topic's place, in one decision. Pure.
+"""Truncate: an empty incarnation replaces a topic in one decision. Pure.
 
-Name, configs, partitions and replicas stay; the id is new, and leader epochs go on, so that by-id clients and clients
-that know epochs notice. The old incarnation goes the way of every deletion, and can be undeleted under another name.
-With `keep_offsets` the new logs begin where the old ones end: no offset is ever used twice, and what groups have
-committed stays true for the new incarnation.
+Name, configs, partitions and replicas stay. The topic id is new and leader epochs continue, so clients notice the
+change by either. The old incarnation is deleted like any topic, and can be undeleted under another name. With
+`keep_offsets` the new logs begin where the old ones end: no offset is used twice, and the groups' committed offsets
+stay valid for the new incarnation.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pybroker.protocol.error_codes import ErrorCode
 
 
 def to_be_closed(image: ClusterImage, event: TruncateTopics) -> list[TopicImage]:
-    """Of what is to be truncated: what takes appends of clients and commits of groups."""
+    """Return the topics to truncate that take appends of clients and commits of groups."""
     topics = [image.topic_by_id(one.topic_id) for one in event.topics]
     return [topic for topic in topics if topic is not None and not topic.internal and not is_protected(topic)]
 
@@ -41,7 +41,7 @@ def decide_truncate(
     closed: Closed = NOTHING_CLOSED,
     new_id: Callable[[], Uuid] = Uuid.random,
 ) -> Decision:
-    """Truncates what can be truncated; each topic succeeds or fails by itself."""
+    """Truncate topics; each succeeds or fails independently."""
     steps = Steps()
     removed: dict[Uuid, TopicImage] = {}
     made: list[TopicImage] = []
@@ -64,7 +64,7 @@ def decide_truncate(
         floors[old.name] = floor = max(
             image.floors.get(old.name, -1), *(partition.leader_epoch for partition in old.partitions)
         )
-        # A name may have had incarnations since this one was undeleted: the floor knows them.
+        # The name may have had other incarnations since this one was undeleted; the epoch floor covers them.
         lives = old.lineage.ended(max(partition.leader_epoch for partition in old.partitions)).lives
         lineage = TopicLineage((what,), floor + 1, lives if one.keep_offsets else (), ends)
         new = new_topic(
@@ -102,8 +102,8 @@ def decide_truncate(
 
 
 def _in_its_nodes(image: ClusterImage, old: TopicImage, new: TopicImage, buried: Buried) -> tuple[TopicImage, Units]:
-    """A topic too large for one multi gets its successor in its own nodes. A state that a crash leaves as it was has a
-    leader epoch below the floor of the name, by which a load knows it."""
+    """Put the successor of a topic that is too large for one multi into the old topic's nodes. After a crash, a state
+    that was not rewritten has a leader epoch below the name's floor; the load recognizes it by that."""
     *before, (_, *deciding) = buried.units
     states: dict[tuple[PartitionImage, int], PartitionImage] = {}
     partitions: list[PartitionImage] = []
@@ -120,7 +120,7 @@ def _in_its_nodes(image: ClusterImage, old: TopicImage, new: TopicImage, buried:
 
 
 def _ends(closed: Closed, one: Truncation, old: TopicImage) -> tuple[int, ...]:
-    """Where the new logs begin; nothing when offsets are not kept."""
+    """Return the log ends at which the new logs begin; empty if offsets are not kept."""
     if not one.keep_offsets:
         return ()
     ends = tuple(end for _, end in closed.ends.get(old.topic_id, ()))

@@ -1,11 +1,11 @@
-"""Undelete: a deleted topic lives again under its id, while its data still waits. Pure.
+"""Undelete: a deleted topic comes back under its id while its data is still staged. Pure.
 
     deleting | staged ──UndeleteTopic──► undeleting ──FinishUndelete──► live ──OffsetsRestored, OutcomesWritten──► (no
-                          the name is taken;             its nodes are back;                                   record)
-                          replicas move their data back  groups get their offsets, transactions their markers
+                             the name is reserved;        its nodes are back;                                   record)
+                             replicas move data back      groups get their offsets, transactions their markers
 
-What cannot be brought back (a removal that has begun, a disk that fails) goes back to `deleting`. Every step is stored
-before anybody hears of it, so each can be repeated by the next controller, and replicas take each order twice.
+A topic that cannot come back (a removal has begun, a disk fails) returns to `deleting`. Every step is stored before
+brokers or clients see it, so the next controller can repeat it; replicas accept each order twice.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from pybroker.protocol.error_codes import ErrorCode
 
 @decides(UndeleteTopic)
 def decide_undelete(image: ClusterImage, event: UndeleteTopic) -> Decision:
-    """Takes the name and tells the replicas, if the topic can come back."""
+    """Reserve the name and order the replicas to move their data back, if the topic can come back."""
     record = image.deletions.get(event.topic_id)
     try:
         record = _waiting(image, event, record)
@@ -111,7 +111,7 @@ def _gone(record: DeletionRecord) -> KafkaError:
 
 def _check_name(image: ClusterImage, name: str, record: DeletionRecord) -> None:
     if name in INTERNAL_TOPICS and name != record.topic:
-        # The broker would take what clients have written for its own records, and lose them to the topic's retention.
+        # The broker would read clients' records as its own, and lose them to the topic's retention.
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Only the broker's own topic can come back as '{name}'.")
     try:
         check_name_is_free(image, name, {})
@@ -127,14 +127,14 @@ def _check_name(image: ClusterImage, name: str, record: DeletionRecord) -> None:
 
 @decides(FinishUndelete)
 def decide_finish_undelete(image: ClusterImage, event: FinishUndelete) -> Decision:
-    """The topic's nodes come back, or its deletion goes on."""
+    """Bring the topic's nodes back, or continue its deletion."""
     record = image.deletions.get(event.topic_id)
     if record is None or record.state != UNDELETING or record.restore_as is None:
         return nothing(
             KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"Topic {image.describe(event.topic_id)} is not being undeleted.")
         )
     if event.problem is not None:
-        # From the start: replicas that have moved their data back are told to stage it again.
+        # Restart the deletion: replicas that have moved their data back must stage it again.
         after, operations = write_operations(
             record,
             msgspec.structs.replace(
@@ -190,7 +190,7 @@ def decide_finish_undelete(image: ClusterImage, event: FinishUndelete) -> Decisi
 def _led_by_holders(
     image: ClusterImage, record: DeletionRecord, topic: TopicImage, event: FinishUndelete
 ) -> tuple[PartitionImage, ...]:
-    """Of those that have the data back, those that were in sync are; one of them leads."""
+    """Return the partitions with leader and ISR: the replicas that have the data back and were in sync before."""
     staying = image.brokers.keys() - image.leaving
     known: dict[tuple[PartitionImage, tuple[int, ...]], PartitionImage] = {}
     partitions = []
@@ -212,8 +212,8 @@ def _led_by_holders(
 
 @decides(OffsetsRestored)
 def decide_offsets_restored(image: ClusterImage, event: OffsetsRestored) -> Decision:
-    """When all groups have theirs, nothing is left to do: the record of a living topic goes, that of a truncated one
-    forgets its debt."""
+    """Record the groups that have their offsets back. After the last one, the record of a live topic is removed, and
+    that of a truncated topic drops its pending offsets."""
     record = image.deletions.get(event.topic_id)
     if record is None or record.offsets_for != event.target:
         return nothing(None)

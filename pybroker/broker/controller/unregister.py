@@ -1,9 +1,9 @@
 """Decisions about brokers that will not come back under their id (UnregisterBroker). Pure functions.
 
-Only one that is dead and has no replica: then nothing that is acknowledged can depend on it. Deletions, undeletions and
-topics that have left it wait for it no more. Should it come back, it finds that its replicas are none: what it has of
-topics that were deleted or live elsewhere goes the usual way, with the usual delay, and what nobody knows any more is
-kept for an operator.
+The broker must be dead and have no replica: then no acknowledged record depends on it. Deletions, undeletes and pending
+replica removals wait for it no longer. If it comes back, none of its replicas is assigned to it. Its data of topics
+that were deleted or moved is removed in the usual way, with the usual delay; data of unknown topics stays for the
+operator.
 """
 
 from __future__ import annotations
@@ -34,15 +34,16 @@ from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 NAMED_MAX = 10
-"""Partitions that a refusal names."""
+"""Number of partitions in an error message."""
 
 WAITING = (DELETING, STAGED, UNDELETING, FOUND)
-"""States of deletions in which brokers have, or may have, data."""
+"""States of deletions in which brokers hold data, or may hold it."""
 
 
 @decides(UnregisterBroker)
 def decide_unregister(image: ClusterImage, event: UnregisterBroker) -> Decision:
-    """The life of the broker is marked last: a decision that was cut off is asked for again, and finds the rest."""
+    """Remove all references to the broker. The broker epoch is marked last: if a crash cuts the decision off, the
+    operator repeats it, and it finds the rest."""
     broker_id = event.broker_id
     _check(image, broker_id)
     records = {one.topic_id: one for one in image.deletions.values() if one.state in WAITING and _names(one, broker_id)}
@@ -77,7 +78,7 @@ def decide_unregister(image: ClusterImage, event: UnregisterBroker) -> Decision:
 
 @decides(BrokerForgotten)
 def decide_forgotten(image: ClusterImage, event: BrokerForgotten) -> Decision:
-    """Not one that has come back meanwhile."""
+    """Remove the mark of an unregistered broker, unless the broker has come back."""
     if image.broker_epochs.get(event.broker_id) != UNREGISTERED:
         return nothing(None)
     epochs = {broker_id: epoch for broker_id, epoch in image.broker_epochs.items() if broker_id != event.broker_id}
@@ -86,7 +87,7 @@ def decide_forgotten(image: ClusterImage, event: BrokerForgotten) -> Decision:
 
 
 def _check(image: ClusterImage, broker_id: int) -> None:
-    """Raises KafkaError INVALID_REQUEST: it may still be needed."""
+    """Raise KafkaError INVALID_REQUEST if the cluster may still need the broker."""
     if broker_id in image.brokers:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,

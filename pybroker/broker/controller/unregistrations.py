@@ -1,8 +1,8 @@
-"""Brokers that were unregistered: what they have noted in the store themselves goes as well.
+"""Removal of the nodes that unregistered brokers wrote to the store themselves.
 
-That is their running mark, and what waits in their `deleting/`: a deletion is over when no broker notes anything of it.
-A broker that comes back writes its running mark with its registration, in one multi: everything here is done only if
-that mark is the one that was there before. It is repeated by the next controller as long as it is not done.
+These are the running mark, and the list of what waits in the broker's `deleting/`: a deletion ends when no broker lists
+anything of it. A returning broker writes its running mark with its registration, in one multi. Each step here therefore
+checks that the mark is unchanged. The next controller repeats the removal until it succeeds.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ RETRY_S = 1.0
 
 
 class Unregistrations:
-    """Belongs to the controller; runs on the loop's thread."""
+    """Pending removals of one controller; runs on the loop's thread."""
 
     def __init__(self, store: MetadataStore, port: ControllerPort, image: Callable[[], ClusterImage]) -> None:
         self._store = store
@@ -43,19 +43,19 @@ class Unregistrations:
         self._tasks: dict[int, asyncio.Task[None]] = {}
 
     def start(self, image: ClusterImage) -> None:
-        """With what other controllers have not seen the end of."""
+        """Take over the removals that earlier controllers have not finished."""
         for broker_id, epoch in image.broker_epochs.items():
             if epoch == UNREGISTERED:
                 self._begin(broker_id)
 
     def observe(self, delta: ImageDelta) -> None:
-        """After each change."""
+        """Follow a change of the image."""
         for broker_id, epoch in delta.broker_epochs.items():
             if epoch == UNREGISTERED:
                 self._begin(broker_id)
 
     async def stop(self) -> None:
-        """What is left goes on with the next controller."""
+        """Stop; the next controller continues with the rest."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
@@ -86,13 +86,13 @@ class Unregistrations:
             await asyncio.sleep(RETRY_S)
 
     async def _remove_notes(self, broker_id: int) -> bool:
-        """False: it is back."""
+        """Remove the broker's nodes. Returns False if the broker is back."""
         running, staged = f"{znodes.RUNNING}/{broker_id}", f"{znodes.STAGED}/{broker_id}"
         mark = await get_or_none(self._store, running)
         if not self._unregistered(broker_id) or await get_or_none(self._store, f"{znodes.BROKER_IDS}/{broker_id}"):
             return False
         if mark is None:
-            # It is the last that goes.
+            # The mark is the last node removed.
             return True
         same = Check(running, mark.version)
         for part in in_parts([Delete(path) for path in await self._store.subtree(staged)]):
