@@ -1,7 +1,7 @@
-"""Members of consumer groups that speak the classic protocol (KIP-848: while a group is upgraded, member by member).
+"""Classic-protocol members of consumer groups, while a group is upgraded member by member (KIP-848).
 
-To them a member epoch is a generation, and the coordinator leads: JoinGroup makes one step towards the target,
-SyncGroup tells what the member may read, Heartbeat says when to join again.
+For a classic member, the member epoch is its generation and the coordinator is the group's leader. JoinGroup moves
+the member one step towards its target, SyncGroup returns its assignment, and Heartbeat asks it to rejoin.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 
 class ClassicMembers:
-    """See the module."""
+    """JoinGroup, SyncGroup, Heartbeat and LeaveGroup for classic members of the consumer groups of one shard."""
 
     def __init__(
         self, consumers: ConsumerGroups, settings: ConsumerSettings, timers: TimerWheel, topics: Topics
@@ -44,12 +44,12 @@ class ClassicMembers:
     # --- JoinGroup ----------------------------------------------------------------------------------------------------
 
     def join(self, group_id: str, request: JoinRequest, reply: JoinReply) -> None:
-        """Answers when the step is on disk: nobody waits for the other members."""
+        """Handle a JoinGroup. Reply once the member's step is durable, without waiting for other members."""
         member_id = request.member_id
         if not member_id:
             group = self._consumers.get(group_id)
             if group is not None and not _speaks(group, request):
-                # Before it is given an id; who has one is looked at with the change.
+                # Refuse before assigning a member id; a request with a member id is checked inside `change`.
                 reply(JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id))
                 return
             member_id = str(Uuid.random())
@@ -81,7 +81,7 @@ class ClassicMembers:
         self._consumers.turns.submit(group_id, change, answered)
 
     def _expect(self, key: tuple[str, str, str], group_id: str, member: Member, reason: str) -> None:
-        """Removes a member that does not take its next step in time."""
+        """Remove the member unless it takes its next step within its rebalance timeout."""
         self._timers.schedule(
             key,
             member.subscription.rebalance_timeout_ms,
@@ -93,7 +93,7 @@ class ClassicMembers:
     # --- SyncGroup, Heartbeat, LeaveGroup -----------------------------------------------------------------------------
 
     def sync(self, group: ConsumerGroup, request: SyncRequest) -> SyncResult:
-        """What the member may read. KafkaError: it has to join again, or is no member."""
+        """Return the member's assignment. Raise KafkaError if the member has to rejoin or is unknown."""
         member = self._member(group, request.member_id, request.instance_id, request.generation)
         side = member.subscription.classic
         if side is None:
@@ -112,10 +112,13 @@ class ClassicMembers:
     def heartbeat(
         self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
     ) -> ErrorCode:
-        """Prolongs a session, and tells the member to join again if that takes it further. KafkaError: no member."""
+        """Extend the member's session; return REBALANCE_IN_PROGRESS if rejoining would advance the member.
+
+        Raise KafkaError if the member is unknown.
+        """
         member = self._member(group, member_id, instance_id, generation)
         self._consumers.keep_alive(group.group_id, member)
-        # A target that is not there yet (`AssignmentInterval`) takes nobody further.
+        # While `AssignmentInterval` delays the next target, rejoining would not advance the member.
         behind = member.epoch < group.target_epoch or member.state is MemberState.UNREVOKED
         if behind or (member.state is MemberState.UNRELEASED and not group.waits_in_vain(member)):
             self._rejoins(group, member)
@@ -130,7 +133,7 @@ class ClassicMembers:
     def leave(
         self, group_id: str, leaving: Iterable[LeavingMember], reply: Callable[[list[ErrorCode]], None]
     ) -> None:
-        """Removes members; a code for each, in order."""
+        """Remove members and reply with one error code per member, in request order."""
 
         def change(draft: ConsumerGroup) -> Finish:
             answers = [_leave_one(draft, one) for one in leaving]
@@ -160,7 +163,7 @@ def _leave_one(draft: ConsumerGroup, one: LeavingMember) -> ErrorCode:
         member = draft.member(member_id) if one.instance_id is None else draft.instance(one.instance_id, member_id)
     except KafkaError as error:
         return ErrorCode(error.code)
-    # By name only an administrator removes members of the newer protocol.
+    # Only an administrator, who names the instance id alone, may remove a member of the consumer protocol (KIP-848).
     if one.member_id and not member.is_classic:
         return ErrorCode.UNKNOWN_MEMBER_ID
     log.info("group %s: member %s leaves: %s", draft.group_id, member_id, one.reason)
@@ -169,7 +172,10 @@ def _leave_one(draft: ConsumerGroup, one: LeavingMember) -> ErrorCode:
 
 
 def enter(draft: ConsumerGroup, request: JoinRequest, topics: Topics, size_max: int) -> frozenset[Partition]:
-    """Makes or changes the member of a JoinGroup; what it still reads. KafkaError before anything is changed."""
+    """Add or update the member of a JoinGroup; return the partitions that it still owns.
+
+    Raise KafkaError before changing anything.
+    """
     membership.check_room(draft, request.member_id, request.instance_id, size_max)
     if not _speaks(draft, request):
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -193,7 +199,7 @@ def enter(draft: ConsumerGroup, request: JoinRequest, topics: Topics, size_max: 
         membership.inherited(before, request.member_id), subscription=subscription
     )
     membership.take_in(draft, before, now)
-    # What it had in an earlier generation it has lost since.
+    # Partitions owned in an earlier generation may belong to other members by now.
     return said.owned if before is not None and said.generation in (-1, before.epoch) else frozenset()
 
 
@@ -207,7 +213,7 @@ def _known(draft: ConsumerGroup, request: JoinRequest) -> Member | None:
 
 
 def _speaks(draft: ConsumerGroup, request: JoinRequest) -> bool:
-    """Whether it is a consumer, and knows an assignor that all classic members know."""
+    """Return whether the request uses the consumer protocol and shares an assignor with all classic members."""
     if request.protocol_type != CONSUMER_PROTOCOL_TYPE or not request.protocols:
         return False
     others = [side for m, side in draft.classic_sides().items() if m != request.member_id]

@@ -1,16 +1,16 @@
-"""Offset commits, fetches and deletions of one shard. Choosing is done here, in plain functions; the caller waits.
+"""Offset commits, fetches and deletions of one shard. Validation is synchronous; only callers wait.
 
-A commit names its topic, or (OffsetCommit 10) its id. By id, nothing can go wrong: an id that is gone is
-UNKNOWN_TOPIC_ID. By name, a member may still mean the incarnation it was assigned (as franz-go's #1426 tells). Its
-generation remembers which incarnations existed when it formed; a commit to a name that has changed hands since is
-refused with REBALANCE_IN_PROGRESS, and a round is started, which makes the answer true and gives every member the new
-generation that it needs. A leader epoch of the present incarnation (OffsetCommit 6) proves that the member reads that
-one: such a commit is taken, and the generation goes on.
+A commit names its topic by name or (OffsetCommit 10) by id. A commit by id is unambiguous: a deleted id gets
+UNKNOWN_TOPIC_ID. With a commit by name, a member may still mean the incarnation that it was assigned (franz-go issue
+1426). Each generation therefore records the topic ids that existed when it formed. A commit to a name whose id has
+changed since gets REBALANCE_IN_PROGRESS, and the coordinator starts a rebalance, which gives every member a new
+generation. A leader epoch of the current incarnation (OffsetCommit 6) proves that the member reads the current
+incarnation: the coordinator accepts such a commit, and the generation continues.
 
-Who commits from outside a generation (a consumer that assigns its partitions itself) is known by nothing but the leader
-epoch of its position (OffsetCommit 6): epochs go on from one incarnation of a name to the next, so one that this
-incarnation never had is a position in an earlier one, and is refused with FENCED_LEADER_EPOCH. A position without an
-epoch says nothing of itself and is taken: the best that can be done.
+For a client outside any generation (a consumer that assigns its partitions itself) the coordinator has only the
+leader epoch of its position (OffsetCommit 6). Leader epochs continue across the incarnations of a name. An epoch
+that the current incarnation never had therefore belongs to an earlier one, and the commit gets FENCED_LEADER_EPOCH.
+A commit without an epoch cannot be checked and is accepted.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from pybroker.protocol.error_codes import ErrorCode
 
 
 class CommitItem(msgspec.Struct, frozen=True, gc=False):
-    """One partition of a commit, by name or by id."""
+    """One partition of a commit; the topic is given by name or by id."""
 
     name: str | None
     topic_id: Uuid | None
@@ -56,31 +56,31 @@ class CommitItem(msgspec.Struct, frozen=True, gc=False):
     leader_epoch: int
     metadata: str | None
     timestamp_ms: int = -1
-    """The client's own time of the commit (OffsetCommit 1); −1: now."""
+    """The client's own commit time (OffsetCommit 1); −1: use the broker's time."""
 
 
 class CommitRequest(msgspec.Struct, frozen=True):
-    """An OffsetCommit, free of versions."""
+    """An OffsetCommit, independent of its version."""
 
     group_id: str
     member_id: str
     instance_id: str | None
     generation: int
-    """−1: from outside the group (an administrator, a consumer that assigns its partitions itself)."""
+    """−1: a commit from outside the group (an administrator, a consumer that assigns its partitions itself)."""
     items: tuple[CommitItem, ...]
     retention_ms: int = -1
     knows_member_epochs: bool = False
-    """OffsetCommit 9: its client has heard of consumer groups (KIP-848)."""
+    """OffsetCommit 9 or later: the client supports KIP-848."""
     producer: tuple[int, int] | None = None
-    """(id, epoch) of the producer in whose transaction it is."""
+    """(id, epoch) of the producer whose transaction contains the commit."""
 
 
 Finished = Callable[[list[ErrorCode]], None]
-"""Called once, with a code for each item in order."""
+"""Called once, with one error code per item, in order."""
 
 
 class Commits:
-    """Commits, fetches and deletions, over any shard."""
+    """Commits, fetches and deletions for the shards of this broker."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class Commits:
         figures: GroupFigures,
         shard_of: Callable[[str], GroupShard],
     ) -> None:
-        """shard_of: raises KafkaError for groups of other brokers, and for those that are being loaded."""
+        """shard_of: raises KafkaError for groups of other brokers and for groups that are still loading."""
         self._topics = topics
         self._removals = removals
         self._metadata_bytes_max = metadata_bytes_max
@@ -101,9 +101,9 @@ class Commits:
         self._shard_of = shard_of
 
     def commit(self, shard: GroupShard, request: CommitRequest, now_ms: int, finished: Finished) -> None:
-        """Appends what is valid; `finished` is called when that is on disk, at once when nothing is valid.
+        """Append the valid items. Call `finished` once they are durable, or immediately if no item is valid.
 
-        KafkaError for the whole request: the group's state forbids it.
+        Raise KafkaError for the whole request if the group's state forbids the commit.
         """
         newer = shard.newer(request.group_id)
         group: Group | ConsumerGroup | StreamsGroup
@@ -138,7 +138,7 @@ class Commits:
             finished(answers)
             return
         if isinstance(group, Group):
-            # Not before: commits that are all refused make no group, in Kafka neither, and take no memory.
+            # Create the group only now: commits that are all refused create no group, as in Kafka, and use no memory.
             shard.groups.setdefault(group.group_id, group)
         if request.producer is not None:
             self._append_in_transaction(shard, request.producer, accepted, answers, finished)
@@ -146,8 +146,10 @@ class Commits:
             self._append(shard, group.life, accepted, answers, finished)
 
     def grant(self, shard: GroupShard, request: CommitRequest, timeout_ms: int) -> CommitGrant | None:
-        """Leaves the next commits of a member to data threads, for the topics of this one; None: something speaks
-        against it. All is looked at once more, as time may have passed since the commit was taken."""
+        """Delegate the member's next commits for the same topics to data threads; return None if that is unsafe.
+
+        Repeat every check of the commit, because time may have passed since the coordinator accepted it.
+        """
         if request.generation < 0 or request.producer is not None or not shard.log.is_still:
             return None
         newer = shard.newer(request.group_id)
@@ -164,7 +166,7 @@ class Commits:
                 epoch = group.member(request.member_id).epoch
                 if request.generation != epoch or not shard.consumers.turns.is_quiet(group.group_id):
                     return None
-                # Commits do not keep its members alive.
+                # Commits do not keep members of consumer groups alive.
                 answers, heard = shard.consumers.answers(group.group_id), False
             else:
                 return None
@@ -177,7 +179,7 @@ class Commits:
                 return None
             topic_id, name = outcome
             if item.topic_id is None and self._may_mean_another(group, request, name, topic_id):
-                # The next commit may lack the leader epoch, which data threads do not require.
+                # The member's next commit may lack a leader epoch, and data threads do not require one.
                 return None
             if topic_id not in topics:
                 counted = self._topics.partition_count(topic_id)
@@ -207,7 +209,7 @@ class Commits:
     def _check_newer(
         self, shard: GroupShard, group: ConsumerGroup | StreamsGroup, request: CommitRequest
     ) -> None:
-        """As a classic group's `check_commit`, by member epoch instead of generation."""
+        """Check like a classic group's `check_commit`, but by member epoch instead of generation."""
         if request.generation < 0 and not group.members:
             return
         named = bool(request.member_id) or request.instance_id is not None
@@ -277,7 +279,7 @@ class Commits:
         return topic_id, name
 
     def _proves(self, topic_id: Uuid, leader_epoch: int) -> bool:
-        """Whether only this incarnation of its name can have had that leader epoch."""
+        """Return whether only this incarnation of its name can have had that leader epoch."""
         return (
             leader_epoch >= 0
             and self._topics.first_epoch(topic_id) > 0
@@ -287,13 +289,14 @@ class Commits:
     def _may_mean_another(
         self, group: Group | ConsumerGroup | StreamsGroup, request: CommitRequest, name: str, topic_id: Uuid
     ) -> bool:
-        """Whether a member that commits by name may have read an earlier incarnation of that name."""
+        """Return whether a member that commits by name may have read an earlier incarnation of that name."""
         if isinstance(group, ConsumerGroup):
             return self._was_another(group, request.member_id, topic_id)
         return isinstance(group, Group) and request.generation >= 0 and self._changed_hands(group, name, topic_id)
 
     def _was_another(self, group: ConsumerGroup, member_id: str, topic_id: Uuid) -> bool:
-        """A member that has nothing of this incarnation may mean an earlier one of its name."""
+        """Return whether the member, which holds no partition of this incarnation, may mean an earlier one of its
+        name."""
         member = group.members.get(member_id)
         return (
             member is not None
@@ -304,7 +307,8 @@ class Commits:
     def _changed_hands(self, group: Group, name: str, topic_id: Uuid) -> bool:
         known = group.formed_topics.get(name)
         if known == Uuid.ZERO:
-            # Nobody was assigned the present incarnation; if the name had one before, the position may be of that.
+            # No member was assigned the current incarnation. If the name had an earlier one, the position may belong to
+            # it.
             return not self._topics.owns_epoch(topic_id, 0)
         if known is not None:
             return known != topic_id
@@ -317,7 +321,7 @@ class Commits:
         kept: Sequence[Mapping[str, Any]],
         promise: Callable[[], asyncio.Future[ErrorCode]],
     ) -> dict[str, asyncio.Future[ErrorCode]]:
-        """See `GroupCoordinator`. `promise`: a future that is not done."""
+        """See `GroupCoordinator.give_back`. `promise`: returns a new pending future."""
         by_group: dict[str, list[tuple[OffsetKey, OffsetValue]]] = {}
         for group_id, partition, offset in map(_as_committed, kept):
             value = OffsetValue(
@@ -354,7 +358,7 @@ class Commits:
         entries: Sequence[tuple[OffsetKey, OffsetValue]],
         finished: Callable[[ErrorCode], None],
     ) -> None:
-        """Writes back what a deletion record kept. It counts at once: it is on disk in the record."""
+        """Write back offsets from a deletion record. They are valid at once, because the record itself is durable."""
         shard.note_group(group_id)
         for key, value in entries:
             shard.offsets.put(key.group, topic_id, key.topic, key.partition, CommittedOffset.stored(value, -1))
@@ -378,8 +382,8 @@ class Commits:
             for position, (index, topic_id, key, value) in enumerate(accepted):
                 shard.offsets.commit_ended(topic_id, key)
                 answers[index] = error
-                # A group or topic that was deleted meanwhile took this commit with it: its tombstone follows in the
-                # log.
+                # If the group or topic was deleted meanwhile, its tombstone follows this commit in the log: ignore the
+                # commit.
                 if (
                     error is ErrorCode.NONE
                     and shard.life(key.group) is life
@@ -429,8 +433,9 @@ class Commits:
         wanted: Sequence[tuple[str, int]],
         finished: Finished,
     ) -> None:
-        """OffsetDelete (KIP-496): only topics that no member subscribes to. KafkaError: GROUP_ID_NOT_FOUND,
-        NON_EMPTY_GROUP.
+        """Handle an OffsetDelete (KIP-496) for topics that no member subscribes to.
+
+        Raise KafkaError GROUP_ID_NOT_FOUND or NON_EMPTY_GROUP.
         """
         is_subscribed_to = _subscriptions(shard, group_id)
         answers: list[ErrorCode] = []
@@ -452,19 +457,21 @@ class Commits:
         def buried(error: ErrorCode, at: int) -> None:
             for position, (topic_id, key) in enumerate(doomed):
                 known = shard.offsets.get(key.group, topic_id, key.partition)
-                # What was committed after the tombstone stays.
+                # Keep offsets that were committed after the tombstone.
                 if error is ErrorCode.NONE and known is not None and known.log_offset < at + position:
                     shard.offsets.remove(key.group, topic_id, key.partition)
                     self._figures.offset_deletions += 1
             finished([answer if answer is not ErrorCode.NONE else error for answer in answers])
 
-        # On disk first: an offset that is gone for clients must not come back after a crash, nor stay away if the disk
-        # refuses.
+        # Write the tombstone first: a deleted offset must not return after a crash, and must stay if the write fails.
         shard.log.write([(encode_offset_key(key), None) for _, key in doomed], buried)
 
 
 def _subscriptions(shard: GroupShard, group_id: str) -> Callable[[str], bool]:
-    """Whether members of a group subscribe to a topic. KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
+    """Return a predicate: whether members of the group subscribe to a topic.
+
+    Raise KafkaError GROUP_ID_NOT_FOUND or NON_EMPTY_GROUP.
+    """
     newer = shard.newer(group_id)
     if newer is not None:
         return newer.is_subscribed_to

@@ -1,7 +1,7 @@
-"""The group coordinator of this broker: what is asked of groups, and what happens to their offsets when topics go.
+"""The group coordinator of this broker: requests about groups, and the offsets of deleted topics.
 
-Which groups live here: `coordinators.shards`. Everything but `find`, loading and `hold_commits` is plain functions on
-the loop's thread.
+`coordinators.shards` decides which groups this broker coordinates. Only `find`, loading and `hold_commits` are
+coroutines; everything else is plain functions on the event loop's thread.
 """
 
 from __future__ import annotations
@@ -48,21 +48,22 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 IN_FLIGHT_POLL_S = 0.001
-"""Between two looks at whether commits of a topic that is being deleted are on disk: they take a flush."""
+"""Poll interval while commits of a topic under deletion are being written; a write takes about one flush."""
 
 GROUP_ID_BYTES_MAX = 0x7FFF
-"""The stored key has 16 bits for its length."""
+"""The stored key has 16 bits for the length of the group id."""
 
 EXPIRY_GROUPS_A_TURN = 200
-"""Groups looked at in one turn of the loop, so that the expiry of many does not hold up heartbeats."""
+"""Groups checked for expiry per step of the event loop; more would delay heartbeats."""
 
 class GroupCoordinator:
-    """See the module. Built by `app.Broker`; `start` once the metadata cache is filled and local partitions are
-    applied.
+    """The group coordinator of one broker.
+
+    `app.Broker` creates it and calls `start` once the metadata cache is filled and local partitions are applied.
     """
 
     def __init__(self, ports: Ports, settings: Settings, states: States) -> None:
-        """states: where those of share groups are kept."""
+        """states: the share-state coordinators, which store the state of share groups."""
         self._ports = ports
         self._states = states
         self._settings = settings
@@ -98,7 +99,11 @@ class GroupCoordinator:
         return self._ground.shard(shard_log)
 
     def shard(self, group_id: str, *, empty_allowed: bool = False) -> GroupShard:
-        """The shard that answers for a group. KafkaError: INVALID_GROUP_ID, NOT_COORDINATOR, COORDINATOR_…"""
+        """Return the shard of a group.
+
+        Raise KafkaError INVALID_GROUP_ID, NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE or
+        COORDINATOR_LOAD_IN_PROGRESS.
+        """
         if (not group_id and not empty_allowed) or (
             len(group_id) > GROUP_ID_BYTES_MAX // 4 and len(group_id.encode()) > GROUP_ID_BYTES_MAX
         ):
@@ -107,45 +112,48 @@ class GroupCoordinator:
 
     @property
     def figures(self) -> GroupFigures:
-        """What was done since the start, as of now. Not to be changed."""
+        """Return the counters since the start, including commits by data threads. Callers must not change them."""
         for shard in self.shards:
             shard.note_commits()
         return self._figures
 
     def member_metadata_bytes(self) -> int:
-        """What the metadata of all classic members takes."""
+        """Return the bytes of all classic members' metadata."""
         return sum(group.metadata_bytes for shard in self.shards for group in shard.groups.values())
 
     @property
     def timers(self) -> TimerWheel:
-        """Turned while the coordinator lives."""
+        """The timer wheel, which runs until `stop`."""
         return self._driver.wheel
 
-    # --- life ---------------------------------------------------------------------------------------------------------
+    # --- lifecycle ----------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Takes over all shards that this broker leads and begins to watch retention."""
+        """Take over all shards that this broker leads and start checking offset retention."""
         self.shards.start()
         self._watch_retention()
 
     async def loaded(self) -> None:
-        """Waits until every shard that is being loaded has been."""
+        """Wait until no shard is loading."""
         await self.shards.loaded()
 
     async def stop(self) -> None:
-        """Answers whoever waits with COORDINATOR_NOT_AVAILABLE and waits for writes that are on their way."""
+        """Answer waiting clients with COORDINATOR_NOT_AVAILABLE and wait for writes in flight."""
         self._stopped = True
         self._driver.stop()
         await self.shards.stop()
 
     async def find(self, group_id: str, listener: str) -> tuple[int, str, int]:
-        """(broker id, host, port) of a group's coordinator. See `Shards.find`."""
+        """Return (broker id, host, port) of the group's coordinator. See `Shards.find`."""
         return await self.shards.find(group_id, listener)
 
     # --- membership ---------------------------------------------------------------------------------------------------
 
     def join(self, group_id: str, request: JoinRequest) -> JoinResult | asyncio.Future[JoinResult]:
-        """JoinGroup: the answer, or a future for it while the round runs. KafkaError for the whole request."""
+        """Handle a JoinGroup: return the result, or a future for it while the rebalance runs.
+
+        Raise KafkaError for the whole request.
+        """
         shard = self.shard(group_id)
         settings = self._settings
         if not settings.session_timeout_ms_min <= request.session_timeout_ms <= settings.session_timeout_ms_max:
@@ -169,7 +177,9 @@ class GroupCoordinator:
         return reply.outcome(self._loop)
 
     def sync(self, group_id: str, request: SyncRequest) -> SyncResult | asyncio.Future[SyncResult]:
-        """SyncGroup: the answer, or a future for it until the assignment is stored. KafkaError for the whole request.
+        """Handle a SyncGroup: return the result, or a future for it until the assignment is stored.
+
+        Raise KafkaError for the whole request.
         """
         shard = self.shard(group_id)
         if group_id in shard.consumers:
@@ -182,7 +192,7 @@ class GroupCoordinator:
         return reply.outcome(self._loop)
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """Heartbeat. KafkaError for the whole request."""
+        """Handle a Heartbeat. Raise KafkaError for the whole request."""
         shard = self.shard(group_id)
         if group_id in shard.consumers:
             return shard.classic_members.heartbeat(_there(shard, group_id), member_id, instance_id, generation)
@@ -192,14 +202,16 @@ class GroupCoordinator:
         return shard.rounds.heartbeat(group, member_id, instance_id, generation)
 
     def answers_to_repeat(self, group_id: str) -> StandingAnswers | None:
-        """Where answers are kept that may be repeated to members of a classic group whose heartbeat was just answered
-        with NONE; None: the group is on its way to somewhere else. KafkaError: it is not answered here."""
+        """Return the cache of responses for members of a classic group whose heartbeat just got NONE.
+
+        Return None if the group is not stable. Raise KafkaError if this broker does not coordinate the group.
+        """
         return self.shard(group_id).answers_to_repeat(group_id)
 
     def leave(
         self, group_id: str, leaving: Sequence[LeavingMember]
     ) -> list[ErrorCode] | asyncio.Future[list[ErrorCode]]:
-        """LeaveGroup: a code for each member in order. KafkaError for the whole request."""
+        """Handle a LeaveGroup: one error code per member, in order. Raise KafkaError for the whole request."""
         shard = self.shard(group_id)
         if group_id in shard.consumers:
             reply: Reply[list[ErrorCode]] = Reply()
@@ -215,8 +227,11 @@ class GroupCoordinator:
     def consumer_heartbeat(
         self, group_id: str, beat: Heartbeat, may_read: MayRead
     ) -> HeartbeatResult | asyncio.Future[HeartbeatResult]:
-        """ConsumerGroupHeartbeat: the answer, or a future for it until what it changes is on disk. `may_read`: whether
-        the member may know of a topic. KafkaError: the group is not answered here, UNSUPPORTED_VERSION."""
+        """Handle a ConsumerGroupHeartbeat: return the result, or a future for it until its changes are durable.
+
+        `may_read`: whether the member is authorized to see a topic. Raise KafkaError UNSUPPORTED_VERSION, or if this
+        broker does not coordinate the group.
+        """
         if not self._settings.consumer.served:
             raise KafkaError(
                 ErrorCode.UNSUPPORTED_VERSION,
@@ -230,16 +245,22 @@ class GroupCoordinator:
         return reply.outcome(self._loop)
 
     def consumer_answers_to_repeat(self, group_id: str) -> StandingAnswers:
-        """Where answers are kept that stand (`HeartbeatResult.stands`). KafkaError: the group is not answered here."""
+        """Return the cache for responses with `HeartbeatResult.stands` set.
+
+        Raise KafkaError if this broker does not coordinate the group.
+        """
         return self.shard(group_id).consumers.answers(group_id)
 
     @property
     def assignors(self) -> Sequence[str]:
-        """Server-side assignors by name, the favourite first."""
+        """Names of the server-side assignors, the default first."""
         return self._settings.consumer.assignors
 
     def describe_consumer(self, group_id: str) -> ConsumerGroup:
-        """A consumer group as it is now. Not to be changed. KafkaError: not answered here, GROUP_ID_NOT_FOUND."""
+        """Return a consumer group; callers must not change it.
+
+        Raise KafkaError GROUP_ID_NOT_FOUND, or if this broker does not coordinate the group.
+        """
         shard = self.shard(group_id, empty_allowed=True)
         group = shard.consumers.get(group_id)
         if group is None:
@@ -249,20 +270,26 @@ class GroupCoordinator:
         return group
 
     def list_consumer_groups(self) -> list[ConsumerGroup]:
-        """All consumer groups of this broker whose shards are loaded. Not to be changed."""
+        """Return all consumer groups of this broker's loaded shards. Callers must not change them."""
         return [group for s in self.shards if s.state is ShardState.ACTIVE for group in s.consumers.all()]
 
     # --- offsets ------------------------------------------------------------------------------------------------------
 
     def commit(self, request: CommitRequest) -> list[ErrorCode] | asyncio.Future[list[ErrorCode]]:
-        """OffsetCommit: a code for each item, once the accepted ones are on disk. KafkaError for the whole request."""
+        """Handle an OffsetCommit: one error code per item, once the accepted items are durable.
+
+        Raise KafkaError for the whole request.
+        """
         reply: Reply[list[ErrorCode]] = Reply()
         self.commit_then(request, reply)
         return reply.outcome(self._loop)
 
     def commit_then(self, request: CommitRequest, finished: Finished) -> None:
-        """The same; `finished` is given the codes, once. After `offsets.commit.timeout.ms` the outcome is unknown, and
-        it gets COORDINATOR_NOT_AVAILABLE: clients commit again."""
+        """Handle an OffsetCommit and call `finished` once with the error codes.
+
+        After `offsets.commit.timeout.ms` the outcome is unknown and the codes are COORDINATOR_NOT_AVAILABLE; clients
+        retry.
+        """
         shard = self.shard(request.group_id, empty_allowed=True)
         shard.refuse_share(request.group_id, ErrorCode.GROUP_ID_NOT_FOUND)
         bounded = Bounded(finished, len(request.items))
@@ -270,8 +297,10 @@ class GroupCoordinator:
         self._bound(bounded)
 
     def grant_commits(self, request: CommitRequest) -> CommitGrant | None:
-        """Leaves the next commits of a member, whose commit was just answered, to data threads; None: the coordinator
-        has to look at them."""
+        """Delegate the next commits of a member whose commit just succeeded to data threads.
+
+        Return None if the coordinator has to check them itself.
+        """
         try:
             shard = self.shard(request.group_id)
         except KafkaError:
@@ -283,32 +312,40 @@ class GroupCoordinator:
         group_id: str,
         wanted: Sequence[tuple[Uuid, int]],
     ) -> list[CommittedOffset | None]:
-        """OffsetFetch of given partitions, in order. KafkaError for the whole group."""
+        """Handle an OffsetFetch of the given partitions, in order. Raise KafkaError for the whole group."""
         shard = self.shard(group_id, empty_allowed=True)
         return [shard.offsets.get(group_id, topic_id, partition) for topic_id, partition in wanted]
 
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
-        """Whether a member (None: nobody in particular) in this epoch may be told the offsets of a group. Members of
-        classic groups always may. KafkaError UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, for the whole group."""
+        """Check that a member in this epoch may fetch the group's offsets. `member_id` None: the client names no
+        member.
+
+        Members of classic groups always may. Raise KafkaError UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH for the whole
+        group.
+        """
         if member_id is None and epoch < 0:
             return
         self.shard(group_id, empty_allowed=True).check_fetch(group_id, member_id or "", epoch)
 
     def unstable(self, group_id: str) -> set[tuple[Uuid, int]]:
-        """(topic id, partition) of a group's offsets that depend on transactions which have not ended. KafkaError for
-        the whole group."""
+        """Return (topic id, partition) of the group's offsets that depend on open transactions.
+
+        Raise KafkaError for the whole group.
+        """
         shard = self.shard(group_id, empty_allowed=True)
         return {(topic_id, key.partition) for topic_id, key in shard.transactions.unstable_of(group_id)}
 
     def fetch_all(self, group_id: str) -> list[tuple[Uuid, TopicOffsets]]:
-        """OffsetFetch of everything a group has committed. KafkaError for the whole group."""
+        """Return everything that the group has committed. Raise KafkaError for the whole group."""
         shard = self.shard(group_id, empty_allowed=True)
         return list(shard.offsets.topics(group_id).items())
 
     def delete_offsets(
         self, group_id: str, wanted: Sequence[tuple[str, int]]
     ) -> list[ErrorCode] | asyncio.Future[list[ErrorCode]]:
-        """OffsetDelete: a code for each partition, once the tombstones are on disk. KafkaError for the whole request.
+        """Handle an OffsetDelete: one error code per partition, once the tombstones are durable.
+
+        Raise KafkaError for the whole request.
         """
         shard = self.shard(group_id)
         reply: Reply[list[ErrorCode]] = Reply()
@@ -324,20 +361,22 @@ class GroupCoordinator:
     # --- transactions -------------------------------------------------------------------------------------------------
 
     def open_in(self, group_id: str, producer: tuple[int, int]) -> Watch | None:
-        """For a commit in the transaction of this producer (id, epoch), before it is verified: what tells later whether
-        the transaction has ended meanwhile; None: the transaction has offsets in the group's partition already."""
+        """Watch for the end of the producer's transaction while the broker verifies a commit in it.
+
+        `producer`: (id, epoch). Return None if the transaction already has offsets in the group's partition.
+        """
         shard = self.shard(group_id)
         return None if shard.transactions.holds(*producer) else shard.transactions.watch(producer[0])
 
     def transaction_ending(self, topic_id: Uuid, partition: int, producer_id: int) -> None:
-        """A marker is on its way to a partition of the offsets topic."""
+        """Note that a marker is being written to a partition of the offsets topic."""
         for shard in self._of_partition(topic_id, partition):
             shard.transactions.ending(producer_id)
 
     def transaction_ended(
         self, topic_id: Uuid, partition: int, producer_id: int, at: int, *, committed: bool
     ) -> None:
-        """The marker is on disk at offset `at`: what was committed in the transaction counts, or is forgotten."""
+        """Apply a durable marker at offset `at`: make the transaction's offsets visible, or forget them."""
         for shard in self._of_partition(topic_id, partition):
             shard.transaction_ended(producer_id, at, committed=committed)
 
@@ -347,32 +386,38 @@ class GroupCoordinator:
     # --- administration -----------------------------------------------------------------------------------------------
 
     def describe(self, group_id: str) -> Group | None:
-        """A group as it is now, None if it does not exist. KafkaError: not answered here. Not to be changed."""
+        """Return a classic group, or None if it does not exist; callers must not change it.
+
+        Raise KafkaError if this broker does not coordinate the group.
+        """
         return self.shard(group_id, empty_allowed=True).group(group_id)
 
     def list_groups(self) -> tuple[list[Group], bool]:
-        """All groups of this broker, and whether shards are still being loaded."""
+        """Return all classic groups of this broker, and whether shards are still loading."""
         groups = [g for s in self.shards if s.state is ShardState.ACTIVE for g in s.groups.values()]
         return groups, any(shard.state is not ShardState.ACTIVE for shard in self.shards)
 
     def count_offsets(self) -> int:
-        """Committed offsets of all groups of this broker."""
+        """Return the number of committed offsets of all groups of this broker."""
         return sum(len(shard.offsets) for shard in self.shards)
 
     def delete_group(self, group_id: str) -> ErrorCode | asyncio.Future[ErrorCode]:
-        """DeleteGroups: NONE once group and offsets are buried. KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, …"""
+        """Handle a DeleteGroups: return NONE once the tombstones of the group and its offsets are durable.
+
+        Raise KafkaError GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP and others.
+        """
         shard = self.shard(group_id, empty_allowed=True)
         reply: Reply[ErrorCode] = Reply()
         self._figures.offset_deletions += shard.delete_group(group_id, reply)
         return reply.outcome(self._loop)
 
-    # --- topics that go -----------------------------------------------------------------------------------------------
+    # --- deleted topics -----------------------------------------------------------------------------------------------
 
     def topics_removed(self, removed: Sequence[RemovedTopic]) -> None:
-        """Registered with the metadata cache: incarnations are gone, and their offsets with them. When it is the
-        offsets topic itself, all its shards have been dropped; clients look for their coordinator, which makes it anew.
+        """Drop the offsets of deleted incarnations. The metadata cache calls this.
 
-        The tombstones are queued before anything that is committed for a new incarnation of the name.
+        If the offsets topic itself was deleted, its shards are dropped already; clients look for their coordinator,
+        which creates the topic again. The tombstones are queued before any commit for a new incarnation of the name.
         """
         for topic in removed:
             self._removals.note(topic.name)
@@ -385,7 +430,7 @@ class GroupCoordinator:
                     shard.bury_offsets(keys, partial(_note_burial, topic.name))
 
     def offsets_of_topic(self, topic_id: Uuid) -> list[tuple[str, int, CommittedOffset]]:
-        """(group, partition, offset) of one incarnation, for its deletion record."""
+        """Return (group, partition, offset) of one incarnation, for its deletion record."""
         return [
             (group, partition, offset)
             for shard in self.shards
@@ -393,7 +438,7 @@ class GroupCoordinator:
         ]
 
     async def hold_commits(self, topic_id: Uuid) -> None:
-        """Takes no commit for a topic until `release_commits`; returns when those that were taken are on disk."""
+        """Refuse commits for the topic until `release_commits`; return once earlier commits are durable."""
         self._holds.hold(topic_id)
         for shard in self.shards:
             shard.offsets.take_back()
@@ -401,17 +446,17 @@ class GroupCoordinator:
         while any(
             shard.offsets.topic_in_flight(topic_id) or shard.transactions.has_topic(topic_id) for shard in self.shards
         ):
-            # Nobody waits longer for one of them, so after that its outcome is unknown to its client, too.
+            # Clients wait no longer than this either; after it, the outcome of a commit is unknown to them too.
             if self._clock.monotonic_ms() >= deadline:
                 return
             await asyncio.sleep(IN_FLIGHT_POLL_S)
 
     def release_commits(self, topic_id: Uuid) -> None:
-        """Takes commits for a topic again."""
+        """Accept commits for the topic again."""
         self._holds.release(topic_id)
 
     def committed_for(self, topic_id: Uuid) -> tuple[Mapping[str, Any], ...]:
-        """What groups have committed for a topic, in the form of its deletion record."""
+        """Return the groups' committed offsets of a topic, in the form of its deletion record."""
         return tuple(
             {"group": group, "partition": partition, **structs.asdict(offset)}
             for group, partition, offset in self.offsets_of_topic(topic_id)
@@ -420,10 +465,13 @@ class GroupCoordinator:
     def give_back(
         self, topic_id: Uuid, name: str, kept: Sequence[Mapping[str, Any]]
     ) -> dict[str, asyncio.Future[ErrorCode]]:
-        """Gives the groups that this broker coordinates back what `committed_for` gave, for an incarnation that lives
-        again, or that goes on where another one ended; what a group has committed for it since, stays. They see it when
-        this returns. By group, its code when it is stored; of groups of other brokers, and of those that are being
-        loaded, at once (NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS)."""
+        """Restore offsets from `committed_for` to the groups that this broker coordinates.
+
+        `topic_id` is an undeleted incarnation, or one that continues the offsets of another. Newer commits of a
+        group win. Groups see the restored offsets when this returns. Return, by group, a future for its error code
+        once it is stored; groups of other brokers and groups that are loading get their code at once
+        (NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS).
+        """
         return self._ground.commits.give_back(topic_id, name, kept, self._loop.create_future)
 
     # --- retention ----------------------------------------------------------------------------------------------------
@@ -455,12 +503,12 @@ class GroupCoordinator:
 def _there(shard: GroupShard, group_id: str) -> ConsumerGroup:
     group = shard.consumers.get(group_id)
     if group is None:
-        # It is being made of a classic one; who joins again finds it.
+        # The classic group is being upgraded to a consumer group; a member that rejoins finds it.
         raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
     return group
 
 
 def _note_burial(name: str, error: ErrorCode) -> None:
     if error is not ErrorCode.NONE:
-        # Nothing is lost: the records name an id that is gone, and the next load leaves them out.
+        # No data is at risk: the records name a dead topic id, and the next load skips them.
         log.warning("tombstones for the offsets of the deleted topic %s were not stored (%s)", name, error.name)

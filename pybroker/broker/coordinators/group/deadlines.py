@@ -1,8 +1,8 @@
-"""Waits for writes that end after `offsets.commit.timeout.ms`, whatever becomes of the write.
+"""Timeouts for writes: a waiter gets its answer after `offsets.commit.timeout.ms`, whatever the write does.
 
-Writes end in about the order in which they began, and all wait equally long: one timer of the loop for the oldest
-serves all of them, and who has been answered leaves from the front. A wait that begins after the setting was shortened
-may last as long as those before it.
+Writes complete roughly in the order in which they start, and all have the same timeout. One loop timer for the
+oldest therefore serves all of them, and answered waiters leave from the front. A wait that starts after the setting
+was shortened may last as long as the waits before it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pybroker.protocol.error_codes import ErrorCode
 
 
 class Bounded:
-    """Who waits for `count` codes, and hears once."""
+    """A callback for `count` error codes that is called at most once."""
 
     __slots__ = ("_count", "_finished", "over")
 
@@ -25,18 +25,18 @@ class Bounded:
         self.over = False
 
     def __call__(self, codes: list[ErrorCode]) -> None:
-        """The write has ended."""
+        """Pass on the codes of a completed write."""
         if not self.over:
             self.over = True
             self._finished(codes)
 
     def give_up(self) -> None:
-        """It has not: the outcome is unknown, and clients commit again."""
+        """Give up waiting: the outcome is unknown, and clients retry."""
         self([ErrorCode.COORDINATOR_NOT_AVAILABLE] * self._count)
 
 
 class Deadlines:
-    """See the module."""
+    """The pending waits, in the order in which they started."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -47,7 +47,7 @@ class Deadlines:
         return len(self._waiting)
 
     def add(self, one: Bounded, timeout_ms: int) -> None:
-        """Gives `one` up so many milliseconds from now, if it is not over then."""
+        """Give up on `one` after `timeout_ms` unless it has been answered."""
         waiting = self._waiting
         while waiting and waiting[0][1].over:
             waiting.popleft()

@@ -1,5 +1,6 @@
-"""What members of the classic protocol say inside of JoinGroup and SyncGroup, by topic id: for consumer groups, in
-which they are members like others (KIP-848).
+"""The consumer protocol embedded in JoinGroup and SyncGroup, converted to topic ids.
+
+Classic members of consumer groups use it (KIP-848).
 """
 
 from __future__ import annotations
@@ -17,16 +18,16 @@ from pybroker.protocol import messages as m
 from pybroker.protocol.versioned import encode_versioned, split_version
 
 NEWEST = 3
-"""Of both messages; what is newer has a known version in front."""
+"""The newest known version of both messages; a newer message starts with the fields of this version."""
 
 
 class Said(msgspec.Struct, frozen=True):
-    """A member's subscription."""
+    """The contents of a member's subscription."""
 
     topics: tuple[str, ...]
     owned: frozenset[Partition]
     generation: int
-    """In which it owns them; −1: it does not say."""
+    """The generation in which the member owns `owned`; −1: not given."""
     rack_id: str | None
 
 
@@ -39,7 +40,7 @@ def _decode(name: str, data: bytes) -> tuple[int, Any]:
 
 
 def read_subscription(metadata: bytes, topics: Topics) -> Said:
-    """ConsumerProtocolSubscription. Raises CodecError."""
+    """Decode a ConsumerProtocolSubscription. Raise CodecError."""
     _, said = _decode("ConsumerProtocolSubscription", metadata)
     return Said(
         tuple(sorted(set(said.topics))), _by_id(said.owned_partitions, topics), said.generation_id, said.rack_id
@@ -47,8 +48,10 @@ def read_subscription(metadata: bytes, topics: Topics) -> Said:
 
 
 def read_assignment(data: bytes, topics: Topics) -> tuple[frozenset[Partition], bool]:
-    """ConsumerProtocolAssignment: (partitions that exist, whether an assignor of the client's own says more). Empty
-    bytes are an empty assignment. Raises CodecError."""
+    """Decode a ConsumerProtocolAssignment: (partitions that exist, whether it has user data of a client-side assignor).
+
+    Empty bytes are an empty assignment. Raise CodecError.
+    """
     if not data:
         return frozenset(), False
     _, given = _decode("ConsumerProtocolAssignment", data)
@@ -66,8 +69,10 @@ def _by_id(rows: Iterable[Any], topics: Topics) -> frozenset[Partition]:
 
 
 def write_assignment(partitions: Iterable[Partition], metadata: bytes, topics: Topics) -> bytes:
-    """ConsumerProtocolAssignment for a member with this subscription, in its version. What belongs to topics that are
-    gone has no name."""
+    """Encode a ConsumerProtocolAssignment in the version of the member's subscription.
+
+    Partitions of deleted topics are left out, because they have no name.
+    """
     version, _ = split_version(metadata)
     return encode_versioned(
         m.ConsumerProtocolAssignment(

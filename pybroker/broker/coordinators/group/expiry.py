@@ -1,4 +1,4 @@
-"""When committed offsets and empty groups go away (KIP-211, Kafka since 2.1).
+"""Expiry of committed offsets and empty groups (KIP-211, Kafka since 2.1).
 
     group                                          the retention counts from
     never joined (only commits)                    the commit
@@ -8,7 +8,7 @@
 
     consumer, streams group (KIP-848, KIP-1071)    the commit, for topics that no member subscribes to
 
-An offset with a time of its own (OffsetCommit 2–4) goes by that. A group without members and offsets is deleted.
+An offset with its own retention (OffsetCommit 2–4) expires by that. A group without members and offsets is deleted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pybroker.native import Uuid
 
 
 def expires_from(group: Group, offset: CommittedOffset) -> int | None:
-    """Wall time (ms) from which the retention of one offset counts; None: it does not expire now."""
+    """Return the wall time (ms) from which the retention of one offset counts; None: the offset does not expire now."""
     if group.protocol_type is None:
         return offset.commit_timestamp_ms if group.state is GroupState.EMPTY else None
     if group.state is GroupState.EMPTY:
@@ -37,7 +37,7 @@ def expires_from(group: Group, offset: CommittedOffset) -> int | None:
 
 
 def expired_offsets(shard: GroupShard, group: Group, now_ms: int, retention_ms: int) -> list[tuple[Uuid, OffsetKey]]:
-    """The offsets of one group whose time is over."""
+    """Return the offsets of one group whose retention has passed."""
     return _expired(
         shard,
         group.group_id,
@@ -49,7 +49,7 @@ def expired_offsets(shard: GroupShard, group: Group, now_ms: int, retention_ms: 
 def _expired(
     shard: GroupShard, group_id: str, is_read: Callable[[str], bool], is_over: Callable[[CommittedOffset], bool]
 ) -> list[tuple[Uuid, OffsetKey]]:
-    # Whatever is committed from here on would be buried with what it takes the place of.
+    # Invalidate delegated commits first: the tombstone of an expired offset would also erase a newer commit.
     shard.offsets.take_back()
     return [
         (topic_id, OffsetKey(group_id, topic.name, partition))
@@ -68,9 +68,9 @@ def _is_over(offset: CommittedOffset, since_ms: int | None, now_ms: int, retenti
 
 
 def expire_group(shard: GroupShard, group: Group, now_ms: int, retention_ms: int) -> int:
-    """Takes out what is over, and the group itself if nothing of it is left; gives the number of offsets.
+    """Remove expired offsets, and the group itself once it is unused; return the number of offsets.
 
-    What is forgotten here and not buried (the append failed) comes back with the next load and expires again.
+    If the append of the tombstones fails, the offsets return with the next load and expire again.
     """
     expired = _take_out(shard, expired_offsets(shard, group, now_ms, retention_ms))
     if group.state is GroupState.EMPTY and not group.pending_joins and _is_unused(shard, group.group_id):
@@ -81,7 +81,7 @@ def expire_group(shard: GroupShard, group: Group, now_ms: int, retention_ms: int
 def expire_newer_group(
     shard: GroupShard, group: ConsumerGroup | StreamsGroup, now_ms: int, retention_ms: int
 ) -> int:
-    """`expire_group` of a consumer or streams group."""
+    """Do `expire_group` for a consumer or streams group."""
     over = _expired(
         shard,
         group.group_id,
@@ -96,7 +96,7 @@ def expire_newer_group(
 
 
 def expire(shard: GroupShard, group: Group | ConsumerGroup | StreamsGroup, now_ms: int, retention_ms: int) -> int:
-    """Takes out what is over of a group of any kind, if it is still there; gives the number of offsets."""
+    """Expire the offsets of a group of any type, if it still exists; return the number of offsets."""
     if not isinstance(group, Group):
         there = shard.newer(group.group_id) is group
         return expire_newer_group(shard, group, now_ms, retention_ms) if there else 0
@@ -112,5 +112,5 @@ def _take_out(shard: GroupShard, expired: list[tuple[Uuid, OffsetKey]]) -> int:
 
 
 def _is_unused(shard: GroupShard, group_id: str) -> bool:
-    # In this order: what ends between the two is among the offsets.
+    # The order matters: a commit that completes between the two checks is found among the offsets.
     return not shard.has_commit_under_way(group_id) and not shard.offsets.topics(group_id)

@@ -1,4 +1,4 @@
-"""What the coordinator has done since the start, counted for its metrics (`observability/group_metrics.py`)."""
+"""Counters of the group coordinator since the start, for its metrics (`observability/group_metrics.py`)."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import msgspec
 
 
 class GroupFigures(msgspec.Struct):
-    """Counts that only grow. Written on the loop's thread, by whoever does the thing that is counted."""
+    """Counters that only grow. Written on the event loop's thread by the code that does the counted work."""
 
     offset_commits: int = 0
-    """Offsets (not requests) that were committed and are on disk."""
+    """Offsets (not requests) whose commit is durable."""
     offset_expirations: int = 0
-    """Offsets whose retention was over."""
+    """Offsets whose retention has passed."""
     offset_deletions: int = 0
-    """Offsets that an administrator deleted, or that went with their group or their topic."""
+    """Offsets removed by an administrator, or with their group or topic."""
     completed_rebalances: int = 0
     """Generations whose assignment is stored."""
     consumer_rebalances: int = 0

@@ -1,6 +1,6 @@
-"""What the shards of this broker stand on, and what is done to groups of any kind.
+"""The dependencies of this broker's group shards, and actions on groups of any type.
 
-Imported with the first shard: it brings all kinds of groups with it, which a broker that coordinates none is spared.
+Imported with the first shard: this module imports all group types, which a broker without shards does not need.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pybroker.broker.coordinators.streams.groups import StreamsGround
 
 
 class Ground:
-    """See the module."""
+    """The dependencies of this broker's group shards."""
 
     expire = staticmethod(expire)
 
@@ -40,7 +40,7 @@ class Ground:
         member_bytes: Callable[[], int],
         shard_of: Callable[[str], GroupShard],
     ) -> None:
-        """states: where those of share groups are kept. member_bytes: what the metadata of classic members takes."""
+        """states: the share-state coordinators. member_bytes: the bytes of all classic members' metadata."""
         self._ports = ports
         self._settings = settings
         self._timers = timers
@@ -59,7 +59,7 @@ class Ground:
         )
 
     def shard(self, shard_log: ShardLog) -> GroupShard:
-        """A new one over its log."""
+        """Create a shard on its log."""
         return GroupShard(
             shard_log,
             clock=self._ports.clock,

@@ -2,7 +2,7 @@
 
     Empty ──join──► PreparingRebalance ──all joined, or time is up──► CompletingRebalance ──sync stored──► Stable
       ▲                │      ▲                                            │                                 │
-      └──nobody left───┘      └───────────member joins, leaves, expires────┴─────────────────────────────────┘
+      └───no members───┘      └───────────member joins, leaves, expires────┴─────────────────────────────────┘
     any state ──deleted, expired──► Dead
 
 Behaviour follows Kafka's ClassicGroup; KIP-345 (static members), KIP-394 (member id required), KIP-814 (skip
@@ -25,7 +25,7 @@ from pybroker.protocol.error_codes import ErrorCode
 
 
 class GroupState(StrEnum):
-    """The states, spelt as DescribeGroups and ListGroups print them."""
+    """The states, spelt as in DescribeGroups and ListGroups."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -41,19 +41,19 @@ LEGAL_MOVES: dict[GroupState, frozenset[GroupState]] = {
     GroupState.STABLE: frozenset({GroupState.COMPLETING_REBALANCE}),
     GroupState.DEAD: frozenset(GroupState),
 }
-"""State → the states it may be entered from."""
+"""State → the states from which a group may enter it."""
 
 Protocols = tuple[tuple[str, bytes], ...]
-"""(name, metadata) in the member's order of preference."""
+"""(name, metadata), in the member's order of preference."""
 
 
 def metadata_bytes(protocols: Protocols) -> int:
-    """What they take in memory, roughly."""
+    """Return the approximate size of the protocols in memory."""
     return sum(len(name) + len(data) for name, data in protocols)
 
 
 class JoinResult(msgspec.Struct, frozen=True):
-    """What a JoinGroup is answered with, free of versions."""
+    """The result of a JoinGroup, independent of its version."""
 
     error: ErrorCode
     member_id: str
@@ -63,11 +63,11 @@ class JoinResult(msgspec.Struct, frozen=True):
     leader: str = ""
     skip_assignment: bool = False
     members: tuple[tuple[str, str | None, bytes], ...] = ()
-    """(member id, instance id, metadata); for the leader only."""
+    """(member id, instance id, metadata); only the group's leader gets them."""
 
 
 class SyncResult(msgspec.Struct, frozen=True):
-    """What a SyncGroup is answered with."""
+    """The result of a SyncGroup."""
 
     error: ErrorCode
     assignment: bytes = b""
@@ -76,7 +76,7 @@ class SyncResult(msgspec.Struct, frozen=True):
 
 
 def new_member_id(client_id: str, instance_id: str | None) -> str:
-    """A fresh id: the instance's or the client's name, then a random UUID."""
+    """Return a new id: the instance id or the client id, then a random UUID."""
     return f"{client_id if instance_id is None else instance_id}-{uuid.uuid4()}"
 
 
@@ -85,7 +85,7 @@ SyncReply = Callable[[SyncResult], None]
 
 
 class Member(msgspec.Struct):
-    """One member. `reply_join` and `reply_sync` are set while a request of its is parked."""
+    """One member. `reply_join` and `reply_sync` are set while the coordinator holds a request of the member."""
 
     member_id: str
     instance_id: str | None
@@ -97,35 +97,35 @@ class Member(msgspec.Struct):
     protocols: Protocols
     assignment: bytes = b""
     is_new: bool = False
-    """True until its first rebalance is over: such a member can expire while its JoinGroup is parked."""
+    """True until the member's first rebalance ends. A new member can expire while its JoinGroup is held."""
     reply_join: JoinReply | None = None
     reply_sync: SyncReply | None = None
 
     @property
     def is_static(self) -> bool:
-        """It carries a group.instance.id."""
+        """Whether the member has a group.instance.id."""
         return self.instance_id is not None
 
     @property
     def awaits_rebalance(self) -> bool:
-        """A parked request stands for its heartbeats."""
+        """Whether the coordinator holds a request of the member, which counts as a heartbeat."""
         return not self.is_new and (self.reply_join is not None or self.reply_sync is not None)
 
     def metadata(self, protocol: str | None) -> bytes:
-        """Its metadata for one protocol; empty when it has none."""
+        """Return the metadata for one protocol; empty if the member does not support it."""
         return next((data for name, data in self.protocols if name == protocol), b"")
 
     def vote(self, candidates: frozenset[str]) -> str:
-        """The candidate it likes best."""
+        """Return the candidate that the member prefers."""
         return next(name for name, _ in self.protocols if name in candidates)
 
     def park_sync(self, reply: SyncReply) -> None:
-        """Keeps a SyncGroup until the assignment is known. A request that still waits was given up by its client."""
+        """Hold a SyncGroup until the assignment is known. End an earlier held one, which the client has abandoned."""
         self.answer_sync(SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
         self.reply_sync = reply
 
     def answer_sync(self, result: SyncResult) -> bool:
-        """Answers the parked SyncGroup; False when there was none."""
+        """Answer the held SyncGroup; return False if there is none."""
         reply, self.reply_sync = self.reply_sync, None
         if reply is None:
             return False
@@ -134,49 +134,49 @@ class Member(msgspec.Struct):
 
 
 class Group(msgspec.Struct, eq=False):
-    """One group's state. Methods change it and check that the change is legal; they decide nothing about time."""
+    """One group's state. Methods change it and check that the change is legal; they do not deal with time."""
 
     group_id: str
     state: GroupState = GroupState.EMPTY
     state_timestamp_ms: int = -1
-    """Wall time of the last transition; −1 when not known (offset expiry then goes by the commit time)."""
+    """Wall time of the last transition; −1: not known, and offset expiry uses the commit time."""
     generation: int = 0
     protocol_type: str | None = None
-    """None while nobody has joined: a group that only commits offsets."""
+    """None: no member has ever joined, and the group only has offsets."""
     protocol_name: str | None = None
     leader_id: str | None = None
     members: dict[str, Member] = {}
     static_members: dict[str, str] = {}
     """group.instance.id → member id."""
     pending_joins: set[str] = set()
-    """Ids handed out (KIP-394) whose owners have not joined with them yet."""
+    """Assigned member ids (KIP-394) with which no client has joined yet."""
     pending_syncs: set[str] = set()
-    """Members of this generation whose SyncGroup has not come yet."""
+    """Members of this generation that have not sent SyncGroup yet."""
     awaiting_join: int = 0
-    """Members whose JoinGroup is parked."""
+    """Number of members whose JoinGroup is held."""
     protocol_counts: dict[str, int] = {}
-    """Protocol → how many members support it."""
+    """Protocol → number of members that support it."""
     metadata_bytes: int = 0
-    """Of all members, for all protocols."""
+    """Bytes of the metadata of all members, for all protocols."""
     in_initial_delay: bool = False
-    """The first round of the group is kept open, whoever has joined."""
+    """The group's first rebalance stays open until the initial delay ends, even if all members have joined."""
     new_member_added: bool = False
-    """Somebody joined during the initial delay, which is then prolonged once more."""
+    """A member joined during the initial delay, which is then extended once more."""
     subscribed_topics: frozenset[str] | None = None
-    """Topics of all members; None when not known."""
+    """Topics that any member subscribes to; None: not known."""
     formed_topics: dict[str, Uuid] = {}
-    """Topic ids at the time the generation was formed: a commit by name for another incarnation is refused."""
+    """Topic ids when the generation formed; the coordinator refuses commits by name for any other incarnation."""
     formed_at: int = 0
-    """The coordinator's count of topic removals at that time."""
+    """The coordinator's count of topic removals when the generation formed."""
     life: object = msgspec.field(default_factory=object)
-    """The same while the group lives, also when it changes its protocol."""
+    """Identity of the group; it survives a change of the group's protocol."""
     answers: StandingAnswers = msgspec.field(default_factory=StandingAnswers)
-    """To heartbeats of members while it is stable."""
+    """Cached heartbeat responses for members while the group is stable."""
 
     # --- state --------------------------------------------------------------------------------------------------------
 
     def transition_to(self, state: GroupState, now_ms: int) -> None:
-        """Moves to `state`; an illegal move is a bug and raises ValueError."""
+        """Change the state. Raise ValueError on an illegal transition, which is a bug."""
         if self.state not in LEGAL_MOVES[state]:
             raise ValueError(f"group {self.group_id}: {self.state} → {state}")
         self.answers.take_back()
@@ -184,34 +184,33 @@ class Group(msgspec.Struct, eq=False):
         self.state_timestamp_ms = now_ms
 
     def is_in(self, *states: GroupState) -> bool:
-        """It is in one of `states`."""
         return self.state in states
 
     @property
     def can_rebalance(self) -> bool:
-        """PreparingRebalance may be entered from here."""
+        """Whether the group may enter PreparingRebalance from its current state."""
         return self.state in LEGAL_MOVES[GroupState.PREPARING_REBALANCE]
 
     @property
     def uses_consumer_protocol(self) -> bool:
-        """Its members are consumers, whose metadata names topics."""
+        """Whether the members are consumers, whose metadata names topics."""
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     # --- members ------------------------------------------------------------------------------------------------------
 
     @property
     def all_joined(self) -> bool:
-        """Every member has (re)joined and nobody holds an id without having joined."""
+        """Whether every member has (re)joined and every assigned member id has been used."""
         return not self.pending_joins and self.awaiting_join == len(self.members)
 
     def park_join(self, member: Member, reply: JoinReply) -> None:
-        """Keeps a JoinGroup until the round is over. A request that still waits was given up by its client."""
+        """Hold a JoinGroup until the rebalance ends. End an earlier held one, which the client has abandoned."""
         self.answer_join(member, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
         member.reply_join = reply
         self.awaiting_join += 1
 
     def answer_join(self, member: Member, result: JoinResult) -> None:
-        """Answers a member's parked JoinGroup, if there is one."""
+        """Answer a member's held JoinGroup, if there is one."""
         reply, member.reply_join = member.reply_join, None
         if reply is not None:
             self.awaiting_join -= 1
@@ -219,11 +218,11 @@ class Group(msgspec.Struct, eq=False):
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest that any member asks for."""
+        """The longest rebalance timeout of all members."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def add(self, member: Member) -> None:
-        """Takes a member in; the first one gives the protocol type and leads."""
+        """Add a member. The first member sets the protocol type and becomes the leader."""
         if member.instance_id is not None:
             if member.instance_id in self.static_members:
                 raise ValueError(f"instance {member.instance_id} is a member already")
@@ -237,7 +236,7 @@ class Group(msgspec.Struct, eq=False):
         self.pending_joins.discard(member.member_id)
 
     def update(self, member: Member, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int) -> None:
-        """Takes over what a member says when it joins again."""
+        """Update a member from its new JoinGroup."""
         self._count(member, -1)
         member.protocols = protocols
         self._count(member, +1)
@@ -254,8 +253,11 @@ class Group(msgspec.Struct, eq=False):
                 del self.protocol_counts[name]
 
     def remove(self, member_id: str) -> Member | None:
-        """Forgets a member or a pending id. What it has parked is answered UNKNOWN_MEMBER_ID, upon which a live client
-        joins anew. The next member leads if it led."""
+        """Remove a member or a pending id.
+
+        Held requests get UNKNOWN_MEMBER_ID, and a live client then joins anew. If the member was the leader, the
+        next member becomes the leader.
+        """
         self.answers.forget(member_id)
         member = self.members.pop(member_id, None)
         if member is not None:
@@ -271,7 +273,8 @@ class Group(msgspec.Struct, eq=False):
         return member
 
     def replace_static(self, instance_id: str, new_member_id: str) -> Member:
-        """A restarted instance takes its member's place under a new id; whoever waits under the old id is fenced."""
+        """Give the member of a restarted instance a new member id; held requests under the old id get
+        FENCED_INSTANCE_ID."""
         old_member_id = self.static_members[instance_id]
         self.answers.forget(old_member_id)
         member = self.members.pop(old_member_id)
@@ -287,7 +290,7 @@ class Group(msgspec.Struct, eq=False):
         return member
 
     def elect_joined_leader(self) -> bool:
-        """Makes sure that the leader is one of those who joined; False when nobody did."""
+        """Ensure that the leader has joined; return False if no member has."""
         if self.leader_id is None:
             return False
         if self.members[self.leader_id].reply_join is not None:
@@ -299,7 +302,8 @@ class Group(msgspec.Struct, eq=False):
         return True
 
     def check_member(self, member_id: str, instance_id: str | None) -> Member:
-        """The member, or KafkaError UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID when its instance goes by another id."""
+        """Return the member. Raise KafkaError UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if its instance has another
+        id."""
         if instance_id is not None:
             current = self.static_members.get(instance_id)
             if current is None:
@@ -314,10 +318,10 @@ class Group(msgspec.Struct, eq=False):
     def check_commit(
         self, member_id: str, instance_id: str | None, generation: int, *, in_transaction: bool = False
     ) -> Member | None:
-        """Whether an offset commit may pass; the member it keeps alive, None for one from outside the group. In a
-        transaction, a client that names no member (before KIP-447) is fenced by its transactional id alone.
+        """Check an offset commit; return the member that it keeps alive, or None for a commit from outside the group.
 
-        KafkaError: COORDINATOR_NOT_AVAILABLE, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
+        In a transaction, a client that names no member (before KIP-447) is fenced by its transactional id alone.
+        Raise KafkaError COORDINATOR_NOT_AVAILABLE, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION or
         REBALANCE_IN_PROGRESS.
         """
         if self.state is GroupState.DEAD:
@@ -327,7 +331,7 @@ class Group(msgspec.Struct, eq=False):
         if generation < 0 and not member_id and instance_id is None:
             if in_transaction:
                 return None
-            # An administrator or a consumer outside the group: only while no member can be contradicted.
+            # An administrator or a consumer outside the group may commit only while the group has no members.
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
         member = self.check_member(member_id, instance_id)
         if generation != self.generation:
@@ -339,23 +343,23 @@ class Group(msgspec.Struct, eq=False):
     # --- protocols ----------------------------------------------------------------------------------------------------
 
     def _candidates(self) -> frozenset[str]:
-        """Protocols that every member supports."""
+        """Return the protocols that every member supports."""
         return frozenset(name for name, count in self.protocol_counts.items() if count == len(self.members))
 
     def supports(self, protocol_type: str, protocols: Iterable[str]) -> bool:
-        """Whether somebody with these protocols may join."""
+        """Return whether a client with these protocols may join."""
         names = list(protocols)
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and bool(names)
         if protocol_type != self.protocol_type:
             return False
-        # With ids handed out but no member left, nobody is contradicted.
+        # While ids are assigned but no member has joined, any protocol is compatible.
         if not self.members:
             return bool(names)
         return any(self.protocol_counts.get(name) == len(self.members) for name in names)
 
     def select_protocol(self) -> str:
-        """The protocol with most votes among those that all support; the earlier vote wins a tie."""
+        """Return the commonly supported protocol with most votes; the earlier vote wins a tie."""
         candidates = self._candidates()
         votes: dict[str, int] = {}
         for member in self.members.values():
@@ -364,8 +368,8 @@ class Group(msgspec.Struct, eq=False):
         return max(votes, key=lambda name: votes[name])
 
     def next_generation(self, now_ms: int) -> None:
-        """The join round is over: the next generation, with a protocol, or empty."""
-        # Generations are compared for equality only; the wire has 31 bits for them.
+        """End the join phase: start the next generation with a protocol, or as an empty group."""
+        # Code compares generations for equality only; the protocol has 31 bits for them.
         self.generation = self.generation + 1 if self.generation < 0x7FFFFFFF else 1
         if self.members:
             self.protocol_name = self.select_protocol()
@@ -378,7 +382,7 @@ class Group(msgspec.Struct, eq=False):
         self.pending_syncs.clear()
 
     def read_subscriptions(self) -> None:
-        """Finds out which topics the members subscribe to; called when a generation forms or is loaded."""
+        """Determine the topics that members subscribe to. Called when a generation forms or is loaded."""
         if not self.uses_consumer_protocol:
             self.subscribed_topics = None
         elif not self.members:
@@ -391,17 +395,17 @@ class Group(msgspec.Struct, eq=False):
             )
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member may be reading `topic`: true for consumers whose subscription cannot be read."""
+        """Return whether a member may read `topic`. True for consumers whose subscription cannot be decoded."""
         if self.subscribed_topics is not None:
             return topic in self.subscribed_topics
         return self.uses_consumer_protocol
 
     def join_members(self) -> tuple[tuple[str, str | None, bytes], ...]:
-        """What the leader assigns from."""
+        """Return the members' metadata, from which the leader computes the assignment."""
         return tuple((m.member_id, m.instance_id, m.metadata(self.protocol_name)) for m in self.members.values())
 
     def join_result(self, member_id: str, *, skip_assignment: bool = False) -> JoinResult:
-        """The successful answer for one member of the present generation."""
+        """Return the successful result for one member of the current generation."""
         leads = member_id == self.leader_id
         return JoinResult(
             ErrorCode.NONE,

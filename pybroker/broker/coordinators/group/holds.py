@@ -1,4 +1,7 @@
-"""Topics for which no commit is taken: they are about to be deleted, and what their record keeps is all there is."""
+"""The write fence for offset commits: topics whose deletion is about to be decided accept no commit.
+
+The deletion record keeps only commits that were made before.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +9,21 @@ from pybroker.native import Uuid
 
 
 class Holds:
-    """A topic is held until whoever held it has released it."""
+    """Fenced topics, counted: a topic accepts commits again when every `hold` is released."""
 
     def __init__(self) -> None:
         self._held: dict[Uuid, int] = {}
-        """By how many at once."""
+        """Topic id → number of holds."""
 
     def __contains__(self, topic_id: Uuid) -> bool:
         return topic_id in self._held
 
     def hold(self, topic_id: Uuid) -> None:
-        """From now on."""
+        """Refuse commits for the topic until `release`."""
         self._held[topic_id] = self._held.get(topic_id, 0) + 1
 
     def release(self, topic_id: Uuid) -> None:
-        """Takes a `hold` back."""
+        """Release one `hold`."""
         left = self._held.get(topic_id, 0) - 1
         if left > 0:
             self._held[topic_id] = left

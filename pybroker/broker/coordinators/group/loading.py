@@ -1,4 +1,4 @@
-"""What is alive in an offsets partition once all its records are read. Filled in a worker thread, off the loop."""
+"""Replay of an offsets partition: the live records after reading all of it. Runs in a worker thread."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ Pending = dict[OffsetKey, tuple[int, OffsetValue]]
 
 
 class Loaded(msgspec.Struct):
-    """The last value of every key. Implements the shards' Replay."""
+    """The last value of every key. Implements the shards' `Replay`."""
 
     offsets: Pending = {}
     pending: dict[int, Pending] = {}
-    """Producer → what it has committed in a transaction that has not ended."""
+    """Producer → its commits in a transaction that has not ended."""
     groups: dict[str, GroupValue] = {}
     consumers: dict[str, Stored] = {}
     shares: dict[str, StoredShare] = {}
     streams: dict[str, StoredStreams] = {}
     records: int = 0
     damaged: int = 0
-    """Records that could not be read; passed over."""
+    """Undecodable records, which are skipped."""
 
     def take(self, record: StoredRecord) -> None:
-        """Takes one record; without a value it buries its key. A marker ends a transaction."""
+        """Apply one record; a tombstone removes its key, and a marker ends a transaction."""
         self.records += 1
         if record.committed is not None:
             self._end(record.producer_id, committed=record.committed)
@@ -85,6 +85,6 @@ class Loaded(msgspec.Struct):
 
     def _end(self, producer_id: int, *, committed: bool) -> None:
         for key, stored in self.pending.pop(producer_id, {}).items():
-            # What was committed without a transaction since then stays.
+            # Keep newer commits that were made outside a transaction.
             if committed and self.offsets.get(key, (-1, None))[0] < stored[0]:
                 self.offsets[key] = stored

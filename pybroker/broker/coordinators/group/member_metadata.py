@@ -1,7 +1,8 @@
-"""How much memory the metadata of classic members takes: each member says in JoinGroup what it supports and subscribes
-to, as bytes that only clients understand, and the coordinator keeps them for as long as it is a member.
+"""The memory limit for the metadata of classic members.
 
-Members of other protocols are stored one record each, which `message.max.bytes` bounds.
+A JoinGroup carries the protocols and subscriptions that a member supports, as bytes that only clients understand.
+The coordinator keeps them as long as the member is in the group. Members of other protocols are stored one record
+each, which `message.max.bytes` limits.
 """
 
 from __future__ import annotations
@@ -19,8 +20,11 @@ COUNTED_FOR_MS = 1_000
 
 
 class MemberMetadata:
-    """Refuses members that bring too much. `count`: the bytes of all members; asked once a second at most, what is let
-    in meanwhile is added."""
+    """Refuses members with too much metadata.
+
+    `count` returns the bytes of all members. It is called at most once a second; metadata accepted in between is
+    added.
+    """
 
     def __init__(self, settings: Settings, figures: GroupFigures, clock: Clock, count: Callable[[], int]) -> None:
         self._settings = settings
@@ -31,7 +35,7 @@ class MemberMetadata:
         self._counted_ms: int | None = None
 
     def require_room(self, protocols: Protocols) -> None:
-        """KafkaError GROUP_MAX_SIZE_REACHED."""
+        """Raise KafkaError GROUP_MAX_SIZE_REACHED if the metadata exceeds a limit."""
         size, most = metadata_bytes(protocols), self._settings.max_metadata_bytes
         if size > most:
             raise self._refusal(f"{size} bytes of metadata are more than group.max.metadata.bytes={most}.")

@@ -1,5 +1,7 @@
-"""A group with members changes its protocol (KIP-848): classic → consumer when the first member of the newer protocol
-joins, consumer → classic when the last one has left. Pure functions; `GroupShard` makes it durable.
+"""Protocol changes of a group with members (KIP-848).
+
+A classic group becomes a consumer group when the first member of the consumer protocol joins, and a consumer group
+becomes classic when the last such member has left. Pure functions; `GroupShard` makes the change durable.
 """
 
 from __future__ import annotations
@@ -17,8 +19,11 @@ from pybroker.protocol.error_codes import ErrorCode
 
 
 def upgrade(group: Group, into: ConsumerGroup, topics: Topics, size_max: int) -> None:
-    """Fills a consumer group with the members of a classic one: its generation is their epoch, and what they were
-    assigned is the target. KafkaError GROUP_ID_NOT_FOUND: it cannot be done."""
+    """Fill a consumer group with the members of a classic one.
+
+    The generation becomes the members' epoch, and their assignments become the target. Raise KafkaError
+    GROUP_ID_NOT_FOUND if the group cannot be upgraded.
+    """
     if not group.uses_consumer_protocol:
         raise _refusal(group, "its members are no consumers")
     if len(group.members) > size_max:
@@ -26,7 +31,7 @@ def upgrade(group: Group, into: ConsumerGroup, topics: Topics, size_max: int) ->
     members, taken = [], set[Partition]()
     for member in group.members.values():
         made, assigned = _as_consumer(group, member, topics)
-        # Of a partition that a client's assignor gave to two members only one can have it here.
+        # If a client-side assignor gave a partition to two members, only the first keeps it.
         mine = {partition: group.generation for partition in assigned if partition not in taken}
         taken |= mine.keys()
         members.append(Member(member.member_id, made, group.generation, group.generation, assigned=mine))
@@ -37,7 +42,7 @@ def upgrade(group: Group, into: ConsumerGroup, topics: Topics, size_max: int) ->
 
 
 def _as_consumer(group: Group, member: ClassicMember, topics: Topics) -> tuple[Subscription, frozenset[Partition]]:
-    # Before the first generation no protocol is chosen.
+    # Before the first generation no protocol is selected.
     name = group.protocol_name or member.protocols[0][0]
     try:
         said = read_subscription(member.metadata(name), topics)
@@ -46,7 +51,7 @@ def _as_consumer(group: Group, member: ClassicMember, topics: Topics) -> tuple[S
         raise _refusal(group, f"what member {member.member_id} says of itself cannot be read: {error}") from None
     if is_custom:
         raise _refusal(group, "its assignor keeps data of its own with the members")
-    # A partition of an earlier incarnation of a name is none of this one.
+    # Skip partitions of earlier incarnations of a name.
     known = {topic_id for topic, topic_id in group.formed_topics.items() if topics.topic_id(topic) == topic_id}
     subscription = Subscription(
         member.client_id,
@@ -69,13 +74,16 @@ def _refusal(group: Group, why: str) -> KafkaError:
 
 
 def can_downgrade(group: ConsumerGroup, size_max: int) -> bool:
-    """All its members speak the classic protocol, and a classic group has room for them."""
+    """Return whether all members use the classic protocol and fit into a classic group."""
     return group.all_classic and len(group.members) <= size_max
 
 
 def downgrade(group: ConsumerGroup, topics: Topics, now_ms: int) -> Group:
-    """The classic group of these members, in the generation that the newest of them know: the epoch of before the last
-    one of the newer protocol left. They may read and commit what they had until the round that has to follow."""
+    """Return the classic group of these members, in the highest generation that a member knows.
+
+    That is the epoch before the last member of the consumer protocol left. Members keep reading and committing their
+    partitions until the rebalance that has to follow.
+    """
     known = max(member.epoch for member in group.members.values())
     classic = Group(group.group_id, life=group.life, state_timestamp_ms=now_ms, generation=known)
     for member in group.members.values():

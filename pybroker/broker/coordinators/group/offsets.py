@@ -1,8 +1,8 @@
 """Committed offsets of one offsets partition, in memory: group → topic id → partition.
 
-Keyed by topic id, so that an offset can only ever be read for the incarnation it was committed for. The name is kept
-beside the id because the stored key has it. Only what is on disk gets in here: `put` is called when the append has
-completed. What data threads have committed since (`shards.standing`) is taken over before anything is looked at.
+The topic id is the key, because an offset is valid only for the incarnation that it was committed for. The name is
+kept as well, because the stored key contains it. Only durable offsets are stored here: callers use `put` once an
+append has completed. Every read first adds the commits of data threads (`shards.standing`).
 """
 
 from __future__ import annotations
@@ -17,22 +17,19 @@ from pybroker.native import MemberCommit, Uuid
 
 
 class CommittedOffset(msgspec.Struct, frozen=True, gc=False):
-    """One committed offset."""
-
     offset: int
     leader_epoch: int
     metadata: str
     commit_timestamp_ms: int
     expire_timestamp_ms: int | None = None
-    """Set by clients of OffsetCommit 2–4 that ask for a retention of their own."""
+    """Set by clients of OffsetCommit 2–4 that ask for their own retention."""
     log_offset: int = -1
-    """Where its record is in the offsets partition: of two commits the later record counts, in whatever order they
-    complete.
-    """
+    """Offset of its record in the offsets partition. Of two commits the later record wins, in whatever order the
+    appends complete."""
 
     @classmethod
     def stored(cls, value: OffsetValue, at: int) -> CommittedOffset:
-        """As its record says that lies at offset `at` of the offsets partition (-1: not written yet)."""
+        """Return the offset of a record at offset `at` of the offsets partition (-1: not written yet)."""
         return cls(
             value.offset,
             value.leader_epoch,
@@ -51,39 +48,39 @@ class TopicOffsets(msgspec.Struct):
 
 
 class MembersCommits(Protocol):
-    """What data threads commit (`native.ShardCommits`)."""
+    """The delegated commits of data threads (`native.ShardCommits`)."""
 
     def take_all_back(self) -> None:
-        """No right that was given before stands any more, and what was committed under them is in the log."""
+        """Revoke every lease granted before; commits made under them are in the log when this returns."""
         ...
 
     def close(self) -> None:
-        """The same; nor does one that is given later."""
+        """Revoke every lease and refuse new ones."""
         ...
 
     def take(self) -> Sequence[MemberCommit]:
-        """What is on disk since this was called last."""
+        """Return the commits that became durable since the last call."""
         ...
 
     def take_count(self) -> int:
-        """How many offsets that were."""
+        """Return the number of offsets committed since the last call."""
         ...
 
     def in_flight(self) -> Sequence[MemberCommit]:
-        """What is on its way to disk."""
+        """Return the commits that are being written."""
         ...
 
     def drop_group(self, group: str) -> None:
-        """The group is gone with all that it has committed, also what is on its way."""
+        """Forget a deleted group's commits, including those being written."""
         ...
 
     def drop_topic(self, topic_id: Uuid) -> None:
-        """The same for a topic."""
+        """Forget a deleted topic's commits, including those being written."""
         ...
 
 
 class Offsets:
-    """All committed offsets of one shard, and the commits on their way to disk."""
+    """All committed offsets of one shard, and the commits being written."""
 
     def __init__(self, of_members: MembersCommits) -> None:
         self._of_members = of_members
@@ -92,15 +89,15 @@ class Offsets:
         self._in_flight: dict[tuple[Uuid, OffsetKey], int] = {}
 
     def take_back(self) -> None:
-        """Data threads commit no more: until this step of the loop is over, nobody else does."""
+        """Revoke delegated commits: until this step of the loop ends, only the coordinator commits."""
         self._of_members.take_all_back()
 
     def close(self) -> None:
-        """Data threads commit no more here."""
+        """Revoke delegated commits permanently."""
         self._of_members.close()
 
     def take_count(self) -> int:
-        """How many offsets data threads have committed since this was called last."""
+        """Return how many offsets data threads have committed since the last call."""
         return self._of_members.take_count()
 
     def _take_over(self) -> None:
@@ -120,28 +117,27 @@ class Offsets:
         return sum(len(t.partitions) for topics in self._groups.values() for t in topics.values())
 
     def get(self, group: str, topic_id: Uuid, partition: int) -> CommittedOffset | None:
-        """The committed offset, if there is one."""
         self._take_over()
         topic = self._groups.get(group, {}).get(topic_id)
         return None if topic is None else topic.partitions.get(partition)
 
     def is_on_disk(self, group: str, topic_id: Uuid, partition: int) -> bool:
-        """Whether there is one whose record is written."""
+        """Return whether the offset exists and its record is durable."""
         known = self.get(group, topic_id, partition)
         return known is not None and known.log_offset >= 0
 
     def topics(self, group: str) -> dict[Uuid, TopicOffsets]:
-        """Everything a group has committed. Not to be changed by the caller."""
+        """Return everything that a group has committed. Callers must not change it."""
         self._take_over()
         return self._groups.get(group, {})
 
     def groups(self) -> list[str]:
-        """Groups that have offsets."""
+        """Return the groups that have offsets."""
         self._take_over()
         return list(self._groups)
 
     def put(self, group: str, topic_id: Uuid, name: str, partition: int, value: CommittedOffset) -> None:
-        """Takes a commit that is on disk; one whose record is older than what is known is passed over."""
+        """Store a durable commit, unless a newer record for its key is known."""
         topic = self._groups.setdefault(group, {}).get(topic_id)
         if topic is None:
             topic = self._groups[group][topic_id] = TopicOffsets(name)
@@ -151,7 +147,6 @@ class Offsets:
             topic.partitions[partition] = value
 
     def remove(self, group: str, topic_id: Uuid, partition: int) -> None:
-        """Forgets one offset."""
         self._take_over()
         topics = self._groups.get(group)
         topic = None if topics is None else topics.get(topic_id)
@@ -165,10 +160,10 @@ class Offsets:
                 del self._groups[group]
 
     def keys_of_group(self, group: str) -> list[tuple[Uuid, OffsetKey]]:
-        """What has to be buried when a group is deleted: committed offsets, and commits that are still being written.
-        """
+        """Return the keys that need tombstones when a group is deleted: committed offsets, and commits being
+        written."""
         self.take_back()
-        # In this order: what ends between the two is among the offsets.
+        # The order matters: a commit that completes in between is found among the offsets.
         keys = dict.fromkeys(pair for pair in self._under_way() if pair[1].group == group)
         self._take_over()
         for topic_id, topic in self._groups.get(group, {}).items():
@@ -176,8 +171,8 @@ class Offsets:
         return list(keys)
 
     def keys_of_topic(self, topic_id: Uuid) -> list[OffsetKey]:
-        """What has to be buried when a topic is deleted: committed offsets, and commits that are still being written.
-        """
+        """Return the keys that need tombstones when a topic is deleted: committed offsets, and commits being
+        written."""
         self.take_back()
         keys = dict.fromkeys(key for in_topic, key in self._under_way() if in_topic == topic_id)
         self._take_over()
@@ -187,7 +182,7 @@ class Offsets:
         return list(keys)
 
     def of_topic(self, topic_id: Uuid) -> Iterator[tuple[str, str, int, CommittedOffset]]:
-        """(group, name, partition, offset) of one incarnation; a deletion record keeps them for undelete."""
+        """Yield (group, name, partition, offset) of one incarnation; its deletion record keeps them for undelete."""
         self._take_over()
         for group in self._groups_by_topic.get(topic_id, ()):
             topic = self._groups[group][topic_id]
@@ -195,7 +190,6 @@ class Offsets:
                 yield group, topic.name, partition, value
 
     def drop_topic(self, topic_id: Uuid) -> None:
-        """Forgets all offsets of an incarnation."""
         self._take_over()
         self._of_members.drop_topic(topic_id)
         for group in self._groups_by_topic.pop(topic_id, set()):
@@ -205,18 +199,17 @@ class Offsets:
                 del self._groups[group]
 
     def drop_group(self, group: str) -> None:
-        """Forgets all offsets of a group."""
         self._take_over()
         self._of_members.drop_group(group)
         for topic_id in self._groups.pop(group, {}):
             self._unlink(topic_id, group)
 
     def commit_began(self, topic_id: Uuid, key: OffsetKey) -> None:
-        """A record for `key` is on its way to disk."""
+        """Note that a record for `key` is being written."""
         self._in_flight[topic_id, key] = self._in_flight.get((topic_id, key), 0) + 1
 
     def commit_ended(self, topic_id: Uuid, key: OffsetKey) -> None:
-        """That record is on disk, or failed."""
+        """Note that the record for `key` is durable or has failed."""
         left = self._in_flight[topic_id, key] - 1
         if left:
             self._in_flight[topic_id, key] = left
@@ -224,11 +217,11 @@ class Offsets:
             del self._in_flight[topic_id, key]
 
     def topic_in_flight(self, topic_id: Uuid) -> bool:
-        """A commit for this topic is on its way."""
+        """Return whether a commit for this topic is being written."""
         return any(in_topic == topic_id for in_topic, _ in self._under_way())
 
     def has_commit_in_flight(self, group: str) -> bool:
-        """A commit of this group is on its way: the group must not be taken for unused."""
+        """Return whether a commit of this group is being written; the group then counts as used."""
         return any(key.group == group for _, key in self._under_way())
 
     def _unlink(self, topic_id: Uuid, group: str) -> None:

@@ -1,4 +1,4 @@
-"""What the group coordinator needs beyond `shards.ports`, and what its parts need of each other."""
+"""Interfaces of the group coordinator beyond `shards.ports`, and between its parts."""
 
 from __future__ import annotations
 
@@ -21,21 +21,20 @@ NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class RemovedTopic(Protocol):
-    """An incarnation that is no more."""
+    """A deleted incarnation."""
 
     @property
     def name(self) -> str:
-        """What it was called."""
+        """Its last name."""
         ...
 
     @property
     def topic_id(self) -> Uuid:
-        """Its id."""
         ...
 
 
 class GroupSettings(Protocol):
-    """The broker settings that rounds obey; read at each use, as some are dynamic."""
+    """The settings for rebalances; read at each use, because some are dynamic."""
 
     @property
     def initial_rebalance_delay_ms(self) -> int:
@@ -49,24 +48,26 @@ class GroupSettings(Protocol):
 
 
 class GroupStore(Protocol):
-    """Where generations become durable."""
+    """Durable storage for generations."""
 
     def store(self, group: Group, assignments: Mapping[str, bytes], done: Callable[[ErrorCode], None]) -> None:
-        """Writes the group's present generation; `done` gets NONE after the flush, else the code for clients."""
+        """Write the group's current generation; `done` gets NONE after the flush, else the error code for clients."""
         ...
 
     def formed(self, group: Group) -> None:
-        """Notes which topic incarnations exist as the generation forms."""
+        """Record the topic incarnations that exist when the generation forms."""
         ...
 
     def emptied(self, group: Group) -> None:
-        """The last id handed out has expired and nothing of the group was ever stored."""
+        """Drop a group whose last assigned id has expired and of which nothing was stored."""
         ...
 
 
 class Settings:
-    """The settings that the coordinator obeys, read at each use because some are dynamic. `own`: what a group sets
-    itself, by its id."""
+    """The coordinator's settings; read at each use, because some are dynamic.
+
+    `own`: the settings of one group, by its id.
+    """
 
     def __init__(
         self, config: Mapping[str, Any], own: Callable[[str], Mapping[str, str]] = lambda _: NOTHING
@@ -131,15 +132,15 @@ class Settings:
 
     @property
     def consumer(self) -> ConsumerSettings:
-        """Those of consumer groups (KIP-848)."""
+        """Settings of consumer groups (KIP-848)."""
         return ConsumerSettings(self._config, self._own)
 
     @property
     def share(self) -> ShareSettings:
-        """Those of share groups (KIP-932)."""
+        """Settings of share groups (KIP-932)."""
         return ShareSettings(self._config, self._own)
 
     @property
     def streams(self) -> StreamsSettings:
-        """Those of streams groups (KIP-1071)."""
+        """Settings of streams groups (KIP-1071)."""
         return StreamsSettings(self._config, self._own)

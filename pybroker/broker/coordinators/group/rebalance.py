@@ -1,8 +1,8 @@
-"""Join and sync rounds: how members of a classic group come to one generation with one assignment.
+"""Rebalances of classic groups: the members reach one generation with one assignment.
 
-All of it is plain functions on the loop's thread: they change the group, answer parked requests and set timers. What
-has to be durable first goes through `GroupStore.store`, whose callback continues once the record is on disk.
-Behaviour follows Kafka's classic coordinator (KIP-62, 134, 345, 394, 559, 800, 814).
+All functions are synchronous, on the event loop's thread: they change the group, answer held requests and set
+timers. `GroupStore.store` makes changes durable, and its callback continues once the record is on disk. Behaviour
+follows Kafka's classic coordinator (KIP-62, 134, 345, 394, 559, 800, 814).
 """
 
 from __future__ import annotations
@@ -31,21 +31,23 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
-"""A member that never heard its id cannot heartbeat; its parked JoinGroup is given up after this (Kafka's figure)."""
+"""Timeout of a new member's held JoinGroup, as in Kafka: the member cannot heartbeat before it knows its id."""
 
 PENDING_JOINS_MAX = 10_000
-"""Ids handed out and not used yet, for one group: a client that only asks for ids cannot fill the memory."""
+"""Assigned, unused ids per group; limits the memory that clients can use by only asking for ids."""
 
 ID_RETURN_MS_MAX = 1_000
-"""The first round of a group stays open so long, after its delay, for those who were given an id and come back with it:
-clients that start together. Without them it would end, and all would wait for a heartbeat of each who is in it."""
+"""After its initial delay, a group's first rebalance waits this long for clients that are about to join with a new id.
+
+Without it, clients that start together would need a second rebalance and wait for each member's heartbeat.
+"""
 
 JOIN_RETRY_MS_MIN = 1_000
-"""A round that nobody joined is looked at again no sooner than this, whatever timeout the members asked for."""
+"""The shortest time before a join phase without members is checked again, whatever the members' timeout."""
 
 
 class Rounds:
-    """The rounds of all groups of one broker."""
+    """The rebalances of all classic groups of one shard."""
 
     def __init__(
         self, settings: GroupSettings, clock: Clock, timers: TimerWheel, store: GroupStore, figures: GroupFigures
@@ -59,11 +61,11 @@ class Rounds:
     # --- JoinGroup ----------------------------------------------------------------------------------------------------
 
     def join(self, group: Group, request: JoinRequest, reply: JoinReply) -> None:
-        """Answers now, or parks the request until the round is over."""
+        """Answer now, or hold the request until the rebalance ends."""
         if group.state is GroupState.DEAD:
             reply(JoinResult(ErrorCode.COORDINATOR_NOT_AVAILABLE, request.member_id))
         elif not self._has_room(group, request.member_id):
-            # A member that finds the group full on its return is one of those to go.
+            # Remove a member that finds the group full when it rejoins.
             self._forget(group, request.member_id)
             reply(JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED, ""))
             self._complete_if_all_joined(group)
@@ -81,7 +83,8 @@ class Rounds:
         if group.state is GroupState.EMPTY:
             return len(group.pending_joins) < PENDING_JOINS_MAX or bool(member_id)
         if group.state is GroupState.PREPARING_REBALANCE:
-            # Counting those who wait, not the members, turns away the last to return when the limit was lowered.
+            # Counting held joins instead of members turns away the last members to return after an operator lowers the
+            # limit.
             return (member is not None and member.reply_join is not None) or (
                 group.awaiting_join < self._settings.max_size
                 and (bool(member_id) or len(group.pending_joins) < PENDING_JOINS_MAX)
@@ -119,7 +122,8 @@ class Rounds:
         if unchanged and (
             group.state is GroupState.COMPLETING_REBALANCE or (group.state is GroupState.STABLE and not leads)
         ):
-            # It lost the answer to its first JoinGroup. A leader of a stable group wants a new assignment instead.
+            # The member lost the response to its first JoinGroup. A leader of a stable group wants a new assignment
+            # instead.
             reply(group.join_result(member.member_id))
             return
         group.update(member, request.protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
@@ -146,7 +150,7 @@ class Rounds:
         self._rebalance_or_complete(group, f"member {member_id} joins: {request.reason}")
 
     def _replace_static(self, group: Group, request: JoinRequest, member_id: str, reply: JoinReply) -> None:
-        """KIP-345: an instance came back. In a stable group it gets its old place without a rebalance."""
+        """Handle the return of a static member (KIP-345). In a stable group it resumes without a rebalance."""
         instance_id = request.instance_id
         assert instance_id is not None
         old_leader = group.leader_id
@@ -159,7 +163,7 @@ class Rounds:
         group.park_join(member, reply)
         reason = f"static member {instance_id} returns as {member_id}: {request.reason}"
         if group.state is GroupState.COMPLETING_REBALANCE:
-            # The leader is assigning to the old id; only a new round reaches the new one.
+            # The leader assigns to the old id; only a new rebalance reaches the new id.
             self._prepare(group, reason)
             return
         if group.state is not GroupState.STABLE:
@@ -181,7 +185,7 @@ class Rounds:
             elif request.supports_skipping_assignment:
                 group.answer_join(member, group.join_result(member_id, skip_assignment=True))
             else:
-                # A leader that cannot be told to skip the assignment is told that another leads.
+                # Name another leader, so that a leader without support for skipping does not compute an assignment.
                 group.answer_join(
                     member,
                     JoinResult(
@@ -196,7 +200,7 @@ class Rounds:
 
         self._store.store(group, {m.member_id: m.assignment for m in group.members.values()}, stored)
 
-    # --- rounds -------------------------------------------------------------------------------------------------------
+    # --- rebalances ---------------------------------------------------------------------------------------------------
 
     def _rebalance_or_complete(self, group: Group, reason: str) -> None:
         if group.can_rebalance:
@@ -205,7 +209,7 @@ class Rounds:
             self._complete_if_all_joined(group)
 
     def rebalance(self, group: Group, reason: str) -> None:
-        """Starts a round if none runs: every member is told with its next heartbeat."""
+        """Start a rebalance unless one runs; members learn of it with their next heartbeat."""
         if group.members and group.can_rebalance:
             self._prepare(group, reason)
 
@@ -218,7 +222,7 @@ class Rounds:
         group.transition_to(GroupState.PREPARING_REBALANCE, self._clock.wall_ms())
         log.info("group %s generation %d rebalances: %s", group.group_id, group.generation, reason)
         if initial:
-            # Consumers of one application start one after the other; waiting a little spares a round for each.
+            # Consumers of one application start one after the other; a short delay avoids a rebalance for each of them.
             delay_ms = self._settings.initial_rebalance_delay_ms
             self._await_first(group, delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0))
         elif group.all_joined:
@@ -244,18 +248,16 @@ class Rounds:
         self._timers.schedule(("join", group.group_id), delay_ms, over)
 
     def _complete_if_all_joined(self, group: Group) -> None:
-        """Ends the join round early, but for the delay of a group's first one."""
+        """End the join phase early, except during a group's initial delay."""
         if group.state is GroupState.PREPARING_REBALANCE and not group.in_initial_delay and group.all_joined:
             self._complete_join(group)
 
     def _complete_join_in(self, group: Group, delay_ms: int) -> None:
-        """Ends the join round then, whoever has come."""
+        """End the join phase after the delay, even if members are missing."""
         self._timers.schedule(("join", group.group_id), delay_ms, lambda: self._complete_join(group))
 
     def _complete_join(self, group: Group) -> None:
-        """The join round is over: who has not come back is out (static members stay), the others learn the
-        generation.
-        """
+        """End the join phase: remove dynamic members that have not rejoined, and send the others the new generation."""
         if group.state is not GroupState.PREPARING_REBALANCE:
             return
         self._timers.cancel(("join", group.group_id))
@@ -263,7 +265,7 @@ class Rounds:
             log.info("group %s: member %s did not join again in time", group.group_id, member.member_id)
             self._forget(group, member.member_id)
         if group.members and not group.elect_joined_leader():
-            # Only static members, none of which is here: their sessions decide.
+            # Only static members remain and none has rejoined: wait for their sessions to expire.
             self._complete_join_in(group, max(group.rebalance_timeout_ms, JOIN_RETRY_MS_MIN))
             return
         group.new_member_added = group.in_initial_delay = False
@@ -273,7 +275,7 @@ class Rounds:
             log.info("group %s is empty at generation %d", group.group_id, group.generation)
 
             def stored(error: ErrorCode) -> None:
-                # After a crash the last stored generation comes back; its members' sessions then run out.
+                # After a crash the last stored generation returns; the sessions of its members then expire.
                 if error is not ErrorCode.NONE:
                     log.warning("group %s: its emptiness was not stored (%s)", group.group_id, error.name)
 
@@ -305,7 +307,7 @@ class Rounds:
     # --- SyncGroup ----------------------------------------------------------------------------------------------------
 
     def sync(self, group: Group, request: SyncRequest, reply: SyncReply) -> None:
-        """Answers now, or parks the request until the leader's assignment is stored."""
+        """Answer now, or hold the request until the leader's assignment is stored."""
         if group.state is GroupState.DEAD:
             reply(SyncResult(ErrorCode.COORDINATOR_NOT_AVAILABLE))
             return
@@ -344,7 +346,7 @@ class Rounds:
         wanted = {member_id: given.get(member_id, b"") for member_id in group.members}
 
         def stored(error: ErrorCode) -> None:
-            # A member may have joined or left meanwhile: then another round runs, and these SyncGroups are answered.
+            # If a member joined or left meanwhile, another rebalance runs and these SyncGroups are answered.
             if group.state is not GroupState.COMPLETING_REBALANCE or group.generation != generation:
                 return
             if error is not ErrorCode.NONE:
@@ -365,13 +367,13 @@ class Rounds:
         for member in list(group.members.values()):
             member.assignment = b""
             if member.answer_sync(SyncResult(error)):
-                # Its session did not run while the request was parked.
+                # The session did not run while the request was held.
                 self._watch_session(group, member.member_id, member.session_timeout_ms)
 
     # --- Heartbeat, LeaveGroup, sessions ------------------------------------------------------------------------------
 
     def heartbeat(self, group: Group, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """Prolongs a session. A plain function: heartbeats are the most frequent request of an idle cluster."""
+        """Extend a session. Synchronous, because heartbeats are the most frequent request of an idle cluster."""
         if group.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         try:
@@ -388,12 +390,12 @@ class Rounds:
         return ErrorCode.NONE
 
     def keep_alive(self, group: Group, member: Member) -> None:
-        """A heartbeat or a commit of this member came."""
+        """Extend the session of a member that sent a heartbeat or a commit."""
         if not self._timers.touch(("session", group.group_id, member.member_id), member.session_timeout_ms):
             self._watch_session(group, member.member_id, member.session_timeout_ms)
 
     def leave(self, group: Group, leaving: Iterable[LeavingMember]) -> list[ErrorCode]:
-        """Removes members; an answer for each, in order."""
+        """Remove members; return one error code per member, in order."""
         if group.state is GroupState.DEAD:
             return [ErrorCode.COORDINATOR_NOT_AVAILABLE for _ in leaving]
         answers = [self._leave_one(group, one) for one in leaving]
@@ -437,7 +439,7 @@ class Rounds:
             if group.state is GroupState.EMPTY:
                 self._store.emptied(group)
         elif member.awaits_rebalance:
-            # The parked request stands for its heartbeats; the session starts again when that is answered.
+            # The held request counts as a heartbeat; its response restarts the session.
             return
         elif left_ms := group.answers.session_left_ms(member_id, member.session_timeout_ms):
             self._watch_session(group, member_id, left_ms)
@@ -455,17 +457,18 @@ class Rounds:
         group.remove(member_id)
         self._timers.cancel(("session", group.group_id, member_id))
 
-    # --- taking groups over and giving them up ------------------------------------------------------------------------
+    # --- loading, freezing and ending groups --------------------------------------------------------------------------
 
     def resume(self, group: Group) -> None:
-        """A group was loaded: each member gets a session from now on, as its heartbeats went nowhere meanwhile."""
+        """Start a new session for each member of a loaded group; no coordinator received its heartbeats during the
+        load."""
         for member in group.members.values():
             self._watch_session(group, member.member_id, member.session_timeout_ms)
         if len(group.members) > self._settings.max_size:
             self._prepare(group, "it was loaded with more members than group.max.size allows")
 
     def freeze(self, group: Group) -> None:
-        """The group is about to become one of another protocol: whoever waits joins again, and no time runs."""
+        """Stop the group before its protocol changes: held requests get REBALANCE_IN_PROGRESS, and timers stop."""
         group.answers.take_back()
         group.in_initial_delay = False
         for member in group.members.values():
@@ -474,7 +477,7 @@ class Rounds:
         self._cancel_timers(group)
 
     def thaw(self, group: Group) -> None:
-        """It stays what it was: its members join again, each within a session from now on."""
+        """Resume the group after a failed upgrade: members rejoin, each within a new session."""
         self.resume(group)
         if group.state is GroupState.PREPARING_REBALANCE:
             self._complete_join_in(group, group.rebalance_timeout_ms)
@@ -482,7 +485,7 @@ class Rounds:
             self.rebalance(group, "it could not be upgraded")
 
     def give_up(self, group: Group, error: ErrorCode, now_ms: int) -> None:
-        """The group ends here (deleted, expired, or moved away): whoever waits gets `error`, no timer remains."""
+        """End the group (deleted, expired, or moved away): held requests get `error`, and timers stop."""
         for member in group.members.values():
             group.answer_join(member, JoinResult(error, member.member_id))
             member.answer_sync(SyncResult(error))

@@ -1,13 +1,12 @@
-"""What is stored in `__consumer_offsets`, in Kafka's own key and value formats (OffsetCommitKey/Value,
-GroupMetadataKey/Value).
+"""Records of `__consumer_offsets` in Kafka's key and value formats (OffsetCommitKey/Value, GroupMetadataKey/Value).
 
-Keys start with a 16-bit type: 0 and 1 committed offset, 2 group metadata; those of consumer, share and streams groups
-(`records` of `coordinators/consumer`, `share` and `streams`) are handed on; others belong to group kinds that this
-coordinator does not run, and are passed over. Values start with their version; 0 to 4 are read, and what Kafka writes
-is written: 4 of offsets, 3 of groups. Version 4 of offsets is flexible. Besides Kafka's tag 0 (the topic's id) it
-carries a tag of ours, which Kafka's readers skip (`native/protocol/schema/stored`): when an offset expires, where an
-old client asked for its own retention. Groups of version 4, from before pybroker wrote 3, have a tag with the topics
-that existed when the generation formed.
+A key starts with a 16-bit type: 0 and 1 for committed offsets, 2 for group metadata. Keys of consumer, share and
+streams groups are decoded by `records` of `coordinators/consumer`, `share` and `streams`; other types are skipped. A
+value starts with its version. This module reads versions 0 to 4 and writes Kafka's: 4 for offsets, 3 for groups.
+Version 4 of offsets is flexible. Besides Kafka's tag 0 (the topic id) it carries a pybroker tag, which Kafka's
+readers skip (`native/protocol/schema/stored`): the expiry time, if an old client asked for its own retention. Groups
+of version 4, which earlier pybroker versions wrote, have a tag with the topics that existed when the generation
+formed.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ GROUP_KEY_TYPE = 2
 GROUP_VALUE_VERSION = 3
 NO_TIMESTAMP = -1
 _KEY_LAYOUT = 0
-"""Both kinds of keys have one layout, whatever type stands in front."""
+"""Both types of keys have the same layout after the type."""
 
 
 class OffsetKey(msgspec.Struct, frozen=True, gc=False):
-    """Whose offset: the format names the topic, the value carries its id."""
+    """The key of a committed offset. It names the topic; the value carries the topic id."""
 
     group: str
     topic: str
@@ -39,7 +38,7 @@ class OffsetKey(msgspec.Struct, frozen=True, gc=False):
 
 
 class GroupKey(msgspec.Struct, frozen=True):
-    """Which group."""
+    """The key of a group's metadata."""
 
     group: str
 
@@ -77,31 +76,31 @@ class GroupValue(msgspec.Struct, frozen=True):
     protocol: str | None
     leader: str | None
     current_state_timestamp_ms: int
-    """−1 when not known."""
+    """−1: not known."""
     members: tuple[MemberValue, ...]
     formed_topics: dict[str, Uuid] = {}
-    """Read only; see the module."""
+    """Read but no longer written; see the module's header."""
 
 
 class NewerKey(msgspec.Struct, frozen=True):
-    """Something of a group whose members are in epochs."""
+    """The key of a record of a consumer, streams or share group."""
 
     group: str
     kind: int
     name: str
-    """A member, or an expression; empty where the key has none."""
+    """A member id or a regular expression; empty if the key has neither."""
 
 
 class ConsumerKey(NewerKey, frozen=True):
-    """Of a consumer group."""
+    """A key of a consumer group's record."""
 
 
 class ShareKey(NewerKey, frozen=True):
-    """Of a share group."""
+    """A key of a share group's record."""
 
 
 class StreamsKey(NewerKey, frozen=True):
-    """Of a streams group."""
+    """A key of a streams group's record."""
 
 
 _NEWER: tuple[tuple[RecordTypes, type[NewerKey]], ...] = (
@@ -114,17 +113,17 @@ Key = OffsetKey | GroupKey | NewerKey
 
 
 def encode_offset_key(key: OffsetKey) -> bytes:
-    """OffsetCommitKey, type 1."""
+    """Encode an OffsetCommitKey, type 1."""
     return b"\0\1" + encode(m.OffsetCommitKey(key.group, key.topic, key.partition), _KEY_LAYOUT)
 
 
 def encode_group_key(group: str) -> bytes:
-    """GroupMetadataKey, type 2."""
+    """Encode a GroupMetadataKey, type 2."""
     return b"\0\2" + encode(m.GroupMetadataKey(group), _KEY_LAYOUT)
 
 
 def decode_key(data: bytes) -> Key | None:
-    """The key, or None for a type that is not ours. Raises CodecError."""
+    """Decode a key; return None for an unsupported type. Raise CodecError."""
     kind, content = split_version(data)
     if kind in OFFSET_KEY_TYPES:
         key = decode_data("OffsetCommitKey", _KEY_LAYOUT, content)
@@ -139,8 +138,10 @@ def decode_key(data: bytes) -> Key | None:
 
 
 def encode_offset(key: OffsetKey, value: OffsetValue) -> tuple[bytes, bytes]:
-    """OffsetCommitKey, type 1, and OffsetCommitValue, version 4: written in one native call, as it is the record that
-    is written by far the most."""
+    """Encode an OffsetCommitKey, type 1, and an OffsetCommitValue, version 4.
+
+    One native call does both, because the coordinator writes this record far more often than any other.
+    """
     return stored_offset(
         key.group,
         key.topic,
@@ -155,7 +156,7 @@ def encode_offset(key: OffsetKey, value: OffsetValue) -> tuple[bytes, bytes]:
 
 
 def decode_offset_value(data: bytes) -> OffsetValue:
-    """OffsetCommitValue versions 0 to 4. Raises CodecError."""
+    """Decode an OffsetCommitValue, versions 0 to 4. Raise CodecError."""
     stored = decode_versioned("StoredOffset", data)
     expire = max(stored.expire_timestamp, stored.own_expire_timestamp)
     return OffsetValue(
@@ -169,7 +170,7 @@ def decode_offset_value(data: bytes) -> OffsetValue:
 
 
 def encode_group_value(value: GroupValue) -> bytes:
-    """GroupMetadataValue version 3, as Kafka writes: readers outside of brokers know none above."""
+    """Encode a GroupMetadataValue, version 3, as Kafka does: readers outside brokers support no later version."""
     return encode_versioned(
         m.StoredGroup(
             protocol_type=value.protocol_type,
@@ -196,7 +197,7 @@ def encode_group_value(value: GroupValue) -> bytes:
 
 
 def decode_group_value(data: bytes) -> GroupValue:
-    """GroupMetadataValue versions 0 to 4. Raises CodecError."""
+    """Decode a GroupMetadataValue, versions 0 to 4. Raise CodecError."""
     stored = decode_versioned("StoredGroup", data)
     return GroupValue(
         stored.protocol_type,
@@ -215,7 +216,7 @@ def _member(stored: m.StoredGroup_MemberMetadata) -> MemberValue:
         stored.group_instance_id,
         stored.client_id,
         stored.client_host,
-        # Version 0 has one time for both.
+        # Version 0 has one timeout for both.
         stored.session_timeout if stored.rebalance_timeout == NO_TIMESTAMP else stored.rebalance_timeout,
         stored.session_timeout,
         stored.subscription,

@@ -1,21 +1,23 @@
-"""Which topic names were removed, and when: what tells a generation that a name has changed hands."""
+"""Removed topic names, in order of removal. A generation uses them to detect that a name has a new topic id."""
 
 from __future__ import annotations
 
 REMOVED_NAMES_MAX = 100_000
-"""Names of removed topics that are remembered, the latest ones. A generation that is older than all of them is
-protected only by the ids that it noted itself."""
+"""The number of removed names that are remembered, latest first.
+
+A generation older than all of them is protected only by the topic ids that it recorded itself.
+"""
 
 
 class Removals:
-    """Counts topic removals, so that a generation can tell which names it knew under an older id."""
+    """Counter of topic removals; it tells which names were removed after a generation formed."""
 
     def __init__(self) -> None:
         self.count = 0
         self._last: dict[str, int] = {}
 
     def note(self, name: str) -> None:
-        """`name` was just removed."""
+        """Record the removal of `name`."""
         self.count += 1
         self._last.pop(name, None)
         self._last[name] = self.count
@@ -23,5 +25,5 @@ class Removals:
             del self._last[next(iter(self._last))]
 
     def since(self, name: str, count: int) -> bool:
-        """Whether `name` was removed after the count was `count`."""
+        """Return whether `name` was removed after the counter was `count`."""
         return self._last.get(name, 0) > count

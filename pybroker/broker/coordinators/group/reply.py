@@ -1,4 +1,4 @@
-"""Answers that are there at once, or later."""
+"""Results that are available at once or later."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class Reply(Generic[T]):
-    """An answer that is there at once, or a future for it."""
+    """A callback that yields its value, or a future if the value has not arrived."""
 
     __slots__ = ("_future", "_value")
 
@@ -24,7 +24,7 @@ class Reply(Generic[T]):
             self._future.set_result(value)
 
     def outcome(self, loop: asyncio.AbstractEventLoop) -> T | asyncio.Future[T]:
-        """The value if it has come, else the future that gets it."""
+        """Return the value if it has arrived, else a future for it."""
         if self._value is not None:
             return self._value
         self._future = loop.create_future()

@@ -1,4 +1,4 @@
-"""What members ask of their group, free of versions."""
+"""Requests of classic group members, independent of their versions."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import msgspec
 from pybroker.broker.coordinators.group.group import Protocols
 
 NO_REASON = "no reason given"
-"""What the log says where a client names none (KIP-800)."""
+"""The reason in log lines for clients that give none (KIP-800)."""
 
 
 class JoinRequest(msgspec.Struct, frozen=True):
-    """A JoinGroup, free of versions."""
+    """A JoinGroup, independent of its version."""
 
     member_id: str
     instance_id: str | None
@@ -27,7 +27,7 @@ class JoinRequest(msgspec.Struct, frozen=True):
 
 
 class SyncRequest(msgspec.Struct, frozen=True):
-    """A SyncGroup, free of versions."""
+    """A SyncGroup, independent of its version."""
 
     member_id: str
     instance_id: str | None
@@ -38,7 +38,7 @@ class SyncRequest(msgspec.Struct, frozen=True):
 
 
 class LeavingMember(msgspec.Struct, frozen=True):
-    """Who leaves: by member id, or (an administrator) by instance id alone."""
+    """A member that leaves: named by member id, or (by an administrator) by instance id alone."""
 
     member_id: str
     instance_id: str | None

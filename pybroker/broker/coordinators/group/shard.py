@@ -51,13 +51,13 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 CLOCKS_DIFFER_MS = 60_000
-"""Times that two brokers have noted are only compared if they are further apart."""
+"""Timestamps of two brokers are compared only if they differ by more than this."""
 DOWNGRADE_RETRY_MS = 1_000
-"""A downgrade that could not be written is tried again after this."""
+"""Delay before retrying a downgrade that could not be written."""
 
 
 class GroupShard(Shard[Loaded]):
-    """The groups of one offsets partition. Implements the rounds' GroupStore."""
+    """The groups of one offsets partition. Implements `GroupStore` for rebalances."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class GroupShard(Shard[Loaded]):
     ) -> None:
         super().__init__(shard_log)
         self.groups: dict[str, Group] = {}
-        """Classic groups, and those that only have offsets."""
+        """Classic groups, and groups that only have offsets."""
         self.consumers = ConsumerGroups(
             clock=clock,
             timers=timers,
@@ -93,7 +93,7 @@ class GroupShard(Shard[Loaded]):
         self._consumer_settings = consumer_settings
         self._timers = timers
         self.commits_of_members = ShardCommits(shard_log.topic_id, shard_log.partition, shard_log.leader_epoch)
-        """Those that data threads take."""
+        """The commits delegated to data threads."""
         self.offsets = Offsets(self.commits_of_members)
         self.transactions = TransactionalOffsets()
         self._markers_while_loading: list[tuple[int, int, bool]] = []
@@ -103,25 +103,24 @@ class GroupShard(Shard[Loaded]):
         self._removals = removals
         self._figures = figures
         self._removals_before = removals.count
-        """Removals up to here say nothing about groups that are loaded: their generations may have formed since,
-        elsewhere.
-        """
+        """Removals up to this count say nothing about loaded groups: another broker may have formed their generations
+        later."""
 
-    # --- what `Shards` asks -------------------------------------------------------------------------------------------
+    # --- interface for `Shards` ---------------------------------------------------------------------------------------
 
     def replay(self) -> Loaded:
-        """Takes the records of the partition."""
+        """Return an empty replay for the partition's records."""
         return Loaded()
 
     def install(self, loaded: Loaded) -> None:
-        """Takes over groups and offsets. Offsets of incarnations that are gone stay hidden.
+        """Install loaded groups and offsets. Offsets of unknown incarnations are left out.
 
-        They are not buried here: that a topic is not known is no proof that it was deleted, and a commit to a new
+        No tombstones are written for them: an unknown topic id is no proof of a deletion, and a commit to a new
         incarnation of the name replaces the record anyway.
         """
         hidden = 0
         for key, (at, value) in loaded.offsets.items():
-            # Kafka's values before version 4 have no id; they belong to whatever the name means now.
+            # Kafka's values before version 4 have no topic id; they belong to the current incarnation of the name.
             topic_id = value.topic_id if value.topic_id is not None else self._topics.topic_id(key.topic)
             if topic_id is None or self._topics.topic_name(topic_id) is None:
                 hidden += 1
@@ -171,7 +170,7 @@ class GroupShard(Shard[Loaded]):
         self._markers_while_loading.clear()
 
     def give_up(self, error: ErrorCode) -> None:
-        """The shard moves away or the broker stops: whoever waits gets `error`."""
+        """End the shard when it moves away or the broker stops: waiting clients get `error`."""
         self.offsets.close()
         self.note_commits()
         for group in self.groups.values():
@@ -184,23 +183,23 @@ class GroupShard(Shard[Loaded]):
     # --- groups -------------------------------------------------------------------------------------------------------
 
     def group(self, group_id: str) -> Group | None:
-        """A group that exists."""
+        """Return an existing classic group."""
         return self.groups.get(group_id)
 
     def ensure_group(self, group_id: str) -> Group:
-        """The group, made if it does not exist."""
+        """Return the group; create it if it does not exist."""
         group = self.groups.get(group_id)
         if group is None:
             group = self.groups[group_id] = Group(group_id)
         return group
 
     def note_group(self, group_id: str) -> None:
-        """Makes a group that only has offsets, if there is none of that id."""
+        """Create a group that only has offsets, unless a group with that id exists."""
         if self.newer(group_id) is None:
             self.ensure_group(group_id)
 
     def newer(self, group_id: str) -> ConsumerGroup | StreamsGroup | None:
-        """A group with offsets whose members are in epochs, as on disk."""
+        """Return a consumer or streams group as stored."""
         return self.consumers.get(group_id) or self.streams.get(group_id)
 
     def answers_to_repeat(self, group_id: str) -> StandingAnswers | None:
@@ -218,7 +217,7 @@ class GroupShard(Shard[Loaded]):
             self.consumers.check_fetch(group, member_id, epoch)
 
     def life(self, group_id: str) -> object | None:
-        """What stays the same while a group lives, whatever its protocol; None if there is none."""
+        """Return the group's identity, which survives a change of its protocol; None if there is no group."""
         newer = self.newer(group_id)
         if newer is not None:
             return newer.life
@@ -226,19 +225,19 @@ class GroupShard(Shard[Loaded]):
         return None if group is None else group.life
 
     def transaction_ended(self, producer_id: int, at: int, *, committed: bool) -> None:
-        """A marker is on disk at offset `at`. While the shard is being loaded, it may or may not be among what is read.
-        """
+        """Apply a durable marker at offset `at`. While the shard loads, the replay may or may not contain the
+        marker."""
         if self.state is ShardState.ACTIVE:
             self.count(self.transactions.ended(producer_id, at, committed=committed))
         else:
             self._markers_while_loading.append((producer_id, at, committed))
 
     def has_commit_under_way(self, group_id: str) -> bool:
-        """A commit is being written, or its transaction has not ended: the group must not be taken for unused."""
+        """Return whether a commit is being written or its transaction is open; the group then counts as used."""
         return self.offsets.has_commit_in_flight(group_id) or bool(self.transactions.unstable_of(group_id))
 
     def count(self, offsets: list[Counting]) -> None:
-        """Offsets whose transaction is committed."""
+        """Store the offsets of a committed transaction."""
         for topic_id, key, value in offsets:
             if self._topics.topic_name(topic_id) is not None:
                 self.note_group(key.group)
@@ -246,20 +245,21 @@ class GroupShard(Shard[Loaded]):
                 self._figures.offset_commits += 1
 
     def note_commits(self) -> None:
-        """Counts what data threads have committed."""
+        """Count the commits of data threads."""
         self._figures.offset_commits += self.offsets.take_count()
 
     def refuse_share(self, group_id: str, code: ErrorCode) -> None:
-        """Raises KafkaError with `code` if the group is a share group, which has no offsets, and members of its own."""
+        """Raise KafkaError with `code` if the group is a share group, which has no offsets and its own kind of
+        members."""
         if group_id in self.shares:
             raise KafkaError(code, f"Group {group_id} is a share group.")
 
     def holds_other_than_share(self, group_id: str) -> bool:
-        """There is a group of that id, of another kind."""
+        """Return whether a group of another type has this id."""
         return group_id in self.groups or group_id in self.consumers or group_id in self.streams
 
     def refuse_streams(self, group_id: str) -> None:
-        """Raises KafkaError GROUP_ID_NOT_FOUND if the group is a streams group."""
+        """Raise KafkaError GROUP_ID_NOT_FOUND if the group is a streams group."""
         if group_id in self.streams:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
 
@@ -268,8 +268,11 @@ class GroupShard(Shard[Loaded]):
     def consumer_heartbeat(
         self, group_id: str, beat: Heartbeat, may_read: MayRead, reply: Callable[[HeartbeatResult], None]
     ) -> None:
-        """A ConsumerGroupHeartbeat. A classic group becomes a consumer group by the first member of it: at once if
-        nobody is in it, else with its members, if group.consumer.migration.policy lets it."""
+        """Handle a ConsumerGroupHeartbeat.
+
+        The first member of the consumer protocol turns a classic group into a consumer group: at once if it has no
+        members, else together with its members, if group.consumer.migration.policy allows it.
+        """
         if group_id in self.consumers:
             self.consumers.heartbeat(group_id, beat, may_read, reply)
             return
@@ -316,7 +319,7 @@ class GroupShard(Shard[Loaded]):
         self._timers.schedule(("consumer downgrade", group_id), delay_ms, lambda: self._downgrade(group_id))
 
     def _downgrade(self, group_id: str) -> None:
-        """The last member of the newer protocol has gone: the others go on as a classic group."""
+        """Turn the group into a classic group after the last member of the consumer protocol has left."""
         before = self.consumers.get(group_id)
         if before is None:
             return
@@ -329,8 +332,8 @@ class GroupShard(Shard[Loaded]):
             self.formed(classic)
             assignments = {member.member_id: member.assignment for member in classic.members.values()}
             value = group_value(classic, assignments, now_ms)
-            # The round that follows is not stored: after a restart members find that they do not know this generation,
-            # and join.
+            # The rebalance that follows is not stored: after a restart the members do not know this generation, and
+            # rejoin.
             unknown = max(draft.epoch, value.generation + 1)
             stored = encode_group_value(msgspec.structs.replace(value, generation=unknown))
             draft.successor = {encode_group_key(group_id): stored}
@@ -358,8 +361,8 @@ class GroupShard(Shard[Loaded]):
     def streams_heartbeat(
         self, group_id: str, beat: StreamsHeartbeat, reply: Callable[[StreamsHeartbeatResult], None]
     ) -> None:
-        """A StreamsGroupHeartbeat. A classic group without members becomes a streams group by the first member of it.
-        """
+        """Handle a StreamsGroupHeartbeat. The first member turns a classic group without members into a streams
+        group."""
         also: dict[bytes, bytes | None] = {}
         if group_id not in self.streams:
             classic = self.groups.get(group_id)
@@ -382,7 +385,7 @@ class GroupShard(Shard[Loaded]):
             self.rounds.give_up(classic, ErrorCode.REBALANCE_IN_PROGRESS, self._clock.wall_ms())
 
     def join_emptied_streams(self, group_id: str, request: JoinRequest, reply: Callable[[JoinResult], None]) -> None:
-        """JoinGroup for a streams group, which becomes a classic one if it has no members."""
+        """Handle a JoinGroup for a streams group, which becomes a classic group if it has no members."""
         before = self.streams.get(group_id)
 
         def done(error: KafkaError | None) -> None:
@@ -399,8 +402,10 @@ class GroupShard(Shard[Loaded]):
         self.streams.become_classic(group_id, done)
 
     def delete_group(self, group_id: str, done: Callable[[ErrorCode], None]) -> int:
-        """Buries a group without members; gives the number of its offsets. KafkaError: GROUP_ID_NOT_FOUND,
-        NON_EMPTY_GROUP."""
+        """Delete a group without members; return the number of its offsets.
+
+        Raise KafkaError GROUP_ID_NOT_FOUND or NON_EMPTY_GROUP.
+        """
         newer = self.newer(group_id)
         group = self.group(group_id)
         if newer is not None:
@@ -415,7 +420,7 @@ class GroupShard(Shard[Loaded]):
         return self.drop_group(group, done)
 
     def drop_newer(self, group: ConsumerGroup | StreamsGroup, done: Callable[[ErrorCode], None]) -> int:
-        """`drop_group` of a consumer or streams group."""
+        """Do `drop_group` for a consumer or streams group."""
         keys = self._forget_offsets(group.group_id)
         over = ErrorCode.COORDINATOR_NOT_AVAILABLE
         buried = (
@@ -428,7 +433,7 @@ class GroupShard(Shard[Loaded]):
     # --- GroupStore ---------------------------------------------------------------------------------------------------
 
     def store(self, group: Group, assignments: Mapping[str, bytes], done: Callable[[ErrorCode], None]) -> None:
-        """Writes the present generation with these assignments."""
+        """Write the current generation with these assignments."""
         value = group_value(group, assignments, self._clock.wall_ms())
 
         def written(error: ErrorCode, _: int) -> None:
@@ -437,16 +442,19 @@ class GroupShard(Shard[Loaded]):
         self.log.write([(encode_group_key(group.group_id), encode_group_value(value))], written)
 
     def formed(self, group: Group) -> None:
-        """Notes which incarnations the members of this generation can have seen."""
+        """Record the incarnations that members of this generation can have seen."""
         group.formed_at = self._removals.count
         group.formed_topics = {}
         for name in group.subscribed_topics or ():
-            # ZERO: the name meant nothing, so nobody in this generation was assigned a later incarnation of it.
+            # ZERO: the topic did not exist, so no member of this generation was assigned a later incarnation of the
+            # name.
             group.formed_topics[name] = self._topics.topic_id(name) or Uuid.ZERO
 
     def _existed(self, group: Group) -> dict[str, Uuid]:
-        """What `formed` would have noted of a generation that is loaded, as far as the times tell; ZERO in doubt, which
-        costs a commit without leader epoch one round."""
+        """Return what `formed` would have recorded for a loaded generation, judging by timestamps.
+
+        ZERO if uncertain: a commit without leader epoch then costs one rebalance.
+        """
         ids: dict[str, Uuid] = {}
         for name in group.subscribed_topics or ():
             topic_id = ids[name] = self._topics.topic_id(name) or Uuid.ZERO
@@ -457,7 +465,7 @@ class GroupShard(Shard[Loaded]):
         return ids
 
     def emptied(self, group: Group) -> None:
-        """Forgets a group that was only asked for a member id."""
+        """Drop a group that was only asked for a member id."""
         if (
             group.state is GroupState.EMPTY
             and group.generation == 0
@@ -473,8 +481,9 @@ class GroupShard(Shard[Loaded]):
     # --- removal ------------------------------------------------------------------------------------------------------
 
     def drop_group(self, group: Group, done: Callable[[ErrorCode], None]) -> int:
-        """Forgets a group and its offsets, and buries both; `done` gets NONE when that is on disk. The number of
-        offsets.
+        """Remove a group and its offsets and write tombstones; return the number of offsets.
+
+        `done` gets NONE once the tombstones are durable.
         """
         keys = self._forget_offsets(group.group_id)
         self.groups.pop(group.group_id, None)
@@ -490,13 +499,14 @@ class GroupShard(Shard[Loaded]):
         return [key for _, key in dict.fromkeys(keys)]
 
     def bury_offsets(self, keys: list[OffsetKey], done: Callable[[ErrorCode], None]) -> None:
-        """Writes tombstones for offsets that were taken out of `offsets` by the caller."""
+        """Write tombstones for offsets that the caller has removed from `offsets`."""
         self.log.write([(encode_offset_key(key), None) for key in keys], lambda error, _: done(error))
 
 
 def group_value(group: Group, assignments: Mapping[str, bytes], now_ms: int) -> GroupValue:
-    """The stored form of a group's present generation. Kafka keeps of each member only its metadata for the chosen
-    protocol.
+    """Return the stored form of a group's current generation.
+
+    As in Kafka, only each member's metadata for the selected protocol is stored.
     """
     return GroupValue(
         group.protocol_type or "",
@@ -521,7 +531,7 @@ def group_value(group: Group, assignments: Mapping[str, bytes], now_ms: int) -> 
 
 
 def group_of_value(group_id: str, value: GroupValue) -> Group:
-    """A group as it was stored: stable if it has members, else empty."""
+    """Return the group of a stored generation: stable if it has members, else empty."""
     group = Group(
         group_id,
         GroupState.STABLE if value.members else GroupState.EMPTY,

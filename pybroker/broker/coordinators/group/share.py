@@ -1,4 +1,4 @@
-"""What is asked of share groups, beside the other groups of the same shards (KIP-932)."""
+"""Share groups (KIP-932) in the shards of the group coordinator: membership, offsets and deletion."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class ShareOffset(msgspec.Struct, frozen=True):
-    """Where a group stands in a partition. −1: not known."""
+    """A group's position in a partition. −1: not known."""
 
     start_offset: int
     leader_epoch: int
@@ -37,7 +37,8 @@ NOWHERE = ShareOffset(NO_OFFSET, 0, -1)
 
 
 class ShareCoordination:
-    """See the module. KafkaError for all: not answered here, GROUP_ID_NOT_FOUND."""
+    """Requests about share groups. All raise KafkaError GROUP_ID_NOT_FOUND, or if this broker is not the
+    coordinator."""
 
     def __init__(
         self, groups: GroupCoordinator, topics: Topics, states: States, loop: asyncio.AbstractEventLoop
@@ -52,7 +53,7 @@ class ShareCoordination:
     def heartbeat(
         self, group_id: str, beat: ShareHeartbeat
     ) -> ShareHeartbeatResult | asyncio.Future[ShareHeartbeatResult]:
-        """A ShareGroupHeartbeat whose form is right: the answer, or a future for it while it is being stored."""
+        """Handle a valid ShareGroupHeartbeat: return the result, or a future for it while changes are written."""
         shard = self._groups.shard(group_id)
         if group_id not in shard.shares and (beat.epoch != 0 or shard.holds_other_than_share(group_id)):
             what = "is not a share group" if shard.holds_other_than_share(group_id) else "not found"
@@ -62,11 +63,11 @@ class ShareCoordination:
         return reply.outcome(self._loop)
 
     def describe(self, group_id: str) -> ShareGroup:
-        """A share group as it is now. Not to be changed."""
+        """Return a share group; callers must not change it."""
         return self._find(group_id)[1]
 
     def list(self) -> list[ShareGroup]:
-        """All share groups of this broker whose shards are loaded. Not to be changed."""
+        """Return all share groups of this broker's loaded shards. Callers must not change them."""
         return [g for s in self._groups.shards if s.state is ShardState.ACTIVE for g in s.shares.all()]
 
     def _find(self, group_id: str) -> tuple[GroupShard, ShareGroup]:
@@ -78,14 +79,16 @@ class ShareCoordination:
         return shard, group
 
     def holds(self, group_id: str) -> bool:
-        """There is a share group of that id."""
+        """Return whether a share group has this id."""
         return self._groups.shard(group_id, empty_allowed=True).shares.get(group_id) is not None
 
     # --- offsets ------------------------------------------------------------------------------------------------------
 
     def partitions_of(self, group_id: str) -> dict[Uuid, TopicState]:
-        """What the group has, or is getting, states of, under the present name of the topic: an undeletion may have
-        changed it."""
+        """Return the partitions for which the group has or initializes share state.
+
+        Topics have their current name, which an undelete may have changed.
+        """
         group = self._find(group_id)[1]
         return {
             topic_id: TopicState(self._topics.topic_name(topic_id) or topic.name, group.known_partitions(topic_id))
@@ -93,14 +96,15 @@ class ShareCoordination:
         }
 
     async def offset(self, group_id: str, topic_id: Uuid, partition: int) -> ShareOffset:
-        """Where the group stands."""
+        """Return the group's position in a partition."""
         state: ShareState | None = await self._states.summary(Key(group_id, topic_id, partition))
         if state is None:
             return NOWHERE
         return ShareOffset(state.start_offset, state.leader_epoch, state.complete_count)
 
     async def alter(self, group_id: str, wanted: Mapping[Uuid, Mapping[int, int]]) -> dict[tuple[Uuid, int], ErrorCode]:
-        """Sets start offsets of a group without members; a code for each. KafkaError NON_EMPTY_GROUP."""
+        """Set the start offsets of a group without members; return one code per partition. Raise KafkaError
+        NON_EMPTY_GROUP."""
         shard = self._groups.shard(group_id, empty_allowed=True)
         if not self.holds(group_id) and shard.holds_other_than_share(group_id):
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
@@ -112,7 +116,7 @@ class ShareCoordination:
         def change(draft: ShareGroup) -> Finish:
             draft.require_empty()
             if not draft.deleting.keys().isdisjoint(states):
-                # What is set now would be deleted with the rest.
+                # The deletion in progress would remove the new offsets.
                 raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "States of the topic are being deleted.")
             draft.epoch += 1
             draft.made_anew(states)
@@ -126,7 +130,10 @@ class ShareCoordination:
         return {(topic_id, index): code for (topic_id, index, _), code in zip(keys, codes, strict=True)}
 
     async def delete_offsets(self, group_id: str, topics: Sequence[Uuid]) -> dict[Uuid, ErrorCode]:
-        """Forgets where a group without members stands in topics; a code for each. KafkaError NON_EMPTY_GROUP."""
+        """Delete the share state of a group without members for these topics; return one code per topic.
+
+        Raise KafkaError NON_EMPTY_GROUP.
+        """
         shard, group = self._find(group_id)
         group.require_empty()
         known = self.partitions_of(group_id).keys()
@@ -138,7 +145,10 @@ class ShareCoordination:
         }
 
     async def delete_group(self, group_id: str) -> ErrorCode:
-        """DeleteGroups: NONE once the group and its states are buried. KafkaError NON_EMPTY_GROUP."""
+        """Handle a DeleteGroups: return NONE once the tombstones of the group and its share state are durable.
+
+        Raise KafkaError NON_EMPTY_GROUP.
+        """
         shard, group = self._find(group_id)
         group.require_empty()
         await shard.shares.delete_states(group_id, self.partitions_of(group_id))

@@ -1,4 +1,4 @@
-"""What is asked of streams groups, beside the other groups of the same shards (KIP-1071)."""
+"""Streams groups (KIP-1071) in the shards of the group coordinator."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 
 class StreamsCoordination:
-    """See the module. KafkaError for all: not answered here, GROUP_ID_NOT_FOUND."""
+    """Requests about streams groups. All raise KafkaError GROUP_ID_NOT_FOUND, or if this broker is not the
+    coordinator."""
 
     def __init__(
         self, groups: GroupCoordinator, settings: StreamsSettings, loop: asyncio.AbstractEventLoop
@@ -28,7 +29,7 @@ class StreamsCoordination:
         self._loop = loop
 
     def require_served(self) -> None:
-        """KafkaError UNSUPPORTED_VERSION: the broker's settings leave streams groups out."""
+        """Raise KafkaError UNSUPPORTED_VERSION if the broker's settings disable streams groups."""
         if not self.settings.served:
             raise KafkaError(
                 ErrorCode.UNSUPPORTED_VERSION,
@@ -36,13 +37,13 @@ class StreamsCoordination:
             )
 
     def heartbeat(self, group_id: str, beat: Heartbeat) -> HeartbeatResult | asyncio.Future[HeartbeatResult]:
-        """A StreamsGroupHeartbeat whose form is right: the answer, or a future for it while it is being stored."""
+        """Handle a valid StreamsGroupHeartbeat: return the result, or a future for it while changes are written."""
         reply: Reply[HeartbeatResult] = Reply()
         self._groups.shard(group_id).streams_heartbeat(group_id, beat, reply)
         return reply.outcome(self._loop)
 
     def describe(self, group_id: str) -> StreamsGroup:
-        """A streams group as it is now. Not to be changed."""
+        """Return a streams group; callers must not change it."""
         shard = self._groups.shard(group_id, empty_allowed=True)
         group = shard.streams.get(group_id)
         if group is None:
@@ -52,5 +53,5 @@ class StreamsCoordination:
         return group
 
     def list(self) -> list[StreamsGroup]:
-        """All streams groups of this broker whose shards are loaded. Not to be changed."""
+        """Return all streams groups of this broker's loaded shards. Callers must not change them."""
         return [g for s in self._groups.shards if s.state is ShardState.ACTIVE for g in s.streams.all()]

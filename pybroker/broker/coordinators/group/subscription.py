@@ -1,7 +1,7 @@
-"""What the coordinator reads of the consumer protocol: the topics a member subscribes to.
+"""The part of the consumer protocol that the coordinator decodes: the topics that a member subscribes to.
 
-Everything else in member metadata and assignments is opaque. Version 0 of the subscription is a prefix of every later
-version, so its topics are readable whatever the client's version.
+The coordinator treats everything else in member metadata and assignments as opaque. Version 0 of the subscription is
+a prefix of every later version, so its topics are readable whatever the client's version.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ CONSUMER_PROTOCOL_TYPE = "consumer"
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
-    """Topic names in one member's metadata; None when the bytes are not a consumer subscription."""
+    """Return the topic names in one member's metadata; None if the bytes are not a consumer subscription."""
     try:
         version, content = split_version(metadata)
         if version < 0:
@@ -26,7 +26,8 @@ def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
 
 
 def subscribed_by_all(metadata_of_members: Iterable[bytes]) -> frozenset[str] | None:
-    """The union over all members; None when one of them cannot be read, as then nothing is known for certain."""
+    """Return the union over all members; None if any subscription cannot be decoded, because the union is then
+    unknown."""
     union: set[str] = set()
     for metadata in metadata_of_members:
         topics = subscribed_topics(metadata)

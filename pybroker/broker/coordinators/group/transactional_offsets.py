@@ -1,8 +1,8 @@
-"""Offsets of one offsets partition that were committed in transactions which have not ended (KIP-98).
+"""Offsets of one offsets partition that were committed in open transactions (KIP-98).
 
-They count when the transaction's commit marker is written to the partition, and are forgotten with its abort marker.
-Appends and markers go into the log in the order in which this broker's loop starts them, but may be heard of in another
-one: what decides is where they lie.
+They become visible when the transaction's commit marker is written to the partition; an abort marker discards them.
+The log has appends and markers in the order in which this broker's loop starts them, but completions may arrive in
+another order. Offsets in the log decide.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pybroker.native import Uuid
 
 Item = tuple[Uuid, OffsetKey, OffsetValue]
 Counting = tuple[Uuid, OffsetKey, CommittedOffset]
-"""An offset that counts from now on."""
+"""An offset that becomes visible."""
 
 
 class PendingCommit(msgspec.Struct, eq=False):
@@ -27,15 +27,15 @@ class PendingCommit(msgspec.Struct, eq=False):
     producer_id: int
     epoch: int
     items: list[Item | None]
-    """None: what it was for is gone."""
+    """None: its group or topic was deleted."""
     at: int = -1
-    """Where its first record lies; −1 while it is being written."""
+    """Offset of its first record; −1 while it is being written."""
     markers: list[tuple[int, bool]] = []
-    """(where it lies, whether it commits) of markers that were heard of while this was being written."""
+    """(offset, whether it commits) of markers that completed while this commit was being written."""
 
 
 class Watch:
-    """Whether a transaction of a producer has ended here since this was made. To be closed."""
+    """Watch for the end of a producer's transaction in this partition. The owner must close it."""
 
     __slots__ = ("_producer_id", "_watches", "broken")
 
@@ -46,7 +46,7 @@ class Watch:
         watches.setdefault(producer_id, []).append(self)
 
     def close(self) -> None:
-        """Watches no more."""
+        """Stop watching."""
         others = self._watches[self._producer_id]
         others.remove(self)
         if not others:
@@ -54,7 +54,7 @@ class Watch:
 
 
 class TransactionalOffsets:
-    """See the module."""
+    """The pending transactional offsets of one shard."""
 
     def __init__(self) -> None:
         self._pending: dict[int, list[PendingCommit]] = {}
@@ -64,11 +64,11 @@ class TransactionalOffsets:
     # --- commits ------------------------------------------------------------------------------------------------------
 
     def holds(self, producer_id: int, epoch: int) -> bool:
-        """The transaction of this producer is open here already."""
+        """Return whether this partition already has offsets of the producer's open transaction."""
         return any(pending.epoch == epoch and not pending.markers for pending in self._pending.get(producer_id, ()))
 
     def began(self, producer_id: int, epoch: int, items: Sequence[Item]) -> PendingCommit:
-        """A commit is on its way to disk."""
+        """Add a commit that is being written."""
         pending = PendingCommit(producer_id, epoch, list(items))
         self._pending.setdefault(producer_id, []).append(pending)
         for topic_id, key, _ in items:
@@ -76,7 +76,8 @@ class TransactionalOffsets:
         return pending
 
     def written(self, pending: PendingCommit, at: int) -> list[Counting]:
-        """It is on disk from offset `at` on; what counts of it, if its transaction has been committed meanwhile."""
+        """Note that a commit is durable from offset `at`; return its visible offsets if its transaction committed
+        meanwhile."""
         pending.at = at
         for where, committed in pending.markers:
             if where > at:
@@ -84,22 +85,22 @@ class TransactionalOffsets:
         return []
 
     def failed(self, pending: PendingCommit) -> None:
-        """It could not be written."""
+        """Discard a commit that could not be written."""
         self._settle(pending, committed=False)
 
     # --- markers ------------------------------------------------------------------------------------------------------
 
     def watch(self, producer_id: int) -> Watch:
-        """Watches for markers of a producer."""
+        """Watch for markers of a producer."""
         return Watch(self._watches, producer_id)
 
     def ending(self, producer_id: int) -> None:
-        """A marker is on its way to disk."""
+        """Note that a marker is being written."""
         for watch in self._watches.get(producer_id, ()):
             watch.broken = True
 
     def ended(self, producer_id: int, at: int, *, committed: bool) -> list[Counting]:
-        """A marker is on disk at offset `at`; what counts from now on."""
+        """Apply a durable marker at offset `at`; return the offsets that become visible."""
         counting: list[Counting] = []
         for pending in list(self._pending.get(producer_id, ())):
             if pending.at < 0:
@@ -125,32 +126,32 @@ class TransactionalOffsets:
                 counting.append((topic_id, key, CommittedOffset.stored(value, pending.at + index)))
         return counting
 
-    # --- questions ----------------------------------------------------------------------------------------------------
+    # --- queries ------------------------------------------------------------------------------------------------------
 
     def is_unstable(self, group: str, topic_id: Uuid, name: str, partition: int) -> bool:
-        """Whether an offset depends on a transaction that has not ended."""
+        """Return whether an offset depends on an open transaction."""
         return bool(self._unstable) and (topic_id, OffsetKey(group, name, partition)) in self._unstable
 
     def unstable_of(self, group: str) -> list[tuple[Uuid, OffsetKey]]:
-        """All of a group that depend on transactions."""
+        """Return the group's offsets that depend on open transactions."""
         return [pair for pair in self._unstable if pair[1].group == group] if self._unstable else []
 
     def has_topic(self, topic_id: Uuid) -> bool:
-        """Whether a commit for this topic is being written."""
+        """Return whether a commit for this topic is being written."""
         return any(
             pending.at < 0 and any(item is not None and item[0] == topic_id for item in pending.items)
             for all_of_one in self._pending.values()
             for pending in all_of_one
         )
 
-    # --- what goes ----------------------------------------------------------------------------------------------------
+    # --- removal ------------------------------------------------------------------------------------------------------
 
     def drop_topic(self, topic_id: Uuid) -> list[OffsetKey]:
-        """An incarnation is gone; the keys of what waited for it."""
+        """Drop the pending offsets of a deleted incarnation; return their keys."""
         return [key for of, key in self._drop(lambda of, key: of == topic_id)]
 
     def drop_group(self, group: str) -> list[tuple[Uuid, OffsetKey]]:
-        """A group is gone."""
+        """Drop the pending offsets of a deleted group; return their keys."""
         return self._drop(lambda of, key: key.group == group)
 
     def _drop(self, goes: Callable[[Uuid, OffsetKey], bool]) -> list[tuple[Uuid, OffsetKey]]:
@@ -160,7 +161,7 @@ class TransactionalOffsets:
         doomed = set(gone)
         for all_of_one in self._pending.values() if doomed else ():
             for pending in all_of_one:
-                # Their places stay: where the others of the commit lie is counted from its first.
+                # Keep the positions: the offsets of the other items count from the commit's first record.
                 pending.items = [
                     None if item is not None and (item[0], item[1]) in doomed else item for item in pending.items
                 ]
