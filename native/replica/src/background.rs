@@ -1,4 +1,5 @@
-//! Work that nobody waits for: retention, checkpoints, flushes by time, compaction, and what follows a failed disk.
+//! Background threads of the data plane: retention, checkpoints, timed flushes, compaction, and the handling of failed
+//! disks.
 
 use std::io;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ mod shared;
 
 pub use shared::{CleanerSettings, Intervals};
 
-/// The threads. Dropping it does not stop them: call [`Background::stop`].
+/// Background threads. Dropping it does not stop them: call [`Background::stop`].
 pub struct Background {
     shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -33,10 +34,10 @@ impl std::fmt::Debug for Background {
 }
 
 impl Background {
-    /// Starts the threads.
+    /// Start the threads.
     ///
     /// # Errors
-    /// No thread to be had.
+    /// The operating system cannot start a thread.
     pub fn start(
         replicas: &Arc<Replicas>,
         intervals: Intervals,
@@ -54,10 +55,10 @@ impl Background {
         Ok(background)
     }
 
-    /// Changes the settings; takes effect at once. More cleaner threads are started; fewer take turns.
+    /// Change the settings at once. Start more cleaner threads if needed; surplus threads become idle.
     ///
     /// # Errors
-    /// No thread to be had.
+    /// The operating system cannot start a thread.
     pub fn set(&self, intervals: Intervals, cleaner: CleanerSettings) -> io::Result<()> {
         if self.shared.set(intervals, cleaner) {
             self.start_cleaners(cleaner)?;
@@ -65,12 +66,12 @@ impl Background {
         Ok(())
     }
 
-    /// Ends the threads; waits for the log that each of them works on.
+    /// Stop the threads. Waits until each thread finishes the log it works on.
     pub fn stop(&self) {
         self.shared.stop();
         self.shared.replicas.failed.close();
         for thread in self.threads.lock().drain(..) {
-            // A panic there was reported when it happened; the stop goes on.
+            // The panic was reported when it happened; the stop continues.
             drop(thread.join());
         }
     }
@@ -103,21 +104,21 @@ fn watch_failures(shared: &Shared) {
     }
 }
 
-/// One kind of work and when it was last done.
+/// A periodic job and the time when it is due.
 struct Job {
     every: fn(&Intervals) -> i64,
     work: fn(&Shared),
     due: Instant,
 }
 
-/// How long damage that a reader met may wait to be reported.
+/// Interval of reports about damage that readers found.
 const DAMAGE_REPORT_MS: i64 = 1_000;
 
-/// The longest sleep between two looks at the clock.
+/// Longest sleep before the maintenance thread checks the clock again.
 const PAUSE_MAX: Duration = Duration::from_secs(3_600);
 
 fn milliseconds(ms: i64) -> Duration {
-    // An interval of 0 would spin.
+    // An interval of 0 would make the loop spin.
     Duration::from_millis(u64::try_from(ms).unwrap_or(0).max(1)).min(PAUSE_MAX * 24 * 365)
 }
 
@@ -156,7 +157,7 @@ fn maintain(shared: &Shared) {
         let now = shared.now();
         let intervals = shared.intervals();
         for job in &mut jobs {
-            // Shorter intervals take effect at once.
+            // A shorter interval takes effect at once.
             job.due = job.due.min(now + milliseconds((job.every)(&intervals)));
             if job.due <= now {
                 (job.work)(shared);

@@ -1,4 +1,4 @@
-//! What the partitions hosted here need to start.
+//! Configuration of the hosted partitions.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,31 +7,31 @@ use pybroker_storage::Layout;
 
 use crate::{BrokerLogSettings, Clock};
 
-/// Takes a line about trouble on the disk. Called on any thread; must not block.
+/// Receives one line about a disk problem. Called on any thread; must not block.
 pub type Report = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// What [`crate::Replicas::start`] needs.
+/// Configuration of [`crate::Replicas::start`].
 #[derive(Clone)]
 pub struct ReplicasConfig {
-    /// This broker.
+    /// Id of this broker.
     pub broker_id: i32,
-    /// The cluster that the data must belong to.
+    /// Id of the cluster that owns the data.
     pub cluster_id: String,
     /// `log.dirs`.
     pub log_dirs: Vec<PathBuf>,
     /// `log.dir.layout`.
     pub layout: Layout,
-    /// `delete.topic.delay.ms`: how long a deleted partition waits for removal.
+    /// `delete.topic.delay.ms`: how long a deleted partition stays in `deleting/`.
     pub delete_delay_ms: i64,
     /// `num.recovery.threads.per.data.dir`.
     pub threads_per_dir: usize,
-    /// Settings of the broker that go into each log.
+    /// Broker settings that apply to each log.
     pub log_settings: BrokerLogSettings,
-    /// The time, for background threads.
+    /// Clock of the background threads.
     pub clock: Arc<dyn Clock>,
-    /// Lines for the log.
+    /// Receives lines for the broker's log.
     pub report: Report,
-    /// Gets one line when the last log directory has failed: the broker can do nothing any more and has to halt.
+    /// Receives one line when the last log directory fails. The broker cannot serve anything and must halt.
     pub on_all_failed: Report,
 }
 

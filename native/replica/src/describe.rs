@@ -1,4 +1,4 @@
-//! What the log directories hold, for those who ask.
+//! Descriptions of the log directories and of the partitions in them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,42 +12,42 @@ use crate::{FutureReplica, Partition, PartitionError, Replicas, Role};
 /// A log directory as DescribeLogDirs shows it.
 #[derive(Debug)]
 pub struct LogDirDescription {
-    /// As configured.
+    /// Path as configured.
     pub path: PathBuf,
-    /// Why it is offline.
+    /// Why the log directory is offline.
     pub failure: Option<String>,
-    /// What is hosted in it.
+    /// Partitions hosted in it.
     pub partitions: Vec<Arc<Partition>>,
-    /// What is on its way into it.
+    /// Replicas that are moving into it.
     pub futures: Vec<FutureReplica>,
 }
 
 /// A log directory and the writes that its disk refused.
 #[derive(Debug)]
 pub struct LogDirRefusals {
-    /// As configured.
+    /// Path as configured.
     pub path: PathBuf,
     /// Writes refused since the start because the disk is full.
     pub full_refusals: u64,
 }
 
-/// What this broker does for a hosted partition.
+/// This broker's role for a hosted partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RoleNow {
     /// Partition index.
     pub partition: i32,
-    /// The leader epoch of the role; -1 once stopped.
+    /// Leader epoch of the role; -1 once stopped.
     pub leader_epoch: i32,
-    /// The leader: this broker's id where it leads itself, negative: none.
+    /// Broker id of the leader (this broker's id if it leads); negative: none.
     pub leader: i32,
-    /// Its appends are refused because its topic is about to be deleted.
+    /// Appends are refused because the topic is about to be deleted.
     pub fenced: bool,
-    /// Its log directory failed, or its log could not be opened.
+    /// The log directory failed, or the log could not be opened.
     pub offline: bool,
 }
 
 impl Replicas {
-    /// The log directories that are online, without a look at the disk.
+    /// Return the online log directories, without reading the disk.
     pub fn log_dir_refusals(&self) -> Vec<LogDirRefusals> {
         let refusals = |dir: &Dir| {
             Some(LogDirRefusals {
@@ -58,7 +58,7 @@ impl Replicas {
         self.dirs.iter().filter_map(refusals).collect()
     }
 
-    /// The roles of all partitions of a topic that are hosted here.
+    /// Return the roles of all hosted partitions of a topic.
     pub fn roles(&self, topic_id: TopicId) -> Vec<RoleNow> {
         let map = self.snapshot();
         let Some(topic) = map.topic(topic_id) else {
@@ -84,7 +84,7 @@ impl Replicas {
             .collect()
     }
 
-    /// What DescribeLogDirs shows. Blocks on the disk.
+    /// Return the answer of DescribeLogDirs. Blocks on the disk.
     pub fn describe_log_dirs(&self) -> Vec<LogDirDescription> {
         let describe = |(at, dir): (usize, &Dir)| LogDirDescription {
             path: dir.path.clone(),
@@ -95,7 +95,7 @@ impl Replicas {
         self.dirs.iter().enumerate().map(describe).collect()
     }
 
-    /// What went through the journals of all directories since the start.
+    /// Return journal statistics since the start, summed over all log directories.
     pub fn journal_figures(&self) -> JournalFigures {
         let online = self.dirs.iter().filter_map(|dir| dir.online().ok());
         online
@@ -103,7 +103,7 @@ impl Replicas {
             .fold(JournalFigures::default(), |sum, one| sum + one)
     }
 
-    /// How long flushes took, in microseconds, in all directories since the start.
+    /// Return flush durations since the start, in microseconds, of all log directories.
     pub fn flush_times(&self) -> Counts {
         let mut counts = Counts::default();
         for dir in self.dirs.iter().filter_map(|dir| dir.online().ok()) {
@@ -112,7 +112,7 @@ impl Replicas {
         counts
     }
 
-    /// What waits for removal: its log directory and what is known of it. Blocks on the disk.
+    /// Return the staged deletions, each with its log directory. Blocks on the disk.
     ///
     /// # Errors
     /// `Storage` if a directory cannot be listed.
@@ -120,10 +120,10 @@ impl Replicas {
         Ok(self.dirs.staged()?)
     }
 
-    /// Removes a staged directory for good; gives the bytes freed. Blocks on the disk.
+    /// Remove a staged deletion's files; return the bytes freed. Blocks on the disk.
     ///
     /// # Errors
-    /// `Invalid` for a path that is not in a `deleting` directory of ours, `Storage`.
+    /// `Invalid` for a path that is not in a `deleting` directory of this broker, `Storage`.
     pub fn purge(&self, path: &Path) -> Result<u64, PartitionError> {
         let dir = self
             .dirs

@@ -1,11 +1,11 @@
-//! What a partition answers when it cannot do what was asked. No wire codes here: the server maps each variant once.
+//! Errors of partition operations. No wire codes here: the server maps each variant once.
 
 use std::sync::Arc;
 
 use pybroker_model::BatchError;
 use pybroker_storage::{AppendError, ReadError, StorageError};
 
-/// Why an operation on a partition fails.
+/// Why an operation on a partition failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PartitionError {
     /// This broker does not lead the partition (`NOT_LEADER_OR_FOLLOWER`).
@@ -17,81 +17,83 @@ pub enum PartitionError {
     /// The request names an older leader epoch (`FENCED_LEADER_EPOCH`).
     #[error("leader epoch {requested} is older than the current {current}")]
     FencedLeaderEpoch {
-        /// In the request.
+        /// Epoch in the request.
         requested: i32,
-        /// Here.
+        /// Current epoch of the partition.
         current: i32,
     },
     /// The request names a newer leader epoch (`UNKNOWN_LEADER_EPOCH`).
     #[error("leader epoch {requested} is newer than the current {current}")]
     UnknownLeaderEpoch {
-        /// In the request.
+        /// Epoch in the request.
         requested: i32,
-        /// Here.
+        /// Current epoch of the partition.
         current: i32,
     },
-    /// The request is of an earlier life of that broker (`STALE_BROKER_EPOCH`).
+    /// The request carries an older broker epoch of that broker (`STALE_BROKER_EPOCH`).
     #[error("broker {broker} has registered anew since its epoch {epoch}")]
     StaleBrokerEpoch {
-        /// Its id.
+        /// Id of the broker.
         broker: i32,
-        /// In the request.
+        /// Broker epoch in the request.
         epoch: i64,
     },
     /// Offset below the log start or above the end (`OFFSET_OUT_OF_RANGE`).
     #[error("offset {requested} is outside [{log_start}, {end}]")]
     OffsetOutOfRange {
-        /// In the request.
+        /// Offset in the request.
         requested: i64,
-        /// First offset there is.
+        /// Log start offset.
         log_start: i64,
-        /// The largest that may be asked for.
+        /// Largest offset that a request may name.
         end: i64,
     },
-    /// This replica does not know yet that so much is committed (`OFFSET_NOT_AVAILABLE`).
+    /// The high watermark that this replica knows is below the requested offset (`OFFSET_NOT_AVAILABLE`).
     #[error("offset {requested} is not known to be committed here, {known} is")]
     OffsetNotAvailable {
-        /// In the request.
+        /// Offset in the request.
         requested: i64,
-        /// The high watermark here.
+        /// High watermark of this replica.
         known: i64,
     },
     /// Fewer in-sync replicas than `min.insync.replicas`; nothing was appended (`NOT_ENOUGH_REPLICAS`).
     #[error("{isr} in-sync replicas, min.insync.replicas asks for {required}")]
     NotEnoughReplicas {
-        /// In-sync replicas.
+        /// Number of in-sync replicas.
         isr: usize,
-        /// The setting.
+        /// Value of `min.insync.replicas`.
         required: i32,
     },
-    /// Whether the records are part of a transaction cannot be known now; nothing was appended (`NOT_ENOUGH_REPLICAS`,
-    /// which every client tries again, `CONCURRENT_TRANSACTIONS` if that is why and the client knows it here).
+    /// The transaction coordinator could not confirm the transaction; nothing was appended. `NOT_ENOUGH_REPLICAS`,
+    /// which every client retries, or `CONCURRENT_TRANSACTIONS` if that is the cause and the client accepts this code
+    /// here.
     #[error("the transaction's coordinator cannot confirm it now")]
     Unconfirmed {
-        /// The producer's transaction before is still being ended, and the client is to be told so.
+        /// The producer's previous transaction is still ending, and the client accepts `CONCURRENT_TRANSACTIONS`.
         ending: bool,
     },
-    /// The in-sync replicas became too few after the append (`NOT_ENOUGH_REPLICAS_AFTER_APPEND`).
+    /// The ISR fell below `min.insync.replicas` after the append (`NOT_ENOUGH_REPLICAS_AFTER_APPEND`).
     #[error("{isr} in-sync replicas after the append, min.insync.replicas asks for {required}")]
     NotEnoughReplicasAfterAppend {
-        /// In-sync replicas.
+        /// Number of in-sync replicas.
         isr: usize,
-        /// The setting.
+        /// Value of `min.insync.replicas`.
         required: i32,
     },
-    /// The order names another incarnation of the topic that is not proven newer (`INCONSISTENT_TOPIC_ID`).
+    /// The order names another incarnation of the topic, not proven to be newer (`INCONSISTENT_TOPIC_ID`).
     #[error("the partition on disk belongs to another topic id")]
     InconsistentTopicId,
-    /// The disk failed, or the partition's directory is offline or quarantined (`KAFKA_STORAGE_ERROR`).
+    /// The disk failed, or the log directory is offline or quarantined (`KAFKA_STORAGE_ERROR`).
     #[error("storage: {0}")]
     Storage(Arc<str>),
-    /// It is taken for in sync, and nothing of its log, or of what is to be attached, is on disk (`LOG_DIR_NOT_FOUND`).
+    /// The controller counts this replica as in sync, but its log, or the staged segments to link, are missing on disk
+    /// (`LOG_DIR_NOT_FOUND`).
     #[error("nothing of it is on disk any more")]
     Missing,
-    /// What is on disk at this offset is no batch any more; other offsets can be read (`CORRUPT_MESSAGE`).
+    /// The data at this offset is not a valid batch; other offsets can be read (`CORRUPT_MESSAGE`).
     #[error("damaged on disk: {0}")]
     Corrupt(Arc<str>),
-    /// The batches themselves are refused.
+    /// The batches are invalid.
     #[error(transparent)]
     Batch(#[from] BatchError),
     /// A gap in a producer's sequence numbers (`OUT_OF_ORDER_SEQUENCE_NUMBER`).
@@ -100,14 +102,13 @@ pub enum PartitionError {
     /// An older epoch of the producer id (`INVALID_PRODUCER_EPOCH`).
     #[error("invalid producer epoch: {0}")]
     InvalidProducerEpoch(Arc<str>),
-    /// Nothing is known of the producer id (`UNKNOWN_PRODUCER_ID`).
+    /// The log has no state of the producer id (`UNKNOWN_PRODUCER_ID`).
     #[error("unknown producer id")]
     UnknownProducerId,
-    /// A batch older than the last five of its producer, whose offset is not known any more
-    /// (`DUPLICATE_SEQUENCE_NUMBER`).
+    /// A batch older than the last five of its producer, whose offset is no longer known (`DUPLICATE_SEQUENCE_NUMBER`).
     #[error("duplicate sequence number")]
     DuplicateSequence,
-    /// A marker of a coordinator that was replaced (`TRANSACTION_COORDINATOR_FENCED`).
+    /// A marker from a replaced transaction coordinator (`TRANSACTION_COORDINATOR_FENCED`).
     #[error("transaction coordinator fenced: {0}")]
     TransactionCoordinatorFenced(Arc<str>),
     /// A batch that does not fit the state of its transaction (`INVALID_TXN_STATE`).
@@ -116,21 +117,21 @@ pub enum PartitionError {
     /// More bytes than one segment may hold (`RECORD_LIST_TOO_LARGE`).
     #[error("{size} bytes do not fit a segment of {segment_bytes}")]
     RecordListTooLarge {
-        /// Of all batches together.
+        /// Size of all batches together.
         size: usize,
         /// `segment.bytes`.
         segment_bytes: usize,
     },
-    /// The topic's cleanup policy does not allow it (`POLICY_VIOLATION`).
+    /// The topic's cleanup policy forbids the operation (`POLICY_VIOLATION`).
     #[error("{0}")]
     Policy(&'static str),
-    /// An argument that makes no sense (`INVALID_REQUEST`).
+    /// An invalid argument (`INVALID_REQUEST`).
     #[error("{0}")]
     Invalid(&'static str),
 }
 
 impl PartitionError {
-    /// A [`PartitionError::Storage`] with this text.
+    /// Return a [`PartitionError::Storage`] with this text.
     pub fn storage(reason: impl std::fmt::Display) -> Self {
         Self::Storage(reason.to_string().into())
     }
@@ -146,7 +147,7 @@ impl From<AppendError> for PartitionError {
     fn from(error: AppendError) -> Self {
         let text = || Arc::from(error.to_string());
         match error {
-            // A log is closed by whoever stops the partition; the role says so a moment later.
+            // A stop closes the log before the partition's role changes.
             AppendError::Storage(StorageError::Closed { .. })
             | AppendError::StaleLeaderEpoch { .. } => Self::NotLeader,
             AppendError::Storage(error) => error.into(),

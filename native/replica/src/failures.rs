@@ -1,15 +1,15 @@
-//! The failure channel of log directories: whoever meets the failure only notes it, a thread of its own draws the
-//! consequences. The one who meets it may hold locks of a partition.
+//! Failure queue of log directories. A thread that meets a failure may hold locks of a partition, so it only queues the
+//! failure; a separate thread takes the partitions offline.
 
 use std::sync::OnceLock;
 
 use parking_lot::{Condvar, Mutex};
 use pybroker_model::TopicIdPartition;
 
-/// Takes partitions that can be served no more.
+/// Receives partitions that went offline.
 pub type OnOffline = Box<dyn Fn(Vec<TopicIdPartition>) + Send + Sync>;
 
-/// Who is told of them.
+/// The registered receiver of offline partitions.
 #[derive(Default)]
 pub(crate) struct OfflineReport(OnceLock<OnOffline>);
 
@@ -23,7 +23,7 @@ impl std::fmt::Debug for OfflineReport {
 
 impl OfflineReport {
     pub(crate) fn set(&self, told: OnOffline) {
-        // A second one would never be called: there is one owner of the control plane.
+        // A second receiver would never be called: the control plane has one owner.
         assert!(self.0.set(told).is_ok(), "they have an owner");
     }
 
@@ -34,7 +34,7 @@ impl OfflineReport {
     }
 }
 
-/// Log directories that failed and whose partitions are not offline yet.
+/// Failed log directories whose partitions are not offline yet.
 #[derive(Debug, Default)]
 pub(crate) struct FailedDirs {
     state: Mutex<State>,
@@ -48,13 +48,13 @@ struct State {
 }
 
 impl FailedDirs {
-    /// Notes the failure of the directory with this position. Never blocks for long.
+    /// Queue the failure of the log directory at this position. Holds the lock only briefly.
     pub(crate) fn note(&self, dir: usize, reason: &str) {
         self.state.lock().failed.push((dir, reason.to_owned()));
         self.changed.notify_all();
     }
 
-    /// Waits for a failure; `None` once closed.
+    /// Wait for a failure; return `None` once closed.
     pub(crate) fn next(&self) -> Option<(usize, String)> {
         let mut state = self.state.lock();
         loop {
@@ -68,7 +68,7 @@ impl FailedDirs {
         }
     }
 
-    /// Ends `next`.
+    /// Make `next` return `None`.
     pub(crate) fn close(&self) {
         self.state.lock().closed = true;
         self.changed.notify_all();

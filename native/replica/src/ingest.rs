@@ -1,7 +1,7 @@
-//! The life of staged ingests on this broker: they begin, take records, become part of the logs or are dropped.
+//! Lifecycle of staged ingests on this broker: open, append, commit or drop.
 //!
-//! What is listed by a commit is what is staged and on disk before the control plane decides; then it becomes part of
-//! the logs, once only. A commit closes the ingest to appends first.
+//! Before the control plane decides a commit, the listed records are staged and synced; afterwards they become part of
+//! the logs exactly once. A commit first closes the ingest to appends.
 
 mod commit;
 mod copy;

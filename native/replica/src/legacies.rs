@@ -1,4 +1,5 @@
-//! What deleted partitions leave to the next topic of their name: where idempotent producers may go on.
+//! Producer state carry-over from a deleted partition to the next topic of its name: idempotent producers continue
+//! their sequences.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,13 +8,13 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 use pybroker_storage::{Log, ProducerLegacy};
 
-/// Producers that are remembered over all partitions, about 100 bytes each; the partitions deleted first are forgotten
-/// first. A producer of a forgotten one goes on with any sequence, as after a restart of the broker.
+/// Producers kept over all partitions, about 100 bytes each; the oldest deletions are forgotten first. A producer of a
+/// forgotten partition may continue with any sequence, as after a broker restart.
 const PRODUCERS_KEPT: usize = 100_000;
 
 type Place = (Arc<str>, i32);
 
-/// In memory only.
+/// Producer state of deleted partitions; in memory only.
 #[derive(Debug, Default)]
 pub(crate) struct Legacies {
     kept: Mutex<Kept>,
@@ -22,15 +23,15 @@ pub(crate) struct Legacies {
 #[derive(Debug, Default)]
 struct Kept {
     by_place: HashMap<Place, (u64, ProducerLegacy)>,
-    /// Oldest first, by number; places that were taken or came again stay in it until it is their turn.
+    /// Oldest first, by number. Entries that were handed over or replaced stay until they reach the front.
     order: VecDeque<(u64, Place, usize)>,
     last_number: u64,
-    /// Producers that `order` stands for.
+    /// Sum of the producers in `order`.
     producers: usize,
 }
 
 impl Legacies {
-    /// A partition of this topic name is deleted; nothing is appended to its log any more.
+    /// Keep the producer state of a deleted partition, whose log takes no more appends.
     pub(crate) fn leave(&self, topic: &Arc<str>, index: i32, log: &Log) {
         let legacy = log.producer_legacy();
         let producers = legacy.len();
@@ -58,8 +59,8 @@ impl Legacies {
         }
     }
 
-    /// A new partition of this topic name is made: it takes what was left. Its log is empty, but begins where the old
-    /// one ended if a truncation kept the offsets.
+    /// Give a new partition the producer state kept for its name. Its log is empty, but starts at the old end if a
+    /// truncation kept the offsets.
     pub(crate) fn hand_over(&self, topic: &Arc<str>, index: i32, log: &Log) {
         let left = self
             .kept

@@ -1,12 +1,12 @@
-//! The partitions hosted here: who leads them, how far they may be read, who waits for what.
+//! The partitions hosted on this broker: roles, progress and waiters.
 //!
-//! Synchronous: no runtime, no socket. Time comes in as `now_ms`; threads that nobody calls with it get a [`Clock`]
-//! from whoever starts them. Identity is compared here for data and in `pybroker/broker/replicas` for orders, nowhere else.
+//! Synchronous: no runtime, no socket. Callers pass the time as `now_ms`; background threads get a [`Clock`] at the
+//! start. Topic ids are compared here for data and in `pybroker/broker/replicas` for orders, nowhere else.
 //!
-//! From the bottom up: settings and what is asked (`config`, `topic_config`, `orders`' nouns, `requests`, `error`), a
-//! partition's `role`, `progress` and the `partition` itself; the `log_dirs` with what lies in them; `replicas`, the
-//! table of all partitions; above it what happens to them: `orders`, `moves`, `ingest`, `background`, `describe`,
-//! `shutdown`.
+//! From the bottom up: settings and request types (`config`, `topic_config`, the types of `orders`, `requests`,
+//! `error`); a partition's `role` and `progress`, and the `partition` itself; the `log_dirs` and their content;
+//! `replicas`, the table of all partitions; and the operations on them: `orders`, `moves`, `ingest`, `background`,
+//! `describe`, `shutdown`.
 
 #![cfg_attr(
     test,

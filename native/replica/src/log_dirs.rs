@@ -1,4 +1,4 @@
-//! The log directories (JBOD): which of them can be used, and work on many of their partitions at once.
+//! The log directories (JBOD): which of them are usable, and work on many of their partitions at once.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,11 +26,11 @@ pub use scan::LocalPartition;
 /// One log directory.
 #[derive(Debug)]
 pub(crate) struct Dir {
-    /// As configured.
+    /// Path as configured.
     pub(crate) path: PathBuf,
-    /// `Err`: it could not be opened at start.
+    /// `Err`: the directory could not be opened at start.
     opened: Result<Arc<LogDir>, Arc<str>>,
-    /// `cordoned.log.dirs` names it (KIP-1066): it gets no new partitions.
+    /// Listed in `cordoned.log.dirs` (KIP-1066): it gets no new partitions.
     cordoned: AtomicBool,
 }
 
@@ -39,7 +39,7 @@ impl Dir {
         self.cordoned.load(Relaxed)
     }
 
-    /// The directory, unless it is offline.
+    /// Return the directory, or an error if it is offline.
     pub(crate) fn online(&self) -> Result<&Arc<LogDir>, PartitionError> {
         match &self.opened {
             Ok(dir) => {
@@ -50,13 +50,13 @@ impl Dir {
         }
     }
 
-    /// Why it is offline.
+    /// Return why the directory is offline.
     pub(crate) fn failure(&self) -> Option<String> {
         self.online().err().map(|error| error.to_string())
     }
 }
 
-/// All of them, in the order of `log.dirs`.
+/// All log directories, in the order of `log.dirs`.
 #[derive(Debug)]
 pub(crate) struct LogDirs {
     dirs: Vec<Dir>,
@@ -71,14 +71,14 @@ pub(crate) struct Opening<'a> {
     pub(crate) config: Arc<LogConfig>,
 }
 
-/// Where a thread puts the log it opened.
+/// Result of one log, written by the thread that opened it.
 type Slot = Mutex<Option<Result<Arc<Log>, StorageError>>>;
 
 impl LogDirs {
-    /// Opens all directories. One that fails while others work is offline from the start.
+    /// Open all directories. A directory that fails while others work is offline from the start.
     ///
     /// # Errors
-    /// A directory in use by another process or with another owner's data, or none that can be used.
+    /// A directory is in use by another process or holds another owner's data, or no directory is usable.
     pub(crate) fn open(config: &ReplicasConfig) -> Result<Self, StorageError> {
         let mut dirs = Vec::with_capacity(config.log_dirs.len());
         let mut first_failure = None;
@@ -135,7 +135,7 @@ impl LogDirs {
         self.dirs.iter()
     }
 
-    /// Those in the list get no new partitions; `*` stands for all.
+    /// Cordon the listed directories: they get no new partitions. `*` means all.
     pub(crate) fn set_cordoned(&self, listed: &[String]) {
         for dir in &self.dirs {
             let named = |each: &String| each == "*" || plain(Path::new(each)) == plain(&dir.path);
@@ -143,7 +143,7 @@ impl LogDirs {
         }
     }
 
-    /// Position of the directory with this path.
+    /// Return the position of the directory with this path.
     pub(crate) fn position(&self, path: &Path) -> Option<usize> {
         let wanted = plain(path);
         self.dirs
@@ -151,7 +151,7 @@ impl LogDirs {
             .position(|dir| dir.path == path || plain(&dir.path) == wanted)
     }
 
-    /// The online directory that `path` lies in: position, directory, and the name in there.
+    /// Return the online directory that contains `path`: position, directory, and name inside it.
     pub(crate) fn holding(&self, path: &Path) -> Option<(usize, &Arc<LogDir>, String)> {
         self.dirs.iter().enumerate().find_map(|(at, dir)| {
             let log_dir = dir.online().ok()?;
@@ -164,7 +164,7 @@ impl LogDirs {
         self.dirs.iter().any(|dir| dir.online().is_err())
     }
 
-    /// Makes directories with their identity, durably, with two barriers for all.
+    /// Create directories with their identity, durably, with two sync barriers for all.
     pub(crate) fn create(
         &self,
         dir: usize,
@@ -186,7 +186,7 @@ impl LogDirs {
         each.collect()
     }
 
-    /// Opens logs on several threads; an answer for each.
+    /// Open logs on several threads; return a result for each.
     pub(crate) fn open_logs(
         &self,
         openings: &[Opening<'_>],
@@ -194,7 +194,7 @@ impl LogDirs {
         now_ms: i64,
         report: &Report,
     ) -> Vec<Result<Arc<Log>, StorageError>> {
-        // A thread costs more than a few logs.
+        // A thread costs more than opening a few logs.
         let threads = (threads_per_dir * self.dirs.len())
             .min(openings.len().div_ceil(16))
             .max(1);
@@ -216,7 +216,7 @@ impl LogDirs {
             work();
         });
         let each = opened.into_iter().zip(openings).map(|(slot, opening)| {
-            // Every slot is filled: a panic in a thread ends the scope with it.
+            // Every slot is filled: a panic in a thread ends the scope.
             slot.into_inner().unwrap_or_else(|| {
                 Err(StorageError::Closed {
                     path: opening.lies.directory.as_str().into(),
@@ -226,7 +226,7 @@ impl LogDirs {
         each.collect()
     }
 
-    /// Opens one log, recovering it if need be.
+    /// Open one log, with recovery if necessary.
     pub(crate) fn open_log(
         &self,
         opening: &Opening<'_>,
@@ -267,7 +267,7 @@ impl LogDirs {
         Ok(log)
     }
 
-    /// What waits for removal, with its log directory.
+    /// Return the staged deletions, each with its log directory.
     pub(crate) fn staged(&self) -> Result<Vec<(PathBuf, StagedDeletion)>, StorageError> {
         let mut all = Vec::new();
         for dir in &self.dirs {
@@ -283,7 +283,7 @@ impl LogDirs {
         Ok(all)
     }
 
-    /// The directory whose `deleting` holds this path.
+    /// Return the log directory whose `deleting` contains this path.
     pub(crate) fn holding_staged(&self, path: &Path) -> Option<&Dir> {
         let log_dir = path.parent()?.parent()?;
         self.dirs.iter().find(|dir| {
@@ -294,7 +294,7 @@ impl LogDirs {
     }
 }
 
-/// A path of `log.dirs` in the form that comparisons need.
+/// Return the canonical form of a path of `log.dirs`, for comparisons.
 fn plain(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_path_buf())
 }

@@ -9,11 +9,11 @@ use hashbrown::HashMap;
 use parking_lot::{Condvar, Mutex};
 use pybroker_model::TopicIdPartition;
 
-/// See the module.
+/// Pending and running moves.
 #[derive(Debug, Default)]
 pub(crate) struct Moves {
     table: Mutex<Table>,
-    /// The worker has nothing left.
+    /// Signals that the worker has nothing left.
     idle: Condvar,
 }
 
@@ -24,13 +24,13 @@ struct Table {
     working: bool,
 }
 
-/// One of them.
+/// One move.
 #[derive(Debug)]
 pub(crate) struct Move {
-    /// Position of the log directory.
+    /// Position of the destination log directory.
     pub(crate) to: usize,
     pub(crate) cancelled: AtomicBool,
-    /// Up to which offset the copy has got.
+    /// Offset up to which records are copied.
     pub(crate) copied_to: AtomicI64,
 }
 
@@ -45,8 +45,8 @@ impl Move {
 }
 
 impl Moves {
-    /// Orders a move of what lies in the log directory `from`; one to another place is given up for it. `start_worker`
-    /// is called if nobody carries out moves at present, and says whether somebody does now.
+    /// Order a move out of the log directory `from`; cancels a move of the partition to another directory. Calls
+    /// `start_worker` if no worker runs; its result says whether one runs now.
     pub(crate) fn order(
         &self,
         tip: TopicIdPartition,
@@ -78,7 +78,7 @@ impl Moves {
         }
     }
 
-    /// The next one to carry out; `None`: the worker ends, and the next order starts another.
+    /// Return the next move to carry out. `None`: the worker ends, and the next order starts another.
     pub(crate) fn next(&self) -> Option<(TopicIdPartition, Arc<Move>)> {
         let mut table = self.table.lock();
         while let Some(tip) = table.waiting.pop_front() {
@@ -91,7 +91,7 @@ impl Moves {
         None
     }
 
-    /// A move that was carried out, or failed.
+    /// Remove a move that completed or failed.
     pub(crate) fn end(&self, tip: TopicIdPartition, ended: &Arc<Move>) {
         let mut table = self.table.lock();
         let current = table.by_tip.get(&tip);
@@ -100,14 +100,14 @@ impl Moves {
         }
     }
 
-    /// Gives a copy up.
+    /// Cancel the move of a partition.
     pub(crate) fn cancel(&self, tip: TopicIdPartition) {
         if let Some(moving) = self.table.lock().by_tip.remove(&tip) {
             moving.cancel();
         }
     }
 
-    /// Gives all copies up and waits for the worker, `patience` at the most.
+    /// Cancel all moves and wait for the worker, at most `patience`.
     pub(crate) fn cancel_all(&self, patience: Duration) {
         let mut table = self.table.lock();
         table.waiting.clear();
@@ -118,7 +118,7 @@ impl Moves {
             .wait_while_for(&mut table, |table| table.working, patience);
     }
 
-    /// What is on its way to the log directory with this position.
+    /// Return the moves to the log directory at this position.
     pub(crate) fn to(&self, dir: usize) -> Vec<(TopicIdPartition, Arc<Move>)> {
         let table = self.table.lock();
         let mine = table.by_tip.iter().filter(|(_, moving)| moving.to == dir);

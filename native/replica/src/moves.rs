@@ -1,8 +1,8 @@
-//! AlterReplicaLogDirs (KIP-113): partitions move between log directories while they are written and read.
+//! AlterReplicaLogDirs (KIP-113): partitions move between log directories while clients write and read them.
 //!
-//! One thread a broker copies, one partition after the other. At the end appends of the partition are held, what is
-//! left is copied, and a new `Partition` over the copy takes the place of the old in the map; requests that still hold
-//! the old one are told that it leads no more, and clients ask again.
+//! One thread for each broker copies one partition after the other. At the end it holds appends of the partition,
+//! copies the rest, and puts a new `Partition` over the copy into the map. Requests that still hold the old one get
+//! `NOT_LEADER_OR_FOLLOWER`, and clients retry.
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -15,13 +15,13 @@ use pybroker_storage::{Log, LogCopy, LogDir, StorageError};
 use crate::move_table::Move;
 use crate::{Partition, PartitionError, Placed, Replicas, Role, TopicConfig};
 
-/// So little left is copied with appends held.
+/// Remaining bytes below which the last pass runs with appends held.
 const REST_BYTES: u64 = 4 << 20;
-/// Passes over a partition that is written faster than it is copied, before appends are held all the same.
+/// Passes over a partition that grows faster than the copy, before the mover holds appends anyway.
 const PASSES_MAX: usize = 50;
-/// How soon a copy that is throttled notices that it is of no use any more.
+/// How soon a throttled copy notices that it is cancelled.
 const PACE: Duration = Duration::from_millis(50);
-/// How long readers may keep files of the old place open before they are removed under them.
+/// How long readers may keep files of the old place open before the mover removes them.
 const READERS_GRACE: Duration = Duration::from_secs(60);
 
 /// A move as DescribeLogDirs shows it.
@@ -33,7 +33,7 @@ pub struct FutureReplica {
     pub offset_lag: i64,
 }
 
-/// Why a move was not begun.
+/// Why a move was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MoveError {
     /// `LOG_DIR_NOT_FOUND`.
@@ -46,12 +46,12 @@ pub enum MoveError {
     Cordoned,
 }
 
-/// What a move leaves behind.
+/// The log that a finished move leaves behind, to be removed.
 type OldPlace = (Arc<LogDir>, Arc<Log>);
 
 impl Replicas {
-    /// Orders a move; it goes on by itself. A partition that is there already, or on its way, needs nothing; an order
-    /// for another directory takes the place of the one before.
+    /// Order a move; a background thread carries it out. Does nothing if the partition is there already or moving
+    /// there; an order for another directory replaces the earlier one.
     ///
     /// # Errors
     /// See [`MoveError`].
@@ -85,7 +85,7 @@ impl Replicas {
         Ok(())
     }
 
-    /// What is on its way to the log directory with this position.
+    /// Return the replicas that are moving to the log directory at this position.
     pub(crate) fn futures_of(&self, dir: usize) -> Vec<FutureReplica> {
         let moves = self.moves.to(dir).into_iter();
         moves
@@ -100,7 +100,7 @@ impl Replicas {
             .collect()
     }
 
-    /// Copies and changes places; gives what is left at the old place.
+    /// Copy a partition and switch to the copy; return the old place.
     fn carry_out(
         &self,
         tip: TopicIdPartition,
@@ -118,7 +118,7 @@ impl Replicas {
         );
         let name = to.directory_of(partition.topic(), tip);
         let noted = |error: StorageError| {
-            // Whose disk it was stands in the error's path.
+            // The path in the error names the disk that failed.
             let dir = if error.is_below(to.path()) {
                 &to
             } else {
@@ -138,7 +138,7 @@ impl Replicas {
                 break;
             }
         }
-        // Orders wait: nobody stops, deletes or replaces the partition now.
+        // This lock keeps orders waiting: the partition cannot be stopped, deleted or replaced now.
         let _orders = self.found.lock();
         let current = self.partition(tip);
         if moving.is_cancelled()
@@ -147,7 +147,7 @@ impl Replicas {
             return Ok(None);
         }
         partition.hand_over(|role| {
-            // Links do not reach another disk. Nothing is staged for it while it is handed over.
+            // Hard links do not reach another disk. Nothing can be staged for the partition during the hand-over.
             if from.holds_staged(tip).map_err(noted)? {
                 return Err(PartitionError::Policy(
                     "a staged ingest has records for it; move it when that is committed or aborted",
@@ -172,7 +172,7 @@ impl Replicas {
         Ok(Some((from, log)))
     }
 
-    /// So many bytes were copied: waits as long as the throttle asks for. False: the copy is of no use any more.
+    /// Record copied bytes and wait as long as the throttle requires. Return false if the copy is cancelled.
     fn paces(&self, moving: &Move, bytes: usize) -> bool {
         let (clock, throttle) = (&self.config.clock, &self.throttles.moves);
         throttle.record(bytes, clock.now());
@@ -186,7 +186,7 @@ impl Replicas {
         !moving.is_cancelled()
     }
 
-    /// The partition is served from the log `moved` from now on, in the role that it has; `place`: its log directory.
+    /// Serve the partition from the log `moved`, in its current role; `place` is the new log directory.
     fn serve_moved(
         &self,
         partition: &Partition,
@@ -207,7 +207,7 @@ impl Replicas {
             &self.proposals,
         );
         if let Err(error) = new.take_role(role, self.config.clock.now()) {
-            // The copy is the partition by now: the old one must not go on.
+            // The copy is now the partition: the old one must not continue.
             new.go_offline(&Arc::from(error.to_string()));
         }
         let placed = Placed {
@@ -248,7 +248,7 @@ fn work(replicas: &Weak<Replicas>) {
     }
 }
 
-/// Removes the old place once its readers are done.
+/// Remove the old place once its readers are done.
 fn clear_away(replicas: &Replicas, dir: &LogDir, log: Arc<Log>) {
     let retired = match dir.retire_moved(&log) {
         Ok(path) => path,

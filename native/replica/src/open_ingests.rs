@@ -1,7 +1,7 @@
-//! The staged ingests that are open on this broker: what each has staged, and how much all of them may.
+//! Staged ingests that are open on this broker: what each has staged, and limits over all of them.
 //!
-//! Whether an ingest is open, and whether its commit is decided, the control plane says. Appends take the lock of one
-//! attempt's partition only.
+//! The control plane decides whether an ingest is open and whether its commit is decided. An append locks only its
+//! attempt's partition.
 
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -27,14 +27,14 @@ use quota::Quota;
 pub(crate) use quota::too_many_attempts;
 use topic_debts::TopicDebts;
 
-/// What names an ingest in requests.
+/// Identity of an ingest in requests.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct IngestName {
-    /// The incarnation it goes to.
+    /// Topic id of the target topic.
     pub topic_id: TopicId,
-    /// The client's name for it.
+    /// The client's name for the ingest.
     pub ingest_id: Box<str>,
-    /// Of a stream: which batch; else -1.
+    /// Batch number of a streaming query; otherwise -1.
     pub batch_id: i64,
 }
 
@@ -43,11 +43,11 @@ pub struct IngestName {
 pub struct NewIngest {
     /// Its name.
     pub name: IngestName,
-    /// Name of its directory, of letters, digits, `-` and `_`; holds the epoch, too.
+    /// Name of its directory: letters, digits, `-` and `_`; contains the epoch.
     pub directory: String,
-    /// Requests with another one are refused.
+    /// Epoch; requests with another one are refused.
     pub epoch: i32,
-    /// The rules, as they were when it began.
+    /// The topic's settings when the ingest began.
     pub config: Arc<TopicConfig>,
 }
 
@@ -55,19 +55,19 @@ pub(crate) const OPEN: u8 = 0;
 pub(crate) const COMMITTING: u8 = 1;
 pub(crate) const CLOSED: u8 = 2;
 
-/// By partition, writer and attempt.
+/// Attempts by partition, writer and attempt number.
 pub(crate) type Attempts = HashMap<(i32, i32, i64), Arc<Attempt>>;
 
-/// One of them.
+/// An open ingest.
 pub(crate) struct Ingest {
     pub(crate) new: NewIngest,
     pub(crate) state: AtomicU8,
     pub(crate) touched_ms: AtomicI64,
-    /// Held by appends for reading; a commit or an end takes it for writing, so that none is under way.
+    /// Appends hold it for reading. A commit or an end takes it for writing, to wait for appends under way.
     pub(crate) gate: RwLock<()>,
     pub(crate) attempts: Mutex<Attempts>,
-    /// What a plan counts on, by partition, writer and attempt: a leader that does not know yet that another one leads
-    /// adds nothing to it.
+    /// Attempts listed in a plan, by partition, writer and attempt: a leader that does not know its successor cannot
+    /// add to them.
     pub(crate) sealed: Mutex<HashSet<(i32, i32, i64)>>,
 }
 
@@ -77,7 +77,7 @@ pub struct Ingests {
     pub(crate) open: RwLock<HashMap<IngestName, Arc<Ingest>>>,
     pub(crate) quota: Quota,
     topic_debts: TopicDebts,
-    /// Of all open ingests, counted for each partition: each has files and a log of its own in memory.
+    /// Attempts of all open ingests, counted for each partition: each has files and a log in memory.
     pub(crate) attempts: AtomicUsize,
     pub(crate) staged_bytes: AtomicU64,
     pub(crate) appended_bytes: AtomicU64,
@@ -93,14 +93,14 @@ impl std::fmt::Debug for Ingests {
     }
 }
 
-/// Figures for metrics.
+/// Ingest metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IngestFigures {
-    /// Ingests that are open.
+    /// Open ingests.
     pub open: usize,
-    /// Attempts that have staged something, each counted for each partition.
+    /// Attempts that have staged records, counted for each partition.
     pub attempts: usize,
-    /// Bytes that are staged now.
+    /// Bytes staged now.
     pub staged_bytes: u64,
     /// Bytes staged since the start.
     pub appended_bytes: u64,
@@ -109,17 +109,17 @@ pub struct IngestFigures {
 }
 
 impl Ingests {
-    /// Sets the way to other brokers; it stays.
+    /// Set the connection to other brokers; only the first call takes effect.
     pub fn set_copies(&self, copies: Arc<dyn StagedCopies>) {
         let _ = self.copies.set(copies);
     }
 
-    /// Sets the limits.
+    /// Set the limits.
     pub fn set_limits(&self, limits: IngestLimits) {
         self.quota.set(limits);
     }
 
-    /// An ingest that a leader elsewhere takes records for, or took and is committing.
+    /// Return an ingest for which another leader takes records, or is committing.
     pub(crate) fn copied(&self, name: &IngestName, epoch: i32) -> Result<Arc<Ingest>, IngestError> {
         match self.get(name, epoch) {
             Err(IngestError::Committing) => {
@@ -146,7 +146,7 @@ impl Ingests {
         }
     }
 
-    /// For metrics.
+    /// Return the metrics.
     pub fn figures(&self) -> IngestFigures {
         IngestFigures {
             open: self.open.read().len(),
@@ -157,8 +157,8 @@ impl Ingests {
         }
     }
 
-    /// Admission of an append, before its records are looked at: the milliseconds after which the next one may come.
-    /// `shared`: somebody produces at present. `now` is no time of the day: that can step back.
+    /// Admit an append before its records are validated; return the milliseconds that the client must wait before the
+    /// next one. `shared`: other producers are active. `now` is monotonic, because the time of day can step back.
     ///
     /// # Errors
     /// `Unknown`, `Fenced`, `Committing`, `Throttled`.

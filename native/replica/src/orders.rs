@@ -1,4 +1,4 @@
-//! What the control plane orders (LeaderAndIsr, StopReplica), already checked for controller and broker epoch.
+//! Orders of the control plane (LeaderAndIsr, StopReplica), with controller epoch and broker epoch already checked.
 
 use std::sync::Arc;
 
@@ -12,39 +12,39 @@ mod judge;
 mod restore;
 mod stop;
 
-/// Host a partition, with this leadership.
+/// Order to host a partition with this leadership.
 #[derive(Debug, Clone)]
 pub struct PartitionOrder {
-    /// Which.
+    /// The partition.
     pub tip: TopicIdPartition,
     /// The topic's name.
     pub topic: Arc<str>,
-    /// Broker id of the leader, negative: none.
+    /// Broker id of the leader; negative: none.
     pub leader: i32,
     /// Epoch of that leadership.
     pub leader_epoch: i32,
     /// In-sync replicas.
     pub isr: Arc<[i32]>,
-    /// Version of the partition's state with the controller.
+    /// Version of the partition's state at the controller.
     pub version: i32,
     /// All replicas.
     pub replicas: Arc<[i32]>,
-    /// The controller creates it now. Otherwise a directory that is missing while a log directory is offline is
-    /// taken to be there, and not made anew elsewhere.
+    /// The controller creates the partition now. If false and a log directory is offline, a missing partition directory
+    /// is assumed to be there and is not created elsewhere.
     pub is_new: bool,
-    /// Where an empty log begins: above 0 the topic continues the offsets of an earlier incarnation (truncation).
+    /// Start offset of an empty log; above 0 the topic continues the offsets of an earlier incarnation (truncation).
     pub start_offset: i64,
     /// The topic's settings.
     pub config: Arc<TopicConfig>,
 }
 
-/// Host a partition no more.
+/// Order to stop hosting a partition.
 #[derive(Debug, Clone, Copy)]
 pub struct StopOrder {
-    /// Which.
+    /// The partition.
     pub tip: TopicIdPartition,
     /// Epoch of the order: -1 none, -2 the topic is being deleted (KIP-516).
     pub leader_epoch: i32,
-    /// Stage its directory for removal.
+    /// Whether to stage its directory for removal.
     pub delete: bool,
 }

@@ -1,8 +1,8 @@
-//! One partition hosted here: append, read, and how far it may be shown.
+//! A hosted partition: append, read, and how far it may be read.
 //!
-//! Readers take no lock: they load the role and the published offsets. Appends hold `gate` for reading while they
-//! check the role and write, so that a change of role (`gate` for writing) has no append under way: what was resolved
-//! before a delete or a new epoch never takes effect after it.
+//! Readers take no lock: they load the role and the published offsets. Appends hold `gate` for reading from the role
+//! check to the end of the write. A role change takes `gate` for writing, so an append checked before a deletion or a
+//! new epoch never takes effect after it.
 
 mod attaches;
 mod following;
@@ -27,18 +27,18 @@ use refused::Refused;
 use crate::progress::{Progress, Proposals};
 use crate::{Leader, PartitionError, Role, TopicConfig};
 
-/// One partition hosted here.
+/// A partition hosted on this broker.
 #[derive(Debug)]
 pub struct Partition {
     tip: TopicIdPartition,
     topic: Arc<str>,
     broker_id: i32,
-    /// `None` if it could not be opened: such a partition is `Offline` for good; a later order makes a new one.
+    /// `None` if the log failed to open: the partition stays `Offline`; a later order makes a new one.
     hosted: Option<Hosted>,
     gate: RwLock<()>,
-    /// Appends are refused until further notice: its topic is about to be deleted.
+    /// Write fence: appends are refused because the topic is about to be deleted.
     fenced: AtomicBool,
-    /// It did not take the leadership that it was given.
+    /// It once declined a leadership.
     declined: AtomicBool,
     progress: Arc<Progress>,
     proposals: Arc<Proposals>,
@@ -55,8 +55,8 @@ struct Hosted {
 }
 
 impl Partition {
-    /// A partition with its open log, not leading yet (a follower of nobody). Flushes of the log raise the high
-    /// watermark from here on.
+    /// Return a partition with its open log and no leader yet. From here on flushes of the log raise the high
+    /// watermark.
     pub(crate) fn hosting(
         tip: TopicIdPartition,
         topic: Arc<str>,
@@ -96,7 +96,7 @@ impl Partition {
         partition
     }
 
-    /// A partition that could not be opened: it answers `Storage` until an order replaces it.
+    /// Return a partition whose log failed to open: it answers `Storage` until an order replaces it.
     pub(crate) fn offline(
         tip: TopicIdPartition,
         topic: Arc<str>,
@@ -109,7 +109,7 @@ impl Partition {
             leader_epoch,
             reason,
         };
-        // It leads nobody who could be judged.
+        // It never leads, so it proposes no ISR.
         let proposals = Arc::default();
         Arc::new(Self::new(
             tip, topic, broker_id, config, role, None, proposals,
@@ -125,7 +125,7 @@ impl Partition {
         hosted: Option<Hosted>,
         proposals: Arc<Proposals>,
     ) -> Self {
-        // What was committed is found out from the leader, or by becoming it.
+        // The partition learns the high watermark from its leader, or by becoming leader.
         let known = hosted
             .as_ref()
             .map_or(0, |hosted| hosted.log.log_start_offset());
@@ -144,32 +144,32 @@ impl Partition {
         }
     }
 
-    /// Its identity.
+    /// Return its topic id and partition index.
     pub fn tip(&self) -> TopicIdPartition {
         self.tip
     }
 
-    /// The id of this broker.
+    /// Return the id of this broker.
     pub(crate) fn broker_id(&self) -> i32 {
         self.broker_id
     }
 
-    /// Name of its topic.
+    /// Return the name of its topic.
     pub fn topic(&self) -> &Arc<str> {
         &self.topic
     }
 
-    /// The role now.
+    /// Return the current role.
     pub fn role(&self) -> Guard<Arc<Role>> {
         self.progress.role()
     }
 
-    /// The topic's settings now.
+    /// Return the topic's current settings.
     pub fn config(&self) -> Guard<Arc<TopicConfig>> {
         self.progress.config()
     }
 
-    /// Whether what it sends to followers that are not in sync is throttled.
+    /// Return whether fetches by followers out of sync are throttled.
     pub fn is_throttled_as_leader(&self) -> bool {
         let config = self.progress.config();
         config
@@ -177,7 +177,7 @@ impl Partition {
             .includes(self.tip.partition, self.broker_id)
     }
 
-    /// Whether what it takes from its leader is throttled while it is behind.
+    /// Return whether its fetches from the leader are throttled while it is out of sync.
     pub fn is_throttled_as_follower(&self) -> bool {
         let config = self.progress.config();
         config
@@ -185,77 +185,77 @@ impl Partition {
             .includes(self.tip.partition, self.broker_id)
     }
 
-    /// Whether it leads, and that broker is in sync.
+    /// Return whether this broker leads it and `broker` is in the ISR.
     pub fn has_in_sync(&self, broker: i32) -> bool {
         let role = self.progress.role();
         role.leader()
             .is_ok_and(|leader| leader.isr.contains(&broker))
     }
 
-    /// Its log, if it could be opened.
+    /// Return its log, if it could be opened.
     pub(crate) fn log(&self) -> Option<&Arc<Log>> {
         self.hosted.as_ref().map(|hosted| &hosted.log)
     }
 
-    /// Position of its log directory, if it could be opened.
+    /// Return the position of its log directory, if the log could be opened.
     pub fn dir(&self) -> Option<usize> {
         self.hosted.as_ref().map(|hosted| hosted.dir)
     }
 
-    /// The log directory it lies in.
+    /// Return its log directory.
     pub fn log_dir(&self) -> Option<&Arc<LogDir>> {
         self.hosted.as_ref().map(|hosted| &hosted.log_dir)
     }
 
-    /// End of what consumers may see.
+    /// Return the high watermark, the end of what consumers may read.
     pub fn high_watermark(&self) -> i64 {
         self.progress.high_watermark.get()
     }
 
-    /// min(high watermark, first open transaction), at least the log start.
+    /// Return min(high watermark, first open transaction), at least the log start.
     pub fn last_stable_offset(&self) -> i64 {
         let stable = self.progress.last_stable.get();
         stable.max(self.log_start_offset())
     }
 
-    /// First offset there is.
+    /// Return the log start offset.
     pub fn log_start_offset(&self) -> i64 {
         self.log().map_or(0, |log| log.log_start_offset())
     }
 
-    /// Offset of the next record.
+    /// Return the log end offset.
     pub fn log_end_offset(&self) -> i64 {
         self.log().map_or(0, |log| log.log_end_offset())
     }
 
-    /// The last leader epoch that its log knows; -1: none.
+    /// Return the last leader epoch in its log; -1: none.
     pub fn last_epoch(&self) -> i32 {
         self.log()
             .and_then(|log| log.latest_epoch())
             .map_or(-1, |latest| latest.epoch)
     }
 
-    /// Bytes on disk.
+    /// Return the size of its log in bytes.
     pub fn size_bytes(&self) -> u64 {
         self.log().map_or(0, |log| log.size_bytes())
     }
 
-    /// Segments of its log.
+    /// Return the number of segments of its log.
     pub fn segment_count(&self) -> usize {
         self.log().map_or(0, |log| log.segment_count())
     }
 
-    /// Records appended that are not known to be on disk.
+    /// Return the number of appended records that are not yet flushed.
     pub fn unflushed_records(&self) -> i64 {
         self.log().map_or(0, |log| log.unflushed_records())
     }
 
-    /// The current leader epoch; -1 once stopped.
+    /// Return the current leader epoch; -1 once stopped.
     pub fn leader_epoch(&self) -> i32 {
         self.progress.role().leader_epoch()
     }
 
-    /// Follows the topic's settings from now on, unless newer ones are in force.
+    /// Apply the topic's settings, unless newer ones are in force.
     pub(crate) fn set_config(&self, config: &Arc<TopicConfig>) {
         let in_force = self.progress.set_config(config);
         if let Some(log) = self.log() {
@@ -265,7 +265,7 @@ impl Partition {
 
     fn led<'a>(&'a self, role: &'a Role) -> Result<(&'a Leader, &'a Hosted), PartitionError> {
         let leader = role.leader()?;
-        // A partition without a log is never made leader.
+        // A partition without a log never becomes leader.
         let hosted = self.hosted.as_ref().ok_or(PartitionError::NotLeader)?;
         Ok((leader, hosted))
     }

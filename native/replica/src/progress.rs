@@ -1,5 +1,5 @@
-//! How far a partition is committed, and who must be told. Shared by the partition, the log's flush callback and
-//! waiting produces; it owns neither the log nor its directory, so that whoever holds it last closes nothing.
+//! Progress of a partition (role, high watermark, ISR) and the waiters on it. The partition, the log's flush callback
+//! and waiting produces share it; it owns neither the log nor its directory, so the last holder closes nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -24,14 +24,14 @@ pub use in_sync::{Member, Proposal};
 pub use proposals::{IsrProposal, Proposals};
 pub use waiting::{Registration, Watched};
 
-/// Who fetches.
+/// The sender of a replica fetch.
 #[derive(Debug, Clone, Copy)]
 pub struct Follower {
     /// Its broker id.
     pub broker: i32,
-    /// The life of that broker (KIP-903); -1: not told.
+    /// Its broker epoch (KIP-903); -1: not given.
     pub broker_epoch: i64,
-    /// When its request came: the same each time that the request is looked at again.
+    /// Arrival time of its request; the same each time the request is evaluated.
     pub received: Instant,
 }
 
@@ -39,21 +39,21 @@ pub struct Follower {
 pub(crate) struct Progress {
     role: ArcSwap<Role>,
     config: ArcSwap<TopicConfig>,
-    /// Of a leader: what its followers have; its own end is asked of the log. The lock orders changes of role, settings
-    /// and watermark.
+    /// Leader only: progress of the followers; the leader's own end comes from the log. The lock orders changes of
+    /// role, settings and watermark.
     led: Mutex<Option<InSync>>,
-    /// How often this broker has stopped leading. Changed under `led`: an offset means the records that were appended
-    /// there only as long as this is what it was, for a follower cuts off what its leader does not have.
+    /// Number of times this broker stopped leading; changed under `led`. While it is unchanged, an offset names the
+    /// record appended there; afterwards the log may have been truncated as a follower.
     step_downs: AtomicU64,
-    /// The high watermark when it last did.
+    /// High watermark when it last stopped leading.
     committed_by_me: AtomicI64,
-    /// How often followers have asked for records.
+    /// Number of fetch requests from followers.
     requests: AtomicU64,
     pub(crate) high_watermark: Arc<Watched>,
     pub(crate) last_stable: Arc<Watched>,
-    /// How far followers may read.
+    /// End of what followers may read.
     pub(crate) log_end: Arc<Watched>,
-    /// Of a follower: whoever fetches for it.
+    /// Follower only: the waiting fetcher.
     pub(crate) flush_waiter: FlushWaiter,
 }
 
@@ -81,9 +81,9 @@ impl Progress {
         self.config.load()
     }
 
-    /// Takes newer settings; gives those in force.
+    /// Take settings if they are newer; return those in force.
     pub(crate) fn set_config(&self, config: &Arc<TopicConfig>) -> Arc<TopicConfig> {
-        // One at a time, so that the newest stays.
+        // The lock orders concurrent calls: the newest settings win.
         let _one = self.led.lock();
         if config.sequence >= self.config.load().sequence {
             self.config.store(Arc::clone(config));
@@ -91,7 +91,7 @@ impl Progress {
         self.config.load_full()
     }
 
-    /// What of the log is safe here, so that this replica counts for it.
+    /// Return the end of the records that are safe here and count for this replica.
     fn local_end(&self, log: &Log) -> i64 {
         match self.config.load().log.flush_mode {
             FlushMode::Commit => log.flushed_end_offset(),
@@ -99,13 +99,13 @@ impl Progress {
         }
     }
 
-    /// As leader: raises the high watermark to what the ISR has. Called after each flush (commit mode) or append (os
-    /// mode); harmless for who does not lead.
+    /// As leader, raise the high watermark to the end that the ISR has. Called after each flush (commit mode) or append
+    /// (os mode); does nothing on a follower.
     pub(crate) fn advance(&self, log: &Log) {
         self.advance_with(log, &mut Woken::default());
     }
 
-    /// The same; who waited for it is woken when `woken` is dropped.
+    /// As `advance`; waiters wake when `woken` is dropped.
     pub(crate) fn advance_with(&self, log: &Log, woken: &mut Woken) {
         let local = self.local_end(log);
         let led = self.led.lock();
@@ -114,7 +114,7 @@ impl Progress {
         }
     }
 
-    /// What the high watermark becomes by a flush of this log alone, if that is more than it is.
+    /// Return the high watermark after a flush of this log alone, if that raises it.
     pub(crate) fn after_flush(&self, log: &Log) -> Option<i64> {
         let (end, now) = (log.log_end_offset(), self.high_watermark.get());
         if end <= now {
@@ -125,23 +125,23 @@ impl Progress {
         (committed > now).then_some(committed)
     }
 
-    /// The log start has moved up, perhaps into an open transaction: the last stable offset moves with it.
+    /// Update the last stable offset after the log start rose, perhaps into an open transaction.
     pub(crate) fn log_start_raised(&self, log: &Log) {
         let _one = self.led.lock();
         let stable = log.last_stable_offset(self.high_watermark.get());
         self.last_stable.raise(stable);
     }
 
-    /// The high watermark is at least `high_watermark` from now on; those who waited for it are to be woken.
+    /// Raise the high watermark and collect its waiters.
     fn raise_to(&self, high_watermark: i64, log: &Log, woken: &mut Woken) {
-        // In this order, so that a producer that was answered finds both moved.
+        // In this order: an acknowledged producer finds both moved.
         self.last_stable
             .raise_with(log.last_stable_offset(high_watermark), woken);
         self.high_watermark.raise_with(high_watermark, woken);
     }
 
-    /// A follower claims to have everything below `end`, under the leadership of `leader_epoch`: raises the high
-    /// watermark, and proposes to take the follower in when it has caught up, or out when it has lost what it had.
+    /// Record a follower's claim to have everything below `end` under `leader_epoch`: raise the high watermark, and
+    /// propose to add the follower if it has caught up, or to remove it if it lost records.
     pub(crate) fn claimed(
         &self,
         log: &Log,
@@ -174,37 +174,37 @@ impl Progress {
             .or_else(|| in_sync.expand(broker, watermark, leader.start_offset)))
     }
 
-    /// The number of the last request of a follower, for [`Progress::is_followed_since`].
+    /// Return the number of the last follower request, for [`Progress::is_followed_since`].
     pub(crate) fn requests(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)
     }
 
-    /// Whether all in sync have followed this leader since that request: nobody else has led until then.
+    /// Return whether all in-sync replicas have fetched since that request: no other broker led until then.
     pub(crate) fn is_followed_since(&self, number: u64) -> bool {
         let led = self.led.lock();
         led.as_ref()
             .is_some_and(|in_sync| in_sync.all_came_since(number))
     }
 
-    /// Everybody who is, or may be, in sync with this leader, it included; nobody, if it does not lead.
+    /// Return all brokers that are, or may be, in the ISR, the leader included; empty if this broker does not lead.
     pub(crate) fn maximal_isr(&self) -> Vec<i32> {
         let led = self.led.lock();
         led.as_ref().map_or_else(Vec::new, InSync::maximal)
     }
 
-    /// The follower in sync that has most, among those for which `wanted` holds and which have everything below `offset`.
+    /// Return the most advanced in-sync follower for which `wanted` holds and which has everything below `offset`.
     pub(crate) fn most_advanced(&self, offset: i64, wanted: impl Fn(i32) -> bool) -> Option<i32> {
         self.led.lock().as_ref()?.most_advanced(offset, wanted)
     }
 
-    /// A follower gets records from `offset` on; whether it got them before and asks for them again.
+    /// Record that a follower gets records from `offset`; return whether it got them before and fetches them again.
     pub(crate) fn gives(&self, broker: i32, offset: i64) -> bool {
         let mut led = self.led.lock();
         led.as_mut()
             .is_some_and(|known| known.gives(broker, offset))
     }
 
-    /// Proposes to go on without followers that have been behind for too long.
+    /// Propose to remove followers that have been behind for too long.
     pub(crate) fn shrink(
         &self,
         log: &Log,
@@ -216,7 +216,7 @@ impl Progress {
         Some((self.role.load().leader_epoch(), proposal))
     }
 
-    /// The controller has written this set for the leadership of `leader_epoch`.
+    /// Apply an ISR that the controller has written for the leadership of `leader_epoch`.
     pub(crate) fn set_isr(&self, leader_epoch: i32, isr: &[i32], version: i32, log: &Log) {
         let mut led = self.led.lock();
         let role = self.role.load_full();
@@ -235,8 +235,8 @@ impl Progress {
         }
     }
 
-    /// The controller has refused what was proposed for this version, and will not write it later: who was to join is
-    /// waited for no more.
+    /// Drop a proposal for this version: the controller refused it and will not write it later. The joining replica no
+    /// longer counts.
     pub(crate) fn isr_refused(&self, leader_epoch: i32, version: i32, log: &Log) {
         let mut led = self.led.lock();
         if let (Role::Leader(leader), Some(in_sync)) = (&**self.role.load(), led.as_mut())
@@ -248,7 +248,7 @@ impl Progress {
         }
     }
 
-    /// This broker leads from now on, or goes on leading with another ISR or other replicas.
+    /// Begin to lead, or continue to lead with another ISR or other replicas.
     pub(crate) fn lead(&self, broker_id: i32, leader: Leader, log: &Log, now: Instant) {
         let mut led = self.led.lock();
         let goes_on = matches!(&**self.role.load(), Role::Leader(before) if before.leader_epoch == leader.leader_epoch);
@@ -273,7 +273,7 @@ impl Progress {
         self.wake_all();
     }
 
-    /// As follower: what the leader says is committed, as far as it is safe here.
+    /// As follower, take over the leader's high watermark, up to the end that is safe here.
     pub(crate) fn follow_high_watermark(&self, high_watermark: i64, log: &Log) {
         let led = self.led.lock();
         if led.is_none() {
@@ -282,7 +282,8 @@ impl Progress {
         }
     }
 
-    /// As follower: the log was cut off at `end`. What is committed is never cut, unless an election was unclean.
+    /// As follower, lower the high watermark after a truncation to `end`. Only an unclean election truncates committed
+    /// records.
     pub(crate) fn cut_to(&self, end: i64) {
         let _one = self.led.lock();
         if self.high_watermark.get() > end {
@@ -291,7 +292,7 @@ impl Progress {
         }
     }
 
-    /// It leads no more.
+    /// Stop leading.
     pub(crate) fn step_down(&self, role: Role) {
         let mut led = self.led.lock();
         if led.take().is_some() {
@@ -304,7 +305,7 @@ impl Progress {
         self.wake_all();
     }
 
-    /// Those who wait look whether their wait still makes sense.
+    /// Wake all waiters to check whether their wait is still valid.
     fn wake_all(&self) {
         self.high_watermark.wake_all();
         self.last_stable.wake_all();
@@ -312,18 +313,18 @@ impl Progress {
         self.flush_waiter.wake();
     }
 
-    /// How often this broker has stopped leading, for [`Progress::check_committed`].
+    /// Return how often this broker has stopped leading, for [`Progress::check_committed`].
     pub(crate) fn step_downs(&self) -> u64 {
         self.step_downs.load(Ordering::Acquire)
     }
 
-    /// Whether `last_offset` is committed that was appended here as leader, after `step_downs`; `Ok(false)`: not yet.
+    /// Return whether `last_offset`, appended here as leader after `step_downs`, is committed; `Ok(false)`: not yet.
     pub(crate) fn check_committed(
         &self,
         last_offset: i64,
         step_downs: u64,
     ) -> Result<bool, PartitionError> {
-        // The watermark first: that it was this leadership's is what the second look says.
+        // Read the watermark first: the check below proves that it belongs to this leadership.
         let high_watermark = self.high_watermark.get();
         if self.step_downs() != step_downs {
             return self.check_committed_before(last_offset, step_downs);
@@ -344,8 +345,8 @@ impl Progress {
         Ok(true)
     }
 
-    /// The same once this broker has stopped leading: what was committed until then stays so, whatever the role has
-    /// become. Of the rest nobody here knows: other records may stand at that offset.
+    /// As `check_committed`, after this broker stopped leading: records committed until then stay committed. The state
+    /// of the rest is unknown here: other records may be at that offset.
     fn check_committed_before(
         &self,
         last_offset: i64,

@@ -1,4 +1,4 @@
-//! All partitions hosted here.
+//! The table of all partitions hosted on this broker.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,21 +18,21 @@ use crate::{
     ReplicasConfig, Throttles, TopicConfig, TopicMap,
 };
 
-/// All partitions hosted here.
+/// All partitions hosted on this broker.
 #[derive(Debug)]
 pub struct Replicas {
     pub(crate) config: ReplicasConfig,
-    /// What requests load.
+    /// Topic map that requests load.
     pub(crate) map: ArcSwap<TopicMap<Partition>>,
     pub(crate) dirs: LogDirs,
-    /// Directories on disk that are not hosted. Its lock is held by whoever changes what is hosted: orders are
-    /// carried out one batch after the other.
+    /// Directories on disk that are not hosted. Changes of the hosted partitions hold its lock: batches of orders run
+    /// one after the other.
     pub(crate) found: Mutex<Found>,
     pub(crate) log_settings: ArcSwap<BrokerLogSettings>,
     pub(crate) failed: Arc<FailedDirs>,
     pub(crate) ingests: Ingests,
     pub(crate) legacies: Legacies,
-    /// The last settings of topics whose settings changed since they were ordered.
+    /// Latest settings of topics whose settings changed since their order.
     changed_configs: Mutex<IdMap<TopicId, Arc<TopicConfig>>>,
     pub(crate) moves: Moves,
     pub(crate) proposals: Arc<Proposals>,
@@ -42,10 +42,10 @@ pub struct Replicas {
 }
 
 impl Replicas {
-    /// Opens the log directories and looks at what lies in them; no log is opened yet. Blocks on the disk.
+    /// Open the log directories and scan them; opens no log yet. Blocks on the disk.
     ///
     /// # Errors
-    /// A directory in use by another process or with another owner's data, or none that can be used.
+    /// A directory is in use by another process or holds another owner's data, or no directory is usable.
     pub fn start(config: ReplicasConfig) -> Result<(Self, Vec<LocalPartition>), StorageError> {
         let dirs = LogDirs::open(&config)?;
         let (found, list) = dirs.scan(&|text| (config.report)(text))?;
@@ -75,28 +75,28 @@ impl Replicas {
         Ok((replicas, list))
     }
 
-    /// The map now, for the duration of one request: `snapshot().topic(id)?.partition(index)?`.
+    /// Return the current map, for the duration of one request: `snapshot().topic(id)?.partition(index)?`.
     #[inline]
     pub fn snapshot(&self) -> Guard<Arc<TopicMap<Partition>>> {
         self.map.load()
     }
 
-    /// Staged ingests that are open.
+    /// Return the open staged ingests.
     pub fn ingests(&self) -> &Ingests {
         &self.ingests
     }
 
-    /// What leaders here ask of the controller about their ISRs.
+    /// Return the ISR proposals of local leaders.
     pub fn proposals(&self) -> &Proposals {
         &self.proposals
     }
 
-    /// How fast replicas that are not in sync are copied from here and to here.
+    /// Return the replication throttles.
     pub fn throttles(&self) -> &Throttles {
         &self.throttles
     }
 
-    /// Looks at every partition led here for followers that have been behind for longer than `lag_max`
+    /// Check every partition led here for followers that have been behind for longer than `lag_max`
     /// (`replica.lag.time.max.ms`).
     pub fn judge_followers(&self, now: Instant, lag_max: Duration) {
         for partition in self.snapshot().partitions() {
@@ -104,19 +104,19 @@ impl Replicas {
         }
     }
 
-    /// Calls `told` with the partitions that can be served no more because their log directory has failed, on any thread;
-    /// it must not block. Once.
+    /// Register `told`, called on any thread with the partitions that went offline because their log directory failed;
+    /// it must not block. Call once.
     pub fn on_offline(&self, told: OnOffline) {
         self.offline.set(told);
     }
 
-    /// The topic that has this name among those hosted here.
+    /// Return the id of the hosted topic with this name.
     #[must_use]
     pub fn topic_id(&self, name: &str) -> Option<TopicId> {
         self.snapshot().topic_id(name)
     }
 
-    /// One partition.
+    /// Return one partition.
     #[must_use]
     pub fn partition(&self, tip: TopicIdPartition) -> Option<Arc<Partition>> {
         self.snapshot()
@@ -124,23 +124,23 @@ impl Replicas {
             .cloned()
     }
 
-    /// Settings of the broker that go into each log that is opened or configured from now on.
+    /// Return the broker settings for logs that are opened or configured next.
     pub fn log_settings(&self) -> BrokerLogSettings {
         **self.log_settings.load()
     }
 
-    /// Changes them.
+    /// Change the broker settings.
     pub fn set_log_settings(&self, settings: BrokerLogSettings) {
         self.log_settings.store(Arc::new(settings));
     }
 
-    /// `cordoned.log.dirs`: where no new partitions go.
+    /// Set `cordoned.log.dirs`: directories that get no new partitions.
     pub fn set_cordoned(&self, listed: &[String]) {
         self.dirs.set_cordoned(listed);
     }
 
-    /// A topic's settings changed. Never waits for orders under way: those look here once their partitions are in the
-    /// map.
+    /// Apply changed topic settings. Never waits for running orders: they check `changed_configs` once their partitions
+    /// are in the map.
     pub fn set_topic_config(&self, id: TopicId, config: &Arc<TopicConfig>) {
         self.changed_configs.lock().insert(id, Arc::clone(config));
         if let Some(topic) = self.snapshot().topic(id) {
@@ -150,7 +150,7 @@ impl Replicas {
         }
     }
 
-    /// Settings that changed while the partitions of an order were being opened.
+    /// Apply settings that changed while an order opened its partitions.
     pub(crate) fn catch_up_config(&self, partition: &Partition) {
         let changed = self
             .changed_configs
@@ -162,7 +162,7 @@ impl Replicas {
         }
     }
 
-    /// Forgets the settings of those of these topics that are not hosted any more.
+    /// Forget the changed settings of topics that are no longer hosted.
     pub(crate) fn forget_configs(&self, topics: impl Iterator<Item = TopicId>) {
         let map = self.snapshot();
         let mut changed = self.changed_configs.lock();
@@ -171,10 +171,10 @@ impl Replicas {
         }
     }
 
-    /// DeleteRecords: moves the log start of a partition, see [`Partition::delete_records`]; durable when it returns.
+    /// DeleteRecords: raise the log start of a partition, see [`Partition::delete_records`]; durable on return.
     ///
     /// # Errors
-    /// As there; `NotLeader` if it is not hosted.
+    /// As [`Partition::delete_records`]; `NotLeader` if it is not hosted.
     pub fn delete_records(
         &self,
         tip: TopicIdPartition,
@@ -191,7 +191,7 @@ impl Replicas {
         Ok(log_start)
     }
 
-    /// The logs in the log directory with this position.
+    /// Return the logs in the log directory at this position.
     pub(crate) fn logs_of(&self, dir: usize) -> Vec<Arc<Log>> {
         self.partitions_of(dir)
             .iter()
@@ -199,7 +199,7 @@ impl Replicas {
             .collect()
     }
 
-    /// The partitions in the log directory with this position.
+    /// Return the partitions in the log directory at this position.
     pub(crate) fn partitions_of(&self, dir: usize) -> Vec<Arc<Partition>> {
         self.snapshot()
             .partitions()
@@ -208,12 +208,13 @@ impl Replicas {
             .collect()
     }
 
-    /// Log directories that are offline.
+    /// Return the number of offline log directories.
     pub fn failed_dirs(&self) -> usize {
         self.dirs.iter().filter(|dir| dir.online().is_err()).count()
     }
 
-    /// A log directory failed: its partitions answer so from now on, those who wait are told; the others go on.
+    /// Take a failed log directory offline: its partitions answer with the error and their waiters wake; other
+    /// directories go on.
     pub(crate) fn take_offline(&self, dir: usize, reason: &str) {
         self.report(&format!(
             "log directory {} is offline: {reason}",
@@ -234,12 +235,12 @@ impl Replicas {
         }
     }
 
-    /// The broker stops.
+    /// Set the stopping flag.
     pub(crate) fn set_stopping(&self) {
         self.stopping.store(true, Ordering::Release);
     }
 
-    /// Whether the broker stops.
+    /// Return whether the broker is stopping.
     pub(crate) fn stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
     }
@@ -248,7 +249,7 @@ impl Replicas {
         (self.config.report)(text);
     }
 
-    /// Trouble with one log while others go on.
+    /// Report a failure of one log.
     pub(crate) fn report_storage(&self, what: &dyn std::fmt::Display, error: &StorageError) {
         self.report(&format!("{what}: {error}"));
     }

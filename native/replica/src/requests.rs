@@ -1,4 +1,4 @@
-//! What the server asks of a partition, and what it gets.
+//! Request and result types of partition operations.
 
 use pybroker_storage::{AttachNotice, LogSlice};
 
@@ -7,7 +7,7 @@ use pybroker_storage::{AttachNotice, LogSlice};
 pub enum Isolation {
     /// Up to the high watermark.
     ReadUncommitted,
-    /// Up to the last stable offset; with the list of aborted transactions.
+    /// Up to the last stable offset; includes the list of aborted transactions.
     ReadCommitted,
     /// Up to the log end: followers and the control plane's own reads.
     LogEnd,
@@ -16,66 +16,66 @@ pub enum Isolation {
 /// One partition of a Fetch request.
 #[derive(Debug, Clone, Copy)]
 pub struct FetchRead {
-    /// First offset wanted.
+    /// Fetch offset.
     pub offset: i64,
-    /// Bytes at most.
+    /// Largest number of bytes.
     pub max_bytes: usize,
-    /// How far.
+    /// Isolation level.
     pub isolation: Isolation,
-    /// The leader epoch that the client knows, -1: none.
+    /// Leader epoch known to the client; -1: none.
     pub current_leader_epoch: i32,
-    /// Epoch of the last record that the client has (v12), -1: none.
+    /// Epoch of the client's last record (v12); -1: none.
     pub last_fetched_epoch: i32,
-    /// Give one whole batch even if it exceeds `max_bytes`.
+    /// Return one whole batch even if it exceeds `max_bytes`.
     pub at_least_one: bool,
-    /// Also where another broker leads (KIP-392): up to what is committed as far as this replica has heard.
+    /// Read also from a follower (KIP-392), up to the high watermark that it knows.
     pub any_replica: bool,
 }
 
-/// What a read found.
+/// Result of a read.
 #[derive(Debug)]
 pub struct PartitionRead {
-    /// The records; length 0 at the end of what may be read.
+    /// The records; length 0 at the end of the readable range.
     pub records: LogSlice,
-    /// That end, for this isolation level.
+    /// End of the readable range at this isolation level.
     pub bound: i64,
-    /// As the response shows it.
+    /// High watermark of the response.
     pub high_watermark: i64,
-    /// As the response shows it.
+    /// Last stable offset of the response.
     pub last_stable_offset: i64,
-    /// As the response shows it.
+    /// Log start offset of the response.
     pub log_start_offset: i64,
     /// Aborted transactions in the range (`ReadCommitted` only): (producer id, first offset).
     pub aborted: Option<Vec<(i64, i64)>>,
-    /// The client's log diverges: largest (epoch, end offset) in common; no records then (KIP-595).
+    /// The client's log diverges: largest common (epoch, end offset); no records then (KIP-595).
     pub diverging: Option<EpochEnd>,
-    /// Of a replica that has it staged: it attaches this itself, and gets no records.
+    /// For a replica that has the ingest staged: it attaches the ingest itself and gets no records.
     pub attach: Option<AttachNotice>,
 }
 
-/// End of a leader epoch.
+/// End offset of a leader epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EpochEnd {
-    /// The largest epoch not above the one asked for; -1: not known.
+    /// The largest epoch not above the requested one; -1: not known.
     pub leader_epoch: i32,
     /// Offset after its last record; -1: not known.
     pub end_offset: i64,
 }
 
-/// Which offset ListOffsets wants; the negative timestamps of the wire by name.
+/// The offset that ListOffsets asks for, with names for the negative timestamps of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OffsetSpec {
-    /// -1: the end that this isolation level sees.
+    /// -1: the end at the request's isolation level.
     Latest,
     /// -2, and -4 (local log, KIP-405): the log start.
     Earliest,
-    /// -3: of the record with the largest timestamp (KIP-734).
+    /// -3: offset of the record with the largest timestamp (KIP-734).
     MaxTimestamp,
-    /// First record with at least this timestamp.
+    /// Offset of the first record with at least this timestamp.
     Timestamp(i64),
 }
 
-/// An answer of ListOffsets; -1 in all fields where nothing matches.
+/// A result of ListOffsets; all fields are -1 if nothing matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ListedOffset {
     /// The offset.
@@ -95,17 +95,17 @@ impl ListedOffset {
     };
 }
 
-/// What an append did.
+/// Result of an append.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AppendInfo {
-    /// Offset of the first record; of the original for a duplicate.
+    /// Offset of the first record; for a duplicate, that of the original.
     pub base_offset: i64,
-    /// Offset of the last record: wait for this one's commit.
+    /// Offset of the last record, to wait on for the commit.
     pub last_offset: i64,
-    /// Milliseconds, -1 unless the topic stamps LogAppendTime.
+    /// LogAppendTime in milliseconds; -1 if the topic does not use it.
     pub log_append_time: i64,
-    /// Log start.
+    /// Log start offset.
     pub log_start_offset: i64,
-    /// How often this broker had stopped leading: who waits for the commit waits for that of this leadership.
+    /// `Progress::step_downs` at the append: the commit must be of the same leadership.
     pub(crate) step_downs: u64,
 }

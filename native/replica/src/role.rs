@@ -1,61 +1,61 @@
-//! What this broker is for a partition. Each role has only the fields it needs.
+//! Roles of this broker for a partition. Each role has only the fields it needs.
 
 use std::sync::Arc;
 
 use crate::PartitionError;
 
-/// The role now; replaced whole.
+/// The current role; replaced as a whole.
 #[derive(Debug, Clone)]
 pub enum Role {
-    /// Appends and serves.
+    /// Appends and serves reads.
     Leader(Leader),
-    /// Hosted, but led elsewhere (or by nobody).
+    /// Hosted, but another broker leads it (or none).
     Follower {
-        /// Epoch of the leader it follows.
+        /// Epoch of the leader that it follows.
         leader_epoch: i32,
-        /// Broker id, negative: none.
+        /// Broker id of the leader; negative: none.
         leader: i32,
     },
-    /// Its log directory failed, or it could not be opened.
+    /// The log directory failed, or the log could not be opened.
     Offline {
-        /// Last epoch known.
+        /// Last known leader epoch.
         leader_epoch: i32,
-        /// For logs.
+        /// The reason, for logs.
         reason: Arc<str>,
     },
     /// No longer hosted.
     Stopped {
-        /// Because its topic was deleted.
+        /// The topic was deleted.
         deleted: bool,
     },
 }
 
-/// The fields of a leader.
+/// State of a leader.
 #[derive(Debug, Clone)]
 pub struct Leader {
-    /// This leadership.
+    /// Epoch of this leadership.
     pub leader_epoch: i32,
     /// In-sync replicas, this broker included.
     pub isr: Arc<[i32]>,
     /// All replicas, preferred leader first.
     pub replicas: Arc<[i32]>,
-    /// Version of the partition's state with the controller.
+    /// Version of the partition's state at the controller.
     pub version: i32,
-    /// Where this leadership began: a follower that has not come so far lacks what older leaders wrote.
+    /// Log end when this leadership began: a follower below it lacks records of older leaders.
     pub start_offset: i64,
 }
 
 impl Leader {
-    /// Whether `min.insync.replicas` is met.
+    /// Return whether the ISR meets `min.insync.replicas`.
     #[must_use]
     pub fn has_enough(&self, required: i32) -> bool {
-        // A negative setting asks for nothing.
+        // A negative setting requires nothing.
         usize::try_from(required).map_or(true, |required| self.isr.len() >= required)
     }
 }
 
 impl Role {
-    /// The leader's fields, or why there are none.
+    /// Return the leader's state, or the error if this broker does not lead.
     ///
     /// # Errors
     /// `NotLeader`, `Storage`, `Deleted`.
@@ -70,7 +70,7 @@ impl Role {
         }
     }
 
-    /// The leader epoch known here; -1 once stopped.
+    /// Return the known leader epoch; -1 once stopped.
     #[must_use]
     pub fn leader_epoch(&self) -> i32 {
         match self {
@@ -83,7 +83,7 @@ impl Role {
     }
 }
 
-/// Compares the epoch that a request names (KIP-320) with the current one; negative = the request names none.
+/// Check the leader epoch of a request (KIP-320) against the current one; negative: the request names none.
 ///
 /// # Errors
 /// `FencedLeaderEpoch` if it is older, `UnknownLeaderEpoch` if it is newer.

@@ -1,4 +1,4 @@
-//! The end of the data plane.
+//! Shutdown of the data plane.
 
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -6,9 +6,9 @@ use std::time::Duration;
 use crate::{Replicas, Role};
 
 impl Replicas {
-    /// The clean stop, after the last produce was answered: no append takes effect any more, then each
-    /// directory is flushed and closed: snapshots, checkpoints, clean-shutdown marker. A directory that is not
-    /// finished after `timeout` gets no marker; the next start recovers it.
+    /// Shut down cleanly after the last produce was answered: stop appends, then flush and close each directory:
+    /// snapshots, checkpoints, clean-shutdown marker. A directory that is not closed after `timeout` gets no marker;
+    /// the next start recovers it.
     ///
     /// # Errors
     /// One sentence for each directory that was not closed cleanly.
@@ -35,10 +35,10 @@ impl Replicas {
                 })
                 .collect();
             let (log_dir, done) = (Arc::clone(log_dir), done.clone());
-            // A thread of its own: a disk that hangs must not hold the stop beyond its time.
+            // A separate thread for each: a hanging disk must not delay the stop beyond its timeout.
             let close = move || {
                 let result = log_dir.close(&logs);
-                // Given up before it is told: the caller may let go of the directory's lock then.
+                // Drop them before sending: the caller may then release the directory's lock.
                 drop((log_dir, logs));
                 drop(done.send((at, result)));
             };

@@ -21,7 +21,7 @@ mod following;
 mod partition;
 mod restore;
 
-/// Generous: what does not come within it never comes.
+/// A generous limit: what has not happened by then never will.
 pub(super) const WAIT: Duration = Duration::from_secs(60);
 
 pub(super) struct Host {
@@ -29,7 +29,7 @@ pub(super) struct Host {
     pub(super) reports: Arc<Mutex<Vec<String>>>,
 }
 
-/// The time of day stands still, 1,000 s after the beginning.
+/// The clock is stopped at 1,000 s.
 #[derive(Debug)]
 struct Stopped;
 
@@ -129,7 +129,7 @@ pub(super) fn append(partition: &Partition, values: &[&str]) -> Result<AppendInf
     partition.append(ValidBatches::checked_owned(batch(values))?, -1, 1_000)
 }
 
-/// One record of an idempotent producer, always the same one.
+/// Append one record of an idempotent producer, always the same one.
 pub(super) fn append_from(
     partition: &Partition,
     sequence: i32,
@@ -152,7 +152,7 @@ pub(super) fn fetch(offset: i64) -> FetchRead {
     }
 }
 
-/// Drives a future on this thread; panics if it is not ready in time.
+/// Drive a future on this thread; panic if it is not ready in time.
 pub(super) fn wait<F: Future>(future: F) -> F::Output {
     struct Unpark(std::thread::Thread);
     impl Wake for Unpark {
@@ -172,7 +172,7 @@ pub(super) fn wait<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// Waits for a condition that a thread of ours brings about.
+/// Wait until another thread makes the condition true.
 pub(super) fn until(mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
     while !condition() {

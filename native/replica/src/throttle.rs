@@ -1,5 +1,5 @@
-//! How fast replicas are copied that are not in sync (KIP-73): a rate for what this broker sends as leader, one for what
-//! it takes as follower, and one for moves between its log directories. Pure; time comes in.
+//! Replication throttles (KIP-73) for replicas out of sync: a rate for sends as leader, one for fetches as follower,
+//! and one for moves between log directories. Pure; time comes in.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -7,20 +7,20 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// What may be copied at once after a rest, in time at the rate: so that waits, which are as long as a leader holds a
-/// request back, cost nothing of it.
+/// Burst after an idle time, as time at the rate, so that waits (as long as a leader holds a request back) do not
+/// reduce the rate.
 const BURST: Duration = Duration::from_secs(1);
-/// One answer is never paid for longer.
+/// Longest time that one response costs.
 const PAID_MAX: Duration = Duration::from_secs(3600);
-/// The rate that is none.
+/// The rate that means no limit.
 const UNLIMITED: u64 = i64::MAX as u64;
 
-/// A rate, and what was taken of it.
+/// A rate and its use.
 #[derive(Debug)]
 pub struct Throttle {
-    /// Bytes a second.
+    /// Bytes per second.
     rate: AtomicU64,
-    /// Until when what was copied so far has been paid.
+    /// Time until which the copied bytes are paid for.
     paid_at: Mutex<Option<Instant>>,
 }
 
@@ -34,14 +34,14 @@ impl Default for Throttle {
 }
 
 impl Throttle {
-    /// From now on so many bytes a second; what was copied before is forgotten.
+    /// Set the rate in bytes per second; a change forgets earlier copies.
     pub fn set_rate(&self, bytes_a_second: u64) {
         if self.rate.swap(bytes_a_second, Relaxed) != bytes_a_second {
             *self.paid_at.lock() = None;
         }
     }
 
-    /// So many bytes were copied.
+    /// Record copied bytes.
     pub fn record(&self, bytes: usize, now: Instant) {
         let rate = self.rate.load(Relaxed);
         if rate >= UNLIMITED || bytes == 0 {
@@ -52,7 +52,7 @@ impl Throttle {
         *paid_at = Some(paid_at.map_or(now, |then| then.max(now)) + cost.min(PAID_MAX));
     }
 
-    /// When copying may go on; `None`: now.
+    /// Return when copying may continue; `None`: now.
     pub fn until(&self, now: Instant) -> Option<Instant> {
         let rate = self.rate.load(Relaxed);
         if rate >= UNLIMITED {
@@ -66,7 +66,7 @@ impl Throttle {
     }
 }
 
-/// The rates of a broker.
+/// The throttles of a broker.
 #[derive(Debug, Default)]
 pub struct Throttles {
     /// `leader.replication.throttled.rate`.
@@ -97,7 +97,7 @@ mod tests {
         let (mut now, mut copied) = (start, 0);
         while now < start + 100 * SECOND {
             match throttle.until(now) {
-                // A leader holds a request back as long as this, whatever is free before.
+                // A leader holds a request back this long, whatever is free before.
                 Some(_) => now += SECOND / 2,
                 None => {
                     throttle.record(100, now);

@@ -1,4 +1,4 @@
-//! The resolved settings of a topic, from Kafka's names and texts.
+//! Resolved topic settings, parsed from Kafka's names and texts.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ mod throttled;
 use texts::Texts;
 pub use throttled::ThrottledReplicas;
 
-/// All settings of a topic that the data path obeys.
+/// All topic settings that the data path uses.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TopicConfig {
-    /// Those of its logs.
+    /// Settings of its logs.
     pub log: Arc<LogConfig>,
     /// `min.insync.replicas`.
     pub min_insync_replicas: i32,
@@ -30,12 +30,11 @@ pub struct TopicConfig {
     pub throttled_as_leader: ThrottledReplicas,
     /// `follower.replication.throttled.replicas`.
     pub throttled_as_follower: ThrottledReplicas,
-    /// Settings with a higher number were decided later: an order that was on its way meanwhile does not bring older
-    /// ones back.
+    /// Order of settings: an order that was delayed does not bring older settings back.
     pub sequence: u64,
 }
 
-/// Settings of the broker that become settings of each log.
+/// Broker settings that become settings of each log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BrokerLogSettings {
     /// `log.flush.mode`.
@@ -71,21 +70,21 @@ impl Default for TopicConfig {
     }
 }
 
-/// A text that a setting cannot have.
+/// A text that is invalid for a setting.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{name}={value}: {reason}")]
 pub struct BadSetting {
-    /// Its name.
+    /// Name of the setting.
     pub name: String,
-    /// The text.
+    /// The invalid text.
     pub value: String,
-    /// What is wrong.
+    /// Why it is invalid.
     pub reason: &'static str,
 }
 
 impl TopicConfig {
-    /// From all resolved settings of a topic. What is missing has Kafka's default; names without meaning for the
-    /// data path are passed over, the control plane has checked them.
+    /// Parse all resolved settings of a topic. A missing setting has Kafka's default; names without meaning for the
+    /// data path are ignored, because the control plane has checked them.
     ///
     /// # Errors
     /// The first text that does not parse.
@@ -105,7 +104,7 @@ impl TopicConfig {
         Ok(texts.config())
     }
 
-    /// What `validate_produce` must check for this topic.
+    /// Return the rules of `validate_produce` for this topic.
     #[must_use]
     pub fn produce_rules(&self, zstd_allowed: bool, now_ms: i64) -> ProduceRules {
         ProduceRules {

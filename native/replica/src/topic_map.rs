@@ -8,81 +8,81 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use pybroker_model::{BuildIdHasher, TopicId};
 
-/// A topic with what is hosted of it here.
+/// A topic and its partitions hosted on this broker.
 #[derive(Debug)]
 pub struct HostedTopic<P> {
-    /// Its identity.
+    /// Topic id.
     pub id: TopicId,
-    /// Its name.
+    /// Topic name.
     pub name: Arc<str>,
     partitions: Vec<Option<Arc<P>>>,
 }
 
 impl<P> HostedTopic<P> {
-    /// The partition with this index, if it is hosted here.
+    /// Return the partition with this index, if it is hosted here.
     #[inline]
     #[must_use]
     pub fn partition(&self, index: i32) -> Option<&Arc<P>> {
         self.partitions.get(usize::try_from(index).ok()?)?.as_ref()
     }
 
-    /// The partitions hosted here, ascending by index.
+    /// Return the partitions hosted here, ascending by index.
     pub fn partitions(&self) -> impl Iterator<Item = (i32, &Arc<P>)> {
         self.partitions
             .iter()
             .enumerate()
             .filter_map(|(index, partition)| {
-                // Indexes come in as i32, see `TopicMap::insert`.
+                // Indexes come in as i32, see `TopicMap::with`.
                 Some((index as i32, partition.as_ref()?))
             })
     }
 }
 
-/// The map.
+/// Immutable map of the hosted topics.
 #[derive(Debug)]
 pub struct TopicMap<P> {
     by_id: HashMap<TopicId, Arc<HostedTopic<P>>, BuildIdHasher>,
     by_name: HashMap<Arc<str>, TopicId, BuildIdHasher>,
 }
 
-/// Indexes above are refused: the list of a topic's partitions is as long as its largest index.
+/// Largest partition index: a topic's list of partitions is as long as its largest index.
 pub const PARTITION_INDEX_MAX: i32 = 1_000_000;
 
 impl<P> TopicMap<P> {
-    /// The topic with this id, if any of its partitions is hosted here.
+    /// Return the topic with this id, if any of its partitions is hosted here.
     #[inline]
     #[must_use]
     pub fn topic(&self, id: TopicId) -> Option<&Arc<HostedTopic<P>>> {
         self.by_id.get(&id)
     }
 
-    /// The topic that has this name.
+    /// Return the id of the topic with this name.
     #[inline]
     #[must_use]
     pub fn topic_id(&self, name: &str) -> Option<TopicId> {
         self.by_name.get(name).copied()
     }
 
-    /// One partition; requests with several of a topic look the topic up once.
+    /// Return one partition; a request with several partitions of a topic looks the topic up once.
     #[inline]
     #[must_use]
     pub fn partition(&self, id: TopicId, index: i32) -> Option<&Arc<P>> {
         self.topic(id)?.partition(index)
     }
 
-    /// All topics, in no order.
+    /// Return all topics, in no order.
     pub fn topics(&self) -> impl ExactSizeIterator<Item = &Arc<HostedTopic<P>>> {
         self.by_id.values()
     }
 
-    /// All partitions, in no order.
+    /// Return all partitions, in no order.
     pub fn partitions(&self) -> impl Iterator<Item = &Arc<P>> {
         self.topics()
             .flat_map(|topic| topic.partitions().map(|(_, partition)| partition))
     }
 
-    /// A copy with these changes: removals first, then insertions, so that a name can pass to a new topic. A name
-    /// belongs to the topic that was inserted last.
+    /// Return a copy with these changes: removals first, then insertions, so that a name can pass to a new topic. A
+    /// name belongs to the topic inserted last.
     #[must_use]
     pub fn with(&self, removed: &[(TopicId, i32)], inserted: Vec<Placed<P>>) -> Self {
         let mut map = self.clone();
@@ -139,7 +139,7 @@ impl<P> TopicMap<P> {
         map
     }
 
-    /// The topic's working copy for one `with`.
+    /// Return the topic's working copy for one `with`.
     fn open<'a>(
         &self,
         changed: &'a mut HashMap<TopicId, HostedTopic<P>, BuildIdHasher>,
@@ -163,9 +163,9 @@ impl<P> TopicMap<P> {
 /// A partition and its place in the map.
 #[derive(Debug)]
 pub struct Placed<P> {
-    /// The topic.
+    /// Topic id.
     pub id: TopicId,
-    /// Its name.
+    /// Topic name.
     pub name: Arc<str>,
     /// The partition's index, 0 to [`PARTITION_INDEX_MAX`].
     pub index: i32,

@@ -1,4 +1,4 @@
-//! Cleaner threads: compact the dirtiest log that is due, then look again (Kafka: `LogCleaner`).
+//! Cleaner threads: compact the dirtiest log that is due, then look for the next (Kafka: `LogCleaner`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,16 +8,16 @@ use pybroker_storage::StorageError;
 use super::shared::{CleanerSettings, Shared};
 use crate::Partition;
 
-/// Memory of one entry in the table of keys that a pass builds; see `Log::compact`.
+/// Memory of one entry in the key table of a compaction pass; see `Log::compact`.
 const KEY_BYTES: usize = 40;
-/// A pass with fewer keys than this would not be worth its reading.
+/// Smallest key table: a pass with fewer keys reads too much for what it removes.
 const KEYS_MIN: usize = 1_024;
-/// A log that could not be compacted is tried again after this time, and reported again if that fails.
+/// Delay before the cleaner retries a log whose compaction failed; another failure is reported again.
 const RETRY_AFTER_MS: i64 = 10 * 60_000;
-/// Longest pause that the limit on bytes a second asks for at once; the rest is asked for again.
+/// Longest pause in one step for the I/O limit in bytes per second; a longer pause takes several steps.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// The life of one thread. Threads above the number set now only wait.
+/// Main loop of a cleaner thread. Threads numbered above the current setting only sleep.
 pub(crate) fn run(shared: &Shared, number: usize) {
     loop {
         let settings = shared.cleaner();
@@ -39,7 +39,7 @@ pub(crate) fn run(shared: &Shared, number: usize) {
     }
 }
 
-/// Compacts the log that needs it most. Gives the bytes read and written; `None` if none is due, or it failed.
+/// Compact the dirtiest log that is due. Return bytes read plus written; `None` if no log is due or the log was closed.
 fn clean_dirtiest(shared: &Shared, settings: &CleanerSettings) -> Option<u64> {
     let now_ms = shared.now_ms();
     let partition = choose(shared, now_ms)?;
@@ -54,7 +54,7 @@ fn clean_dirtiest(shared: &Shared, settings: &CleanerSettings) -> Option<u64> {
             cleaning.failing.lock().remove(&partition.tip());
             Some(compacted.bytes_before.saturating_add(compacted.bytes_after))
         }
-        // It was stopped or deleted meanwhile.
+        // The partition was stopped or deleted during the pass.
         Err(StorageError::Closed { .. }) => None,
         Err(error) => {
             cleaning
@@ -65,13 +65,13 @@ fn clean_dirtiest(shared: &Shared, settings: &CleanerSettings) -> Option<u64> {
                 &format_args!("compaction of {}", log.directory().display()),
                 &error,
             );
-            // Not None: others may be due.
+            // `None` would make the thread back off, although other logs may be due.
             Some(0)
         }
     }
 }
 
-/// The dirtiest log that is due and that no other thread has; it is marked as taken.
+/// Return the dirtiest log that is due and that no other thread compacts, and mark it as busy.
 fn choose(shared: &Shared, now_ms: i64) -> Option<Arc<Partition>> {
     let map = shared.replicas.map.load_full();
     let mut busy = shared.cleaning.busy.lock();

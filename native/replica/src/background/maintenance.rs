@@ -1,9 +1,9 @@
-//! The rounds of the maintenance thread: each goes over all logs, one after the other. A log that fails is reported
-//! and the round goes on; its directory goes offline by itself if the disk is to blame.
+//! Jobs of the maintenance thread. Each job visits all logs in turn, reports a log that fails and goes on with the
+//! next; a disk failure takes the log directory offline.
 
 use super::shared::Shared;
 
-/// Removes segments by time and size, closes those that are old, forgets idle producers.
+/// Remove segments by age and size, roll old active segments, expire idle producers.
 pub(crate) fn apply_retention(shared: &Shared) {
     let now_ms = shared.now_ms();
     let map = shared.replicas.map.load_full();
@@ -20,21 +20,21 @@ pub(crate) fn apply_retention(shared: &Shared) {
     }
 }
 
-/// Writes recovery points and log starts, with the indexes and producer snapshots that they stand for.
+/// Write recovery points and log starts, after the indexes and producer snapshots that they refer to.
 pub(crate) fn checkpoint_recovery_points(shared: &Shared) {
     for_each_dir(shared, "recovery points", |dir, log_dir| {
         log_dir.checkpoint(&shared.replicas.logs_of(dir))
     });
 }
 
-/// Writes log starts.
+/// Write the log start checkpoints.
 pub(crate) fn checkpoint_log_starts(shared: &Shared) {
     for_each_dir(shared, "log starts", |dir, log_dir| {
         log_dir.checkpoint_log_starts(&shared.replicas.logs_of(dir))
     });
 }
 
-/// Says what readers met that is damaged.
+/// Report damage that readers found.
 pub(crate) fn report_damage(shared: &Shared) {
     let map = shared.replicas.map.load_full();
     for partition in map.partitions() {
@@ -48,7 +48,7 @@ pub(crate) fn report_damage(shared: &Shared) {
     }
 }
 
-/// Writes high watermarks.
+/// Write the high watermark checkpoints.
 pub(crate) fn checkpoint_high_watermarks(shared: &Shared) {
     for_each_dir(shared, "high watermarks", |dir, log_dir| {
         let partitions = shared.replicas.partitions_of(dir);
@@ -77,8 +77,8 @@ fn for_each_dir(
     }
 }
 
-/// `flush.ms`: flushes logs that have unflushed records, once their topic's interval has passed since the last round
-/// that found them so. In commit mode there are none for long.
+/// `flush.ms`: request a flush of each log that has unflushed records. In commit mode, records stay unflushed only
+/// briefly.
 pub(crate) fn flush_overdue(shared: &Shared) {
     let map = shared.replicas.map.load_full();
     for partition in map.partitions() {

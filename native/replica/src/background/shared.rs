@@ -1,4 +1,4 @@
-//! What the background threads share: settings, pauses, the stop.
+//! State that the background threads share: settings, pauses, the stop flag.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -10,10 +10,10 @@ use pybroker_model::TopicIdPartition;
 
 use crate::Replicas;
 
-/// How often each kind of work is done, in milliseconds. Kafka's names stand beside them.
+/// Interval of each job, in milliseconds, with the name of Kafka's setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Intervals {
-    /// `log.initial.task.delay.ms`: before the first of any.
+    /// `log.initial.task.delay.ms`: delay before the first run of each job.
     pub initial_delay_ms: i64,
     /// `log.retention.check.interval.ms`.
     pub retention_ms: i64,
@@ -40,7 +40,7 @@ impl Default for Intervals {
     }
 }
 
-/// Settings of the cleaner. Kafka's names stand beside them.
+/// Settings of the cleaner, with the names of Kafka's settings.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CleanerSettings {
     /// `log.cleaner.enable`.
@@ -67,21 +67,21 @@ impl Default for CleanerSettings {
     }
 }
 
-/// What the cleaner threads tell each other.
+/// State that the cleaner threads share.
 #[derive(Debug, Default)]
 pub(super) struct Cleaning {
-    /// Logs being compacted: no two threads take the same.
+    /// Logs under compaction: two threads never take the same log.
     pub(super) busy: Mutex<HashSet<TopicIdPartition>>,
-    /// Logs whose last pass failed, and when they are tried again: until then they do not keep others waiting.
+    /// Logs whose last pass failed, and the time of the next try. Until then the cleaner skips them.
     pub(super) failing: Mutex<HashMap<TopicIdPartition, i64>>,
 }
 
-/// What the threads share.
+/// State that all background threads share.
 pub(super) struct Shared {
     pub(super) replicas: Arc<Replicas>,
     state: Mutex<State>,
     changed: Condvar,
-    /// Read between single logs, so that a stop does not wait for all of them.
+    /// Checked between logs: a stop does not wait for the whole pass.
     stopping: AtomicBool,
     pub(super) cleaning: Cleaning,
 }
@@ -111,7 +111,7 @@ impl Shared {
         }
     }
 
-    /// Changes the settings; whoever pauses looks at them now. False: they are as they were.
+    /// Change the settings and wake sleeping threads. Return false if nothing changed.
     pub(super) fn set(&self, intervals: Intervals, cleaner: CleanerSettings) -> bool {
         let mut state = self.state.lock();
         if state.intervals == intervals && state.cleaner == cleaner {
@@ -124,14 +124,14 @@ impl Shared {
         true
     }
 
-    /// Ends all pauses and the work between them.
+    /// End all pauses and ask running jobs to stop.
     pub(super) fn stop(&self) {
         self.stopping.store(true, Relaxed);
         self.state.lock().stopping = true;
         self.changed.notify_all();
     }
 
-    /// Waits for `pause`, or less if settings change. False: stop.
+    /// Sleep for `pause`, or less if the settings change. Return false on stop.
     pub(super) fn pause(&self, pause: Duration) -> bool {
         let mut state = self.state.lock();
         if !state.stopping {

@@ -1,4 +1,5 @@
-//! A commit's two halves: what is listed is what is staged and on disk; then it becomes part of the logs.
+//! The two halves of a commit. Prepare checks that the listed records are staged, and syncs them; attach makes them
+//! part of the logs.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,38 +13,38 @@ use pybroker_storage::{
 use crate::open_ingests::{COMMITTING, Ingest, OPEN};
 use crate::{FetchFrom, IngestError, IngestName, Partition, PartitionError, Replicas};
 
-/// What a commit lists of one attempt for one partition.
+/// One attempt for one partition, as a commit lists it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// The partition.
+    /// Partition index.
     pub partition: i32,
-    /// The writer.
+    /// Id of the writer.
     pub writer: i32,
-    /// Its attempt that counts.
+    /// The writer's attempt to commit.
     pub attempt: i64,
-    /// What it says it staged.
+    /// Totals that the writer claims to have staged.
     pub totals: StagedTotals,
 }
 
-/// For whom a commit is prepared here.
+/// Parameters of a prepare on this broker.
 #[derive(Clone, Debug, Default)]
 pub struct Preparation {
-    /// Number of the plan, another one for each time that the commit is prepared; 0 of a broker that is alone.
+    /// Number of the plan; each prepare of the commit has a new one. 0 on a broker without peers.
     pub plan: u32,
-    /// Whether this broker leads the listed partitions, and is to bring the other holders what they lack.
+    /// Whether this broker leads the listed partitions and copies missing records to the other holders.
     pub leads: bool,
-    /// By partition, the brokers that shall have it on disk; none of a broker that is alone.
+    /// Brokers that must have each partition on disk; empty on a broker without peers.
     pub holders: HashMap<i32, Arc<[i32]>>,
 }
 
 impl Replicas {
-    /// The first half of a commit: no append takes effect any more; what is listed is compared with what is staged,
-    /// brought to disk, and its order written down. Answers rows and bytes by partition. It may be prepared again, under
-    /// another plan. Blocks on the disk, and of a leader on the other holders.
+    /// Prepare a commit: stop appends, compare the listed records with the staged ones, sync them and write their order
+    /// down. Return rows and bytes by partition. A commit can be prepared again under another plan. Blocks on the disk,
+    /// and on the leader also on the other holders.
     ///
     /// # Errors
-    /// `Mismatch` with the first difference, and as [`Replicas::stage_records`]; on a broker that is alone the ingest is
-    /// open again then.
+    /// `Mismatch` with the first difference, and as [`Replicas::stage_records`]. On a broker without peers an error
+    /// opens the ingest again.
     pub fn prepare_ingest(
         &self,
         name: &IngestName,
@@ -112,7 +113,7 @@ impl Replicas {
                     for &broker in holders.iter().flat_map(|all| all.iter()) {
                         if broker != partition.broker_id() {
                             let rows = one.totals.rows;
-                            // Asked anew: a power cut may have taken what was there.
+                            // Ask the broker again: a power loss may have removed its copy.
                             attempt.copied.lock().remove(&broker);
                             self.bring(ingest, &partition, &attempt, rows, broker)?;
                         }
@@ -138,12 +139,12 @@ impl Replicas {
             }
             prepared.push((tip.partition, rows, bytes));
         }
-        // From here on nothing is added; what was is in the files that the plan is compared with.
+        // From here on appends add nothing to these attempts; their files are what the plan lists.
         let listed = listed
             .iter()
             .map(|one| (one.partition, one.writer, one.attempt));
         ingest.sealed.lock().extend(listed);
-        // Whoever had not seen that is through.
+        // Wait until appends that had not seen the seal finish.
         drop(ingest.gate.write());
         for (dir, of_dir) in &listings {
             dir.seal_partitions(of_dir)?;
@@ -151,8 +152,8 @@ impl Replicas {
         Ok(prepared)
     }
 
-    /// What a commit is told that lists a partition which is not hosted here. A client may come again for one that is
-    /// led elsewhere, or lies on a disk that is gone; for one that the topic never had it must not.
+    /// Return the error for a commit that lists a partition not hosted here. The client may retry if another broker
+    /// leads the partition or its disk is offline, but not if the topic has no such partition.
     fn absent(&self, tip: TopicIdPartition) -> IngestError {
         let hosted = self.snapshot().topic(tip.topic_id).is_some();
         if tip.partition < 0 || (hosted && !self.dirs.any_offline()) {
@@ -216,7 +217,7 @@ impl Replicas {
             }))
     }
 
-    /// The commit was not decided after all: appends may go on.
+    /// Open the ingest to appends again: the control plane did not decide the commit.
     pub fn reopen_ingest(&self, name: &IngestName, epoch: i32) {
         let found = self.ingests.open.read().get(name).cloned();
         if let Some(ingest) = found.filter(|ingest| ingest.new.epoch == epoch) {
@@ -230,13 +231,12 @@ impl Replicas {
         }
     }
 
-    /// The second half of a commit, for one partition: what was listed becomes part of its log. Once only, however
-    /// often it is called, whatever crash lies between, and whoever led before. `plan`: the one that was decided.
-    /// `timestamps` as the ingest began with. Gives where, and whether it is committed: below the high watermark. Blocks
-    /// on the disk.
+    /// Complete a commit for one partition: append what plan `plan` lists to its log. Idempotent: repeated calls,
+    /// crashes and leader changes attach it only once. `timestamps` is the type that the ingest began with. Return the
+    /// offsets, and whether they are below the high watermark. Blocks on the disk.
     ///
     /// # Errors
-    /// [`PartitionError`]; it can be tried again.
+    /// [`PartitionError`]; the caller can retry.
     pub fn attach_ingest(
         &self,
         tip: TopicIdPartition,
@@ -260,10 +260,10 @@ impl Replicas {
         Ok((attached, committed))
     }
 
-    /// What a follower does when the leader's answer names an attach: see [`Partition::attach_fetched`].
+    /// Attach on a follower as the leader's fetch response says: see [`Partition::attach_fetched`].
     ///
     /// # Errors
-    /// As there.
+    /// See [`Partition::attach_fetched`].
     pub fn attach_fetched(
         &self,
         tip: TopicIdPartition,

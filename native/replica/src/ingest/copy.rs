@@ -1,8 +1,8 @@
-//! The leader's side of copying what is staged: an append is answered when every replica in sync has staged it.
+//! Leader side of copying staged records: the leader answers an append once every in-sync replica has staged it.
 //!
-//! The leader sends what a replica lacks, and a replica stages it as it stages what clients send: records that it has
-//! are passed over, so whatever is sent twice is there once. What an attempt stages is the same sequence of batches
-//! wherever a part of it got to; so a replica that was down, or one that led before, only lacks the end.
+//! The leader sends the records that a replica lacks. A replica stages them like client appends and skips records that
+//! it already has, so duplicates are harmless. All brokers stage the same sequence of batches for an attempt; a replica
+//! that was down or led before lacks only the end.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use pybroker_storage::Log;
 use crate::open_ingests::{Attempt, Ingest, StagedChunk};
 use crate::{IngestError, Partition, PartitionError, Replicas};
 
-/// Largest piece in one request, but for a single batch that is larger.
+/// Largest piece in one request, except for a single larger batch.
 const CHUNK_BYTES: usize = 4 << 20;
-/// Replicas may come into sync while others are brought what they lack; so often is looked again.
+/// Replicas may join the ISR during the copy; the leader checks for new ones this many times.
 const ROUNDS: usize = 8;
 
 impl Replicas {
-    /// Brings what an attempt has staged, `rows` records, to the replicas in sync; no lock is held meanwhile.
+    /// Copy what an attempt has staged, `rows` records, to the in-sync replicas. Holds no lock meanwhile.
     pub(super) fn bring_to_followers(
         &self,
         ingest: &Ingest,
@@ -46,8 +46,8 @@ impl Replicas {
         Ok(())
     }
 
-    /// Brings all that is staged here for a partition to replicas that are about to come into sync. Blocks on the disk
-    /// and on those brokers.
+    /// Copy all staged records of a partition to replicas that are about to join the ISR. Blocks on the disk and on
+    /// those brokers.
     ///
     /// # Errors
     /// The first [`IngestError`].
@@ -86,7 +86,7 @@ impl Replicas {
         Ok(())
     }
 
-    /// Brings it to one broker.
+    /// Copy what an attempt has staged to one broker.
     pub(super) fn bring(
         &self,
         ingest: &Ingest,
@@ -125,14 +125,15 @@ impl Replicas {
             let (first, records) = chunk_from(&log, there)?;
             let now = send(first, &records)?;
             if now <= there {
-                // It has lost what it had; the next try begins with what it says.
+                // The broker lost records; the next try starts from the count that it reports.
                 attempt.copied.lock().remove(&broker);
                 return Err(not_copied(format!("it has {now} records, and had {there}")));
             }
             there = now;
         }
         if there > rows {
-            // Of an append that this leader did not take: it is repeated, or the attempt does not count.
+            // The surplus is from an append that this leader did not see: the client repeats it, or the attempt is not
+            // committed.
             there = rows;
         }
         attempt.copied.lock().insert(broker, there);
@@ -140,7 +141,8 @@ impl Replicas {
     }
 }
 
-/// Whole batches from the one that holds record `from` on, as the client sent them, and the number of their first record.
+/// Return whole batches starting with the one that contains record `from`, as the client sent them, and the number of
+/// their first record.
 fn chunk_from(log: &Log, from: i64) -> Result<(i64, Vec<u8>), IngestError> {
     let read = log
         .read(from, CHUNK_BYTES, log.log_end_offset(), true)

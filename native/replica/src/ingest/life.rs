@@ -1,4 +1,4 @@
-//! How an ingest begins and ends here, and what a crash left of ended ones.
+//! Opening and closing ingests on this broker, and removing files of ended ones after a crash.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
@@ -10,11 +10,11 @@ use crate::open_ingests::{Attempt, Attempts, CLOSED, Ingest, OPEN};
 use crate::{IngestError, IngestName, NewIngest, Replicas};
 
 impl Replicas {
-    /// Takes appends for an ingest from now on. One that is known with this epoch stays as it is; with an older epoch
-    /// it is dropped with what it staged. What it has staged before a restart counts from now on. Blocks on the disk.
+    /// Open an ingest for appends. An ingest already open with this epoch stays unchanged; one with an older epoch is
+    /// dropped with its files. Records staged before a restart count. Blocks on the disk.
     ///
     /// # Errors
-    /// `Storage` if what an older epoch staged cannot be removed, or what this one has cannot be listed.
+    /// `Storage` if the files of the older epoch cannot be removed, or those of this epoch cannot be listed.
     pub fn open_ingest(&self, new: NewIngest, now_ms: i64) -> Result<(), IngestError> {
         let older = self.ingests.open.read().get(&new.name).cloned();
         if let Some(older) = older {
@@ -68,8 +68,8 @@ impl Replicas {
         Ok(attempts)
     }
 
-    /// Closes an ingest, if it has not taken records since `before_ms` and no commit is under way; whether it is.
-    /// One that was closed before, and whose end was not recorded, is asked for again.
+    /// Close an ingest that took no records since `before_ms` and has no commit under way; return whether it is closed.
+    /// Also true if it was closed before, because the control plane may not have recorded its end.
     pub fn expire_ingest(&self, name: &IngestName, epoch: i32, before_ms: i64) -> bool {
         let found = self.ingests.open.read().get(name).cloned();
         let Some(ingest) = found.filter(|ingest| ingest.new.epoch == epoch) else {
@@ -83,18 +83,18 @@ impl Replicas {
                 .map_or_else(|state| state == CLOSED, |_| true)
     }
 
-    /// Forgets an ingest and removes its files; what was attached stays in the logs. Harmless if it is not there.
+    /// Close an ingest and remove its files; attached records stay in the logs. Does nothing if it does not exist.
     /// Blocks on the disk.
     ///
     /// # Errors
-    /// `Storage`: it is forgotten, and what could be removed is; asked again, it removes the rest.
+    /// `Storage`: the ingest is closed and the removable files are gone; a retry removes the rest.
     pub fn drop_ingest(&self, name: &IngestName, directory: &str) -> Result<(), IngestError> {
         let found = self.ingests.open.read().get(name).cloned();
         if let Some(ingest) = found.filter(|ingest| ingest.new.directory == directory) {
             self.close_ingest(&ingest);
             self.ingests.open.write().remove(name);
         }
-        // Nobody is told of files that are about to go.
+        // Do not announce files that are about to be removed.
         self.forget_attaches(&name.topic_id.uuid().to_hex(), directory, false);
         let removed = self.remove_ingest(name.topic_id, directory);
         if removed.is_err() {
@@ -138,18 +138,18 @@ impl Replicas {
         let mut removed = Ok(());
         for dir in self.dirs.iter() {
             if let Ok(log_dir) = dir.online() {
-                // A disk that refuses does not keep the room on the others.
+                // A failing disk must not keep the space on the other disks occupied.
                 removed = removed.and(log_dir.remove_ingest(&hex, directory));
             }
         }
         Ok(removed?)
     }
 
-    /// Removes staged files of ingests that are not in `keep` (topic id in hex, directory): what a crash left of
-    /// ended ones. Answers how many. Blocks on the disk.
+    /// Remove staged files of ingests that are not in `keep` (topic id in hex, directory), left over after a crash.
+    /// Return how many ingests were removed. Blocks on the disk.
     ///
     /// # Errors
-    /// `Storage`, the first one: all that can be removed is, nevertheless.
+    /// `Storage`, the first one; the function still removes all files that it can.
     pub fn collect_ingests(&self, keep: &[(String, String)]) -> Result<usize, IngestError> {
         let mut removed = 0;
         let mut failed = None;
@@ -163,7 +163,7 @@ impl Replicas {
                 if keep.iter().any(|(t, d)| *t == topic && *d == directory) {
                     continue;
                 }
-                // A partition that leads already may tell its followers of it.
+                // A leader may already announce the ingest to its followers.
                 let gone = log_dir.remove_ingest(&topic, &directory);
                 self.forget_attaches(&topic, &directory, gone.is_err());
                 match gone {

@@ -1,4 +1,4 @@
-//! What is open here, for ListIngests.
+//! Open ingests for ListIngests.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,16 +14,16 @@ pub struct IngestState {
     pub name: IngestName,
     /// Its epoch.
     pub epoch: i32,
-    /// When it last took records, or began.
+    /// Time of the last append, or of the begin.
     pub touched_ms: i64,
-    /// Attempts that have staged something.
+    /// Attempts that have staged records.
     pub writers: usize,
-    /// Records and bytes by partition, every attempt counted.
+    /// Partition, records and bytes, summed over all attempts.
     pub partitions: Vec<(i32, i64, u64)>,
 }
 
 impl Replicas {
-    /// Open ingests, for ListIngests.
+    /// Return the open ingests for ListIngests.
     pub fn list_ingests(&self) -> Vec<IngestState> {
         let open: Vec<_> = self.ingests.open.read().values().cloned().collect();
         open.iter()

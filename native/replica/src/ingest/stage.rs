@@ -12,19 +12,19 @@ use parking_lot::RwLockReadGuard;
 use crate::open_ingests::{Attempt, Ingest, Staged, too_many_attempts};
 use crate::{IngestError, IngestName, NewIngest, Partition, PartitionError, Replicas};
 
-/// Staged bytes of one attempt's partition after which they are synced, by the thread that staged them: so a commit
-/// finds little left to do, and the syncs of other producers never wait behind more than a few of these.
+/// Staged bytes of one attempt and partition after which the staging thread syncs them. The commit then has little left
+/// to sync, and syncs of other producers never wait behind more than a few such chunks.
 const FLUSH_BYTES: u64 = 4 << 20;
-/// Attempts of all ingests from which on each append asks for a flush, because what waits for one keeps its file open;
-/// and logs waiting for a flush from which on it flushes by itself.
+/// If all ingests have more attempts than this, each append requests a flush, because an unflushed log keeps its file
+/// open. If more logs than this wait for the flusher, the append flushes by itself.
 const UNFLUSHED_FILES_MAX: usize = 512;
-/// Largest staged offset: what an index of a segment can hold, many times over.
+/// Largest number of records in one attempt.
 const ROWS_MAX: i64 = 1 << 48;
 
 impl Replicas {
-    /// Stages whole batches of one attempt for one partition; answers how many records it has staged. Records before
-    /// `sequence` + what is there are passed over: a repeated request stages nothing twice. When it returns, every replica
-    /// in sync has them, too. Blocks on the disk and on other brokers.
+    /// Stage whole batches of one attempt for one partition; return the attempt's number of staged records. Batches
+    /// that are already staged are skipped: a repeated request stages nothing twice. On return, every in-sync replica
+    /// has staged them. Blocks on the disk and on other brokers.
     ///
     /// # Errors
     /// [`IngestError`]; batches before a faulty one are staged.
@@ -45,12 +45,12 @@ impl Replicas {
     ) -> Result<i64, IngestError> {
         let ingest = self.ingests.get(name, epoch)?;
         let gate = ingest.gate.read();
-        // Again, behind the gate: a commit may have closed it meanwhile.
+        // Check again inside the gate: a commit may have closed the ingest meanwhile.
         self.ingests.get(name, epoch)?;
         if records.is_empty() {
             return Err(BatchError::invalid("no record batch").into());
         }
-        // Too few in sync: nothing is staged.
+        // With too few in-sync replicas, stage nothing.
         partition.in_sync_followers()?;
         let led = partition.hold_led()?;
         let attempt = self.attempt_of(&ingest, partition, writer, attempt)?;
@@ -60,8 +60,8 @@ impl Replicas {
         Ok(rows)
     }
 
-    /// The same on a replica, for the leader of the partition, which has staged it; also while it is being committed.
-    /// Without records it only tells what is there.
+    /// Stage records on a follower, on behalf of the partition's leader; allowed during a commit. Without records, only
+    /// return how many are staged.
     ///
     /// # Errors
     /// As [`Replicas::stage_records`].
@@ -107,7 +107,7 @@ impl Replicas {
     ) -> Result<i64, IngestError> {
         let mut staged = attempt.staged.lock();
         let staged = attempt.opened(&mut staged, &ingest.new.config, &self.ingests, now_ms)?;
-        // Its directory is there: the partition does not move any more.
+        // The directory exists: from here on the partition cannot move.
         drop(held);
         if records.is_empty() {
             return Ok(staged.totals.rows);
@@ -119,7 +119,7 @@ impl Replicas {
             });
         }
         let done = self.stage_batches(ingest, attempt, staged, sequence, records, now_ms);
-        // Also if a batch is refused: those before it are staged, and their file stays open until it is synced.
+        // Also after a refused batch: the batches before it are staged, and their file stays open until it is synced.
         let flushed = self.flush_in_time(attempt, staged);
         done?;
         flushed?;
@@ -127,10 +127,10 @@ impl Replicas {
         Ok(staged.totals.rows)
     }
 
-    /// The attempt, where the partition lies.
+    /// Return the attempt, in the partition's log directory.
     ///
     /// # Errors
-    /// `Mismatch` if it lies elsewhere, `Throttled` if it is one too many.
+    /// `Mismatch` if the attempt is staged in another log directory, `Throttled` if there are too many attempts.
     pub(super) fn attempt_of(
         &self,
         ingest: &Ingest,
@@ -150,7 +150,7 @@ impl Replicas {
                     tip.partition
                 )));
             }
-            // Its directory could not be made where the partition was: it begins where that is now.
+            // Its directory could not be created before the partition moved: start in the new log directory.
             Some(_) => {}
             None => {
                 let open = &self.ingests.attempts;
@@ -166,7 +166,7 @@ impl Replicas {
         Ok(new)
     }
 
-    /// Stages the batches one after another, up to the first that is refused.
+    /// Stage the batches in order, up to the first refused one.
     fn stage_batches(
         &self,
         ingest: &Ingest,
@@ -190,7 +190,7 @@ impl Replicas {
             let rows = i64::from(header.last_offset_delta).saturating_add(1);
             position += size;
             if rows > 0 && next + rows <= staged.totals.rows {
-                // Staged by an earlier request whose answer was lost.
+                // Staged by an earlier request whose response was lost.
                 next += rows;
                 continue;
             }
@@ -243,7 +243,7 @@ impl Replicas {
         Ok(())
     }
 
-    /// Syncs what an attempt has staged, or asks for it, once there is much of it or there are many attempts.
+    /// Sync or request a sync once an attempt has many unflushed bytes or there are many attempts.
     fn flush_in_time(&self, attempt: &Attempt, staged: &mut Staged) -> Result<(), IngestError> {
         if staged.unflushed >= FLUSH_BYTES {
             staged.unflushed = 0;
@@ -253,7 +253,7 @@ impl Replicas {
             if flusher.waiting() < UNFLUSHED_FILES_MAX {
                 flusher.request(&staged.log);
             } else {
-                // The disk is behind: files would come to be open faster than they are closed.
+                // The disk is slow: files would open faster than they close.
                 staged.unflushed = 0;
                 staged.log.flush()?;
             }
@@ -263,8 +263,8 @@ impl Replicas {
 }
 
 impl NewIngest {
-    /// What staged batches must satisfy. A topic with LogAppendTime stamps them when they are attached; until then
-    /// they keep the client's checksums.
+    /// Return the rules for staged batches. A topic with LogAppendTime stamps batches when they are attached; until
+    /// then they keep the client's checksums.
     fn staging_rules(&self, now_ms: i64) -> ProduceRules {
         let rules = self.config.produce_rules(true, now_ms);
         let stamped = rules.timestamp_type == TimestampType::LogAppendTime;
@@ -286,7 +286,7 @@ impl NewIngest {
     }
 }
 
-/// Size of the batch at the front of `bytes`, which must hold it whole.
+/// Return the size of the first batch in `bytes`, which must contain it completely.
 fn batch_size(bytes: &[u8]) -> Result<usize, BatchError> {
     let header = BatchHeader::parse(bytes)?;
     let size = header.size_in_bytes();

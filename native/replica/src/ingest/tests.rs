@@ -72,7 +72,7 @@ fn staged_attached_and_remembered_across_restarts() {
             2 * data.len() as u64
         );
         assert_eq!(partition.log_end_offset(), 0);
-        // Dropped without a stop: as after kill -9.
+        // Dropped without a stop, as after kill -9.
     }
     let host = host(&dirs);
     let partition = lead(&host, &ordered);
@@ -159,7 +159,7 @@ fn what_was_staged_before_a_restart_counts_at_once() {
     assert_eq!(ingests.admit(&ingest.name, 5, size, false, now), Ok(0));
     let refused = ingests.admit(&ingest.name, 5, size + 1, false, now);
     assert!(matches!(refused, Err(IngestError::Throttled { .. })));
-    // Opened, it is counted once.
+    // After opening it is counted once.
     assert_eq!(stage(&host, &partition, -7, -1, 2), Ok(4));
     assert_eq!(ingests.figures().staged_bytes, 3 * size);
     host.replicas
@@ -208,7 +208,7 @@ fn an_older_epoch_goes_and_orphans_are_collected() {
     assert!(topic.join("d-2").exists());
     assert!(!host.replicas.expire_ingest(&young.name, 2, NOW));
     for _ in 0..2 {
-        // Again, if its end could not be recorded.
+        // Expire again, as if the control plane could not record the end.
         assert!(host.replicas.expire_ingest(&young.name, 2, NOW + 1));
     }
     assert_eq!(stage(&young, 2), Err(IngestError::Unknown));
@@ -243,7 +243,7 @@ fn a_directory_that_refuses_does_not_keep_the_room_on_others() {
     assert_eq!(host.replicas.drop_ingest(&ingest.name, "d-1"), Ok(()));
     assert!(!one.exists());
 
-    // What is collected is listed first, which fails here.
+    // Collecting lists the ingests first; the list fails here.
     std::fs::create_dir_all(two.join("d-1").join("p0")).expect("makes");
     let ingests = one.parent().expect("has one");
     std::fs::remove_dir(ingests).expect("is empty");
@@ -334,7 +334,7 @@ fn a_commit_of_a_partition_that_the_topic_does_not_have_need_not_come_again() {
             .is_ok(),
         "it stayed open"
     );
-    // Of this topic nothing is hosted: who leads it may be found elsewhere.
+    // No partition of this topic is hosted: another broker may lead it.
     let elsewhere = new(TopicId::random(), 1);
     open(&elsewhere);
     let away =
@@ -364,7 +364,7 @@ fn an_attempt_that_could_not_be_begun_follows_its_partition() {
         host.replicas
             .stage_records(&ingest.name, 5, 1, 1, partition, 0, &mut data.clone(), NOW)
     };
-    // As on a disk without room for a directory.
+    // As on a disk without space for a directory.
     std::fs::write(dirs[from].join("ingest"), "").expect("writes");
     let failed = stage(&partition);
     assert!(

@@ -1,4 +1,4 @@
-//! Partition directories that lie on disk without being hosted: found by the scan at start, waiting for an order.
+//! Partition directories on disk that are not hosted: the scan at start found them, and they wait for an order.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,29 +6,31 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use pybroker_model::{BuildIdHasher, TopicId, TopicIdPartition};
 
-/// One of them, fit to be opened.
+/// A partition directory that can be opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FoundDir {
     /// Position of its log directory.
     pub(crate) dir: usize,
-    /// Its name in there.
+    /// Its name in the log directory.
     pub(crate) directory: String,
-    /// From the directory's name.
+    /// Topic name from the directory's name.
     pub(crate) topic: Option<Arc<str>>,
 }
 
-/// The table of them. Directories with a problem are not in it: they are never opened, moved or removed.
+/// Table of partition directories that are not hosted. Directories with a problem are not in it: the broker never
+/// opens, moves or removes them.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
-    /// Usually one; more when a directory was copied to another name, until the control plane has set it aside.
+    /// Usually one directory for each id; several if an operator copied a directory, until the control plane sets the
+    /// copy aside.
     by_id: HashMap<TopicIdPartition, Vec<FoundDir>, BuildIdHasher>,
-    /// Incarnations by directory name: the same name may lie in two log directories with two ids.
+    /// Incarnations by directory name: two log directories may hold the same name with two ids.
     by_name: BTreeMap<(Arc<str>, i32), Vec<TopicId>>,
 }
 
 impl Found {
-    /// Adds a directory. Gives the one that is there already for the same id, partition and name; the new one is then
-    /// not added.
+    /// Add a directory. If the table already has one for the same id, partition and name, return that one and do not
+    /// add.
     pub(crate) fn add(&mut self, tip: TopicIdPartition, found: FoundDir) -> Result<(), FoundDir> {
         let there = self.by_id.entry(tip).or_default();
         if let Some(earlier) = there
@@ -53,7 +55,7 @@ impl Found {
         Some(first)
     }
 
-    /// Takes one directory from the table.
+    /// Remove one directory from the table.
     fn forget(&mut self, tip: TopicIdPartition, gone: &FoundDir) {
         if let Some(there) = self.by_id.get_mut(&tip) {
             there.retain(|one| one != gone);
@@ -71,7 +73,7 @@ impl Found {
         }
     }
 
-    /// A directory that must not be opened, moved or removed.
+    /// Remove a directory that must not be opened, moved or removed.
     pub(crate) fn set_aside(&mut self, dir: usize, directory: &str) {
         if let Some((tip, found)) = self.entry_of(dir, directory) {
             self.forget(tip, &found);
@@ -82,7 +84,7 @@ impl Found {
         self.by_id.get(&tip)?.first()
     }
 
-    /// Other incarnations of a name that lie on disk for this partition.
+    /// Return other incarnations of the topic name on disk for this partition.
     pub(crate) fn other_ids(&self, topic: &Arc<str>, tip: TopicIdPartition) -> Vec<TopicId> {
         let ids = self.by_name.get(&(Arc::clone(topic), tip.partition));
         ids.map(|ids| {
@@ -94,7 +96,7 @@ impl Found {
         .unwrap_or_default()
     }
 
-    /// Whose directory this is.
+    /// Return the partition that this directory belongs to.
     pub(crate) fn of_directory(&self, dir: usize, directory: &str) -> Option<TopicIdPartition> {
         self.entry_of(dir, directory).map(|(tip, _)| tip)
     }
@@ -108,7 +110,7 @@ impl Found {
         })
     }
 
-    /// How many lie in the log directory with this position.
+    /// Return the number of directories in the log directory at this position.
     pub(crate) fn count(&self, dir: usize) -> usize {
         let in_dir = |there: &Vec<FoundDir>| there.iter().filter(|found| found.dir == dir).count();
         self.by_id.values().map(in_dir).sum()

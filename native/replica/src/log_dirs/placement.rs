@@ -1,7 +1,7 @@
-//! Which log directory a new partition goes to (JBOD). Pure.
+//! Placement of new partitions on log directories (JBOD). Pure.
 
-/// The directory with the fewest partitions, the first of equals; each choice counts for the next. `counts` has the
-/// partitions of each directory, `None` for one that is offline.
+/// Chooses the directory with the fewest partitions, the first among equals; each choice counts for the next. `counts`
+/// has the partitions of each directory, `None` if it is offline.
 #[derive(Debug, Clone)]
 pub(crate) struct Placement {
     counts: Vec<Option<usize>>,
@@ -12,7 +12,7 @@ impl Placement {
         Self { counts }
     }
 
-    /// `None` if all directories are offline.
+    /// Choose a directory; `None` if all are offline.
     pub(crate) fn choose(&mut self) -> Option<usize> {
         let online = self
             .counts

@@ -1,4 +1,4 @@
-//! The look at all log directories at start: which partitions lie where. No log is opened.
+//! Scan of all log directories at start: the location of each partition. Opens no log.
 
 use std::path::PathBuf;
 
@@ -11,23 +11,23 @@ use super::{Found, FoundDir, LogDirs};
 /// A partition directory found by the scan at start.
 #[derive(Debug, Clone)]
 pub struct LocalPartition {
-    /// Its log directory.
+    /// Path of its log directory.
     pub log_dir: PathBuf,
-    /// Its own path.
+    /// Path of the partition directory.
     pub directory: PathBuf,
-    /// From the directory's name; `None` in the layout by id.
+    /// Topic name from the directory's name; `None` in the layout by id.
     pub topic: Option<String>,
     /// Partition index.
     pub partition: i32,
-    /// From `partition.metadata`.
+    /// Topic id from `partition.metadata`.
     pub topic_id: Option<TopicId>,
-    /// Why it must not be served as it is.
+    /// Why it must not be served.
     pub problem: Option<String>,
 }
 
 impl LogDirs {
-    /// Looks at all partition directories without opening a log: those fit to be served go into the table, all into
-    /// the list.
+    /// Scan all partition directories without opening a log. The list has all of them, the table only those fit to be
+    /// served.
     pub(crate) fn scan(
         &self,
         report: &dyn Fn(&str),
@@ -40,7 +40,7 @@ impl LogDirs {
             let there = match log_dir.scan() {
                 Ok(there) => there,
                 Err(error) => {
-                    // The others go on; with none left the start fails as it does when none can be opened.
+                    // The others go on. If none is left, the start fails, as when no directory can be opened.
                     log_dir.note_failure(&error);
                     if self.dirs.iter().all(|dir| dir.online().is_err()) {
                         return Err(error);

@@ -1,4 +1,4 @@
-//! What moves between log directories have left when the broker ended, made good before anything is served.
+//! Completes moves between log directories that a crash interrupted, before the broker serves anything.
 
 use std::path::Path;
 
@@ -6,25 +6,25 @@ use pybroker_storage::Moving;
 
 use super::{LocalPartition, LogDirs};
 
-/// A directory that the scan has seen.
+/// A directory found by the scan.
 #[derive(Debug)]
 pub(crate) struct Seen {
     /// Position of its log directory.
     pub(crate) dir: usize,
-    /// Its name in there.
+    /// Its name in the log directory.
     pub(crate) name: String,
     pub(crate) local: LocalPartition,
     pub(crate) moving: Moving,
 }
 
-/// Of what was found, the partitions that remain.
+/// Finish or undo interrupted moves; return the partitions that remain.
 pub(crate) fn settle(dirs: &LogDirs, found: Vec<Seen>, report: &dyn Fn(&str)) -> Vec<Seen> {
     let mut partitions = Vec::with_capacity(found.len());
     let (futures, others): (Vec<Seen>, Vec<Seen>) = found
         .into_iter()
         .partition(|one| one.moving == Moving::Future);
     let mut futures: Vec<Option<Seen>> = futures.into_iter().map(Some).collect();
-    // Places that others have moved to: whoever lies there is the partition, in whichever order they were found.
+    // Destinations of finished moves: a directory there is the partition, in whatever order the scan found them.
     for mut one in others {
         match &one.moving {
             Moving::No | Moving::Future => {}
@@ -69,7 +69,7 @@ pub(crate) fn settle(dirs: &LogDirs, found: Vec<Seen>, report: &dyn Fn(&str)) ->
 }
 
 enum Settled {
-    /// It is not the partition any more; perhaps the copy has got its name only now.
+    /// It is no longer the partition; the copy, if renamed just now, takes its place.
     Gone(Option<Box<Seen>>),
     Stays,
 }

@@ -1,4 +1,4 @@
-//! What one attempt of a writer has staged for one partition.
+//! Staged records of one attempt of a writer for one partition.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use pybroker_storage::{Log, LogConfig, LogDir, StagedPartition, StagedTotals};
 use super::{IngestError, Ingests};
 use crate::TopicConfig;
 
-/// What one attempt stages for one partition.
+/// Staged records of one attempt for one partition.
 pub(crate) struct Attempt {
     pub(crate) dir: Arc<LogDir>,
     pub(crate) place: StagedPartition,
@@ -19,9 +19,9 @@ pub(crate) struct Attempt {
     pub(crate) staged: Mutex<Option<Staged>>,
     pub(crate) rows: AtomicI64,
     pub(crate) bytes: AtomicU64,
-    /// A failure in the middle of a write: what is there is looked at again.
+    /// A write failed part-way: the next use reopens the log from disk.
     pub(crate) stale: AtomicBool,
-    /// How many records other brokers have staged of it, as far as this one has brought them there.
+    /// Records that each other broker has staged, as far as this broker copied them.
     pub(crate) copied: Mutex<BTreeMap<i32, i64>>,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct Staged {
 }
 
 impl Attempt {
-    /// One that is not opened yet, and has `bytes` on disk.
+    /// Return an unopened attempt with `bytes` on disk.
     pub(crate) fn new(
         dir: Arc<LogDir>,
         place: StagedPartition,
@@ -53,13 +53,13 @@ impl Attempt {
         }
     }
 
-    /// Whether something of it may be on disk.
+    /// Return whether it may have records on disk.
     pub(crate) fn has_staged(&self) -> bool {
         self.bytes.load(Ordering::Relaxed) > 0
             || self.dir.has_staged(&self.place, self.writer, self.attempt)
     }
 
-    /// What is staged, looked up on disk the first time and after a failed write.
+    /// Return the staged log, opened from disk on the first use and after a failed write.
     pub(crate) fn opened<'s>(
         &self,
         staged: &'s mut Option<Staged>,
@@ -99,7 +99,7 @@ impl Attempt {
                 unflushed: totals.bytes,
             });
         }
-        // Just filled, if it was not.
+        // Filled above if it was empty.
         staged.as_mut().ok_or(IngestError::Unknown)
     }
 }

@@ -1,34 +1,34 @@
-//! Bringing what is staged here to the other replicas: whoever may lead after this broker has it as well.
+//! Copies of staged records to the other replicas: any later leader has them as well.
 
 use std::fmt::Debug;
 
 use super::IngestName;
 
-/// A piece of what an attempt has staged for a partition, as it is sent to another replica.
+/// A chunk of an attempt's records for a partition, sent to another replica.
 #[derive(Clone, Copy, Debug)]
 pub struct StagedChunk<'a> {
-    /// The ingest.
+    /// Name of the ingest.
     pub name: &'a IngestName,
     /// Its epoch.
     pub epoch: i32,
-    /// The partition.
+    /// Partition index.
     pub partition: i32,
-    /// The writer.
+    /// Id of the writer.
     pub writer: i32,
-    /// Its attempt.
+    /// The writer's attempt.
     pub attempt: i64,
-    /// Number of the first record among those of the attempt.
+    /// Number of the first record within the attempt.
     pub sequence: i64,
-    /// Whole batches; empty: only asks how much is there.
+    /// Whole batches; empty: only ask how many records are staged.
     pub records: &'a [u8],
 }
 
-/// The way to other brokers, as far as staged records are concerned.
+/// Sends staged records to other brokers.
 pub trait StagedCopies: Debug + Send + Sync {
-    /// Has another broker stage a piece; gives how many records of the attempt it has staged then, which are fewer than
-    /// expected if records are missing before these. Waits for the answer.
+    /// Send a chunk to another broker, which stages it; return the number of records it has staged afterwards. The
+    /// number is lower than expected if earlier records are missing there. Waits for the response.
     ///
     /// # Errors
-    /// Why it did not, for people.
+    /// The reason, as readable text.
     fn send(&self, broker: i32, chunk: &StagedChunk<'_>) -> Result<i64, String>;
 }

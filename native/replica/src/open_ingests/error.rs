@@ -1,55 +1,55 @@
-//! Why an ingest's request was refused.
+//! Errors of ingest requests.
 
 use pybroker_model::BatchError;
 use pybroker_storage::StorageError;
 
 use crate::PartitionError;
 
-/// Why something was refused.
+/// Why an ingest request was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IngestError {
     /// No such ingest is open.
     #[error("the ingest is not open: it was never begun, is committed, aborted or expired")]
     Unknown,
-    /// It began anew since.
+    /// The ingest has begun again with a newer epoch.
     #[error("epoch {requested} of the ingest is over, {current} has begun")]
     Fenced {
-        /// In the request.
+        /// Epoch in the request.
         requested: i32,
-        /// Here.
+        /// Current epoch.
         current: i32,
     },
-    /// It is being committed.
+    /// A commit is under way.
     #[error("the ingest is being committed")]
     Committing,
-    /// Too much, for now.
+    /// A quota or limit is used up.
     #[error("{reason}")]
     Throttled {
-        /// Which setting says so.
+        /// The setting that refused it.
         reason: &'static str,
-        /// When to come again.
+        /// Milliseconds after which the client may retry.
         wait_ms: i32,
     },
-    /// Records are missing before these.
+    /// Earlier records are missing.
     #[error("records from {got} on, but {next} are staged")]
     Gap {
-        /// Sequence of the first record.
+        /// Sequence of the first record in the request.
         got: i64,
-        /// Records staged.
+        /// Records staged so far.
         next: i64,
     },
-    /// Another replica in sync does not have it staged; it can be tried again.
+    /// Another in-sync replica has not staged the records; the client can retry.
     #[error("broker {broker}, which is in sync, has not staged it: {reason}")]
     NotCopied {
-        /// Which.
+        /// Id of that broker.
         broker: i32,
-        /// For people.
+        /// The reason, as readable text.
         reason: String,
     },
-    /// What a commit lists is not what is staged.
+    /// The commit lists other records than those staged.
     #[error("{0}")]
     Mismatch(String),
-    /// The partition says no.
+    /// The partition refused the request.
     #[error(transparent)]
     Partition(#[from] PartitionError),
 }

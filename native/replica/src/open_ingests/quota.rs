@@ -1,4 +1,4 @@
-//! How much may be staged, and how fast: other producers share the disk and the cores.
+//! Limits on the amount and rate of staging, because other producers share the disks and cores.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -7,20 +7,20 @@ use parking_lot::Mutex;
 
 use super::error::IngestError;
 
-/// Appends are taken as long as those before them are paid for within this time.
+/// An append is admitted if all earlier ones are paid for within this time.
 pub(super) const CREDIT: Duration = Duration::from_secs(1);
-/// One append is paid for within this time, however low the rate: it is taken whole, and must not keep all ingests
-/// waiting until they expire.
+/// Longest debt of one append, however low the rate: an append is admitted whole, and must not block all ingests until
+/// they expire.
 const APPEND_MAX: Duration = Duration::from_secs(60);
-/// When to come again after the disk's share is used up: commits, aborts and expiry make room.
+/// Wait time of clients when the staged bytes are used up: commits, aborts and expiry free space.
 const FULL_WAIT_MS: i32 = 1_000;
 
-/// The broker's settings.
+/// The broker's ingest settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IngestLimits {
-    /// `ingest.quota.bytes.per.second`, all ingests together.
+    /// `ingest.quota.bytes.per.second`, for all ingests together.
     pub bytes_per_second: u64,
-    /// `ingest.quota.shared.bytes.per.second`: all ingests together, while somebody produces.
+    /// `ingest.quota.shared.bytes.per.second`: for all ingests together while other producers are active.
     pub shared_bytes_per_second: u64,
     /// `ingest.staged.bytes.max`.
     pub staged_bytes_max: u64,
@@ -45,21 +45,21 @@ impl Default for IngestLimits {
     }
 }
 
-/// What was taken on credit, as the time that the rate needs for it.
+/// Admitted bytes, as the time that the rate needs to pay for them.
 #[derive(Debug, Default)]
 pub(super) struct Debt {
     left: Duration,
-    /// As of when. `None`: nothing was ever taken.
+    /// Time of the last update. `None`: nothing was admitted yet.
     since: Option<Instant>,
-    /// The rate that it was reckoned with.
+    /// Rate used for `left`.
     rate: u64,
 }
 
 impl Debt {
-    /// What is left of it `now`. A higher rate pays it sooner; under a lower one it lasts no longer than it would have.
+    /// Return the remaining debt at `now`. A higher rate shortens it; a lower rate does not prolong it.
     pub(super) fn left(&mut self, rate: u64, now: Instant) -> Duration {
         if let Some(since) = self.since {
-            // Requests come from several threads, the later one first at times.
+            // Requests come from several threads, sometimes with a later `now` first.
             self.left = self
                 .left
                 .saturating_sub(now.saturating_duration_since(since));
@@ -73,13 +73,13 @@ impl Debt {
         self.left
     }
 
-    /// Whether nothing is left of it `now`.
+    /// Return whether the debt is paid at `now`.
     pub(super) fn is_paid(&self, now: Instant) -> bool {
         let passed = self.since.map(|since| now.saturating_duration_since(since));
         passed.is_none_or(|passed| passed >= self.left)
     }
 
-    /// Takes so many bytes on, at the rate last given.
+    /// Add bytes at the last rate.
     pub(super) fn add(&mut self, bytes: u64) {
         let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(self.rate.max(1));
         self.left += nanos_or_max(nanos).min(APPEND_MAX);
@@ -94,7 +94,7 @@ pub(super) fn millis(time: Duration) -> i32 {
     i32::try_from(time.as_millis()).unwrap_or(i32::MAX)
 }
 
-/// The settings, and how far they are used up.
+/// The settings and the current debt.
 #[derive(Debug)]
 pub(crate) struct Quota {
     bytes_per_second: AtomicU64,
@@ -135,23 +135,23 @@ impl Quota {
             .store(limits.cached_bytes_max, Relaxed);
     }
 
-    /// Up to how many bytes a commit is copied into a log instead of linked.
+    /// Return the largest number of bytes that a commit copies into a log instead of linking.
     pub(crate) fn copy_bytes_max(&self) -> u64 {
         self.copy_bytes_max.load(Relaxed)
     }
 
-    /// Up to how many bytes of a segment are staged through the page cache.
+    /// Return the bytes of a segment that are staged through the page cache.
     pub(crate) fn cached_bytes_max(&self) -> u64 {
         self.cached_bytes_max.load(Relaxed)
     }
 
-    /// How many attempts may have staged something, each counted for each partition.
+    /// Return the largest number of attempts with staged records, counted for each partition.
     pub(crate) fn attempts_max(&self) -> usize {
         self.attempts_max.load(Relaxed)
     }
 
-    /// Takes `bytes` on, or says when they may come; on success, how long the client shall wait before the next.
-    /// `shared`: somebody produces at present.
+    /// Admit `bytes` or refuse them; return how long the client must wait before the next append. `shared`: other
+    /// producers are active.
     pub(crate) fn admit(
         &self,
         bytes: u64,
@@ -178,7 +178,7 @@ impl Quota {
         Ok(millis(debt.left))
     }
 
-    /// Bytes a second now, and what to say of a client that is too fast.
+    /// Return the current rate in bytes per second, and the error text for a client that exceeds it.
     fn rate(&self, shared: bool) -> (u64, &'static str) {
         let rate = self.bytes_per_second.load(Relaxed);
         let with_producers = self.shared_bytes_per_second.load(Relaxed);
@@ -193,7 +193,7 @@ impl Quota {
     }
 }
 
-/// For an attempt that is one too many.
+/// Return the error for an attempt above the limit.
 pub(crate) const fn too_many_attempts() -> IngestError {
     IngestError::Throttled {
         reason: "ingest.attempts.max attempts have staged something; nothing was staged for this partition",
@@ -215,7 +215,7 @@ mod tests {
         }
     }
 
-    /// A quota, and points of time in milliseconds.
+    /// Return a quota, and a function from milliseconds to points in time.
     fn quota(limits: IngestLimits) -> (Quota, impl Fn(u64) -> Instant) {
         let quota = Quota::default();
         quota.set(limits);
@@ -255,7 +255,7 @@ mod tests {
     fn small_appends_in_quick_succession_add_up() {
         let (quota, at) = quota(limits(1_000_000, u64::MAX));
         let admitted = (0..10_000).filter(|ms| quota.admit(2_000, 0, false, at(*ms)).is_ok());
-        // 10 s, and what is taken on credit.
+        // 10 s, plus the credit.
         let bytes = 2_000 * admitted.count();
         assert!((11_000_000..=11_010_000).contains(&bytes), "{bytes}");
     }

@@ -1,4 +1,4 @@
-//! How fast may be staged for one topic: `ingest.quota.topic.bytes.per.second`, as it was when an ingest began.
+//! Ingest rate of one topic: `ingest.quota.topic.bytes.per.second`, as set when the ingest began.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -9,15 +9,15 @@ use pybroker_model::TopicId;
 use super::error::IngestError;
 use super::quota::{CREDIT, Debt, millis};
 
-/// Topics without a bound have none here.
+/// Debts by topic; topics without a limit have no entry.
 #[derive(Debug, Default)]
 pub(super) struct TopicDebts(Mutex<HashMap<TopicId, Debt>>);
 
-/// Above so many those that are paid are forgotten.
+/// Above this number of topics, paid debts are forgotten.
 const REMEMBERED: usize = 1_000;
 
 impl TopicDebts {
-    /// Whether an append may come; it is not counted yet.
+    /// Check whether an append may be admitted; does not count it yet.
     pub(super) fn check(&self, topic: TopicId, rate: u64, now: Instant) -> Result<(), IngestError> {
         if rate == u64::MAX {
             return Ok(());
@@ -35,7 +35,7 @@ impl TopicDebts {
         })
     }
 
-    /// Takes `bytes` on: how long the client shall wait before the next.
+    /// Add `bytes`; return how long the client must wait before the next append.
     pub(super) fn add(&self, topic: TopicId, rate: u64, bytes: u64, now: Instant) -> i32 {
         if rate == u64::MAX {
             return 0;

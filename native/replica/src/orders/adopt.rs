@@ -1,5 +1,5 @@
-//! Directories without `partition.metadata` whose identity the control plane has settled: they get the file, and wait
-//! for their order like any other.
+//! Adoption of directories without `partition.metadata` whose identity the control plane has established: they get the
+//! file and then wait for an order.
 
 use std::path::{Path, PathBuf};
 
@@ -9,8 +9,8 @@ use crate::log_dirs::FoundDir;
 use crate::{PartitionError, Replicas};
 
 impl Replicas {
-    /// Gives each directory its identity, durably, with two barriers for all of a log directory; an answer for each.
-    /// Blocks on the disk.
+    /// Write the identity of each directory, durably, with two sync barriers for each log directory; return a result
+    /// for each. Blocks on the disk.
     pub fn adopt(
         &self,
         directories: &[(PathBuf, TopicIdPartition)],
@@ -52,7 +52,7 @@ impl Replicas {
         results
     }
 
-    /// Directories that the control plane does not trust: none of them is opened, moved or removed from now on.
+    /// Set directories aside that the control plane does not trust: the broker never opens, moves or removes them.
     pub fn set_aside(&self, directories: &[PathBuf]) {
         let mut found = self.found.lock();
         for (at, dir) in self.dirs.iter().enumerate() {
@@ -67,7 +67,7 @@ impl Replicas {
     }
 }
 
-/// The directory's name, if it lies directly in `log_dir`.
+/// Return the directory's name if it lies directly in `log_dir`.
 fn name_in(log_dir: &Path, path: &Path) -> Option<String> {
     (path.parent()? == log_dir).then(|| {
         path.file_name()

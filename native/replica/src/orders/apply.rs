@@ -1,10 +1,10 @@
 //! LeaderAndIsr: host partitions and lead or follow, many at once.
 //!
-//! 1. Each order is judged against what is hosted and what lies on disk → [`Step`].
-//! 2. Directories of older incarnations that a proven successor replaces are staged.
-//! 3. Missing directories are made in one go per log directory, then all logs are opened in parallel.
-//! 4. Each takes its role; what a crash left in the logs of new leaders is flushed before, in one go.
-//! 5. Everything becomes visible with one swap of the map.
+//! 1. Judge each order against the hosted partitions and the directories on disk → [`Step`].
+//! 2. Stage directories of older incarnations that a proven successor replaces.
+//! 3. Create missing directories together for each log directory, then open all logs in parallel.
+//! 4. Flush unflushed records of new leaders together, then give each partition its role.
+//! 5. Publish everything with one swap of the map.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::log_dirs::{Found, FoundDir, Opening};
 use crate::{Leader, Partition, PartitionError, PartitionOrder, Placed, Replicas, TopicMap};
 
 impl Replicas {
-    /// Carries out a batch of orders; an answer for each. Blocks on the disk.
+    /// Carry out a batch of orders; return a result for each. Blocks on the disk.
     pub fn apply(&self, orders: &[PartitionOrder], now_ms: i64) -> Vec<Result<(), PartitionError>> {
         let mut found = self.found.lock();
         let map = self.map.load_full();
@@ -51,7 +51,7 @@ impl Replicas {
                 (Step::Open(lies), Some(Err(error))) => {
                     Ok(self.host_offline(order, lies, &error, &mut found))
                 }
-                // Directories to make are either made and opened by now, or refused.
+                // Directories to create are opened or refused by now.
                 (Step::Open(_) | Step::Create(_), _) => Err(PartitionError::storage("not opened")),
             });
         }
@@ -64,7 +64,7 @@ impl Replicas {
         results
     }
 
-    /// Step 3, first half: what is to be created becomes what is to be opened.
+    /// Step 3, first half: create directories.
     fn create_directories(&self, orders: &[PartitionOrder], steps: &mut [Step]) {
         for dir in 0..self.dirs.len() {
             let new: Vec<usize> = (0..steps.len())
@@ -92,8 +92,8 @@ impl Replicas {
         }
     }
 
-    /// Directories named by topic get the name of the layout by id, when that is in force. Never the other way round:
-    /// an older broker could not read what lies there.
+    /// Rename directories named by topic when the layout by id is configured. Never the reverse: an older broker could
+    /// not read the layout by id.
     fn relocate_directories(&self, orders: &[PartitionOrder], steps: &mut [Step]) {
         if self.config.layout != Layout::TopicId {
             return;
@@ -124,7 +124,7 @@ impl Replicas {
                 match (&mut steps[index], renamed) {
                     (Step::Open(lies), Ok(name)) => lies.directory = name,
                     (_, Ok(_)) => {}
-                    // It is served where it is; the next start tries again.
+                    // The partition is served where it is; the next start retries.
                     (_, Err(error)) => self.report(&format!(
                         "{}-{} keeps the layout by name: {error}",
                         orders[index].topic, orders[index].tip.partition
@@ -134,7 +134,7 @@ impl Replicas {
         }
     }
 
-    /// Step 3, second half. An entry for each order whose log was opened, or failed to.
+    /// Step 3, second half: open the logs. An entry is `Some` for each order with a log to open.
     fn open_logs(
         &self,
         orders: &[PartitionOrder],
@@ -177,7 +177,7 @@ impl Replicas {
         now_ms: i64,
     ) -> Result<Arc<Partition>, PartitionError> {
         let log_dir = Arc::clone(self.dirs.get(lies.dir).online()?);
-        // Asked for by each order, so that a crash in between is made good by the next. Never over records.
+        // Repeated with each order: the next one completes it after a crash. Never truncates a log with records.
         if log.log_end_offset() < order.start_offset {
             if log.log_start_offset() < log.log_end_offset() {
                 let (end, start) = (log.log_end_offset(), order.start_offset);
@@ -203,8 +203,8 @@ impl Replicas {
         ))
     }
 
-    /// The partition answers with the error; its directory stays known: a later order tries again, a deletion stages
-    /// it.
+    /// Host a partition whose log failed to open: it answers with the error. Its directory stays known: a later order
+    /// retries, a deletion stages it.
     fn host_offline(
         &self,
         order: &PartitionOrder,
@@ -216,7 +216,7 @@ impl Replicas {
             "{} of {}-{} is offline: {error}",
             lies.directory, order.topic, order.tip.partition
         ));
-        // It was taken from the table a moment ago, so there is no other.
+        // The entry was taken from the table just before: no other exists.
         drop(found.add(order.tip, lies));
         let (topic, config) = (Arc::clone(&order.topic), Arc::clone(&order.config));
         let reason = Arc::from(error.to_string());
@@ -230,7 +230,7 @@ impl Replicas {
         )
     }
 
-    /// Step 4: epochs first, for all; then the roles.
+    /// Step 4: flush the new leaders' logs, then assign the roles.
     fn take_roles(
         &self,
         orders: &[PartitionOrder],
@@ -267,8 +267,8 @@ impl Replicas {
         roles.collect()
     }
 
-    /// What costs least done for all new leaders at once: what a crash left is flushed. Their epochs begin where each
-    /// takes its role: until then it may still follow, and append.
+    /// Flush the recovered records of all new leaders at once. Their epochs begin only with their roles: until then a
+    /// partition may still follow and append.
     fn prepare_leaders<'a>(&self, leaders: impl Iterator<Item = &'a Arc<Partition>>) {
         let unflushed: Vec<(usize, Arc<Log>)> = leaders
             .filter_map(|partition| Some((partition.dir()?, partition.log()?)))
@@ -278,10 +278,10 @@ impl Replicas {
         self.flush_recovered(&unflushed);
     }
 
-    /// What a crash left in the page cache was shown to consumers before it, so it is brought to disk before it is
-    /// shown again: the high watermark does not start below where clients have been.
+    /// Flush records that a crash left in the page cache. Consumers may have read them before the crash, so the high
+    /// watermark must not start below them.
     fn flush_recovered(&self, logs: &[(usize, Arc<Log>)]) {
-        // All at once, so that the flusher can take them together; then each is waited for.
+        // Request all flushes first, so that the flusher can batch them; then wait for each.
         for (dir, log) in logs {
             if let Ok(log_dir) = self.dirs.get(*dir).online() {
                 log_dir.flusher().request(log);
@@ -294,7 +294,7 @@ impl Replicas {
         }
     }
 
-    /// Step 5.
+    /// Step 5: publish the new partitions.
     fn publish(
         &self,
         orders: &[PartitionOrder],
@@ -319,7 +319,7 @@ impl Replicas {
             })
             .collect();
         if !inserted.is_empty() {
-            // Loaded anew: staging an older incarnation has changed the map meanwhile.
+            // Load the map again: staging an older incarnation has changed it.
             let map = self.map.load().with(&[], inserted);
             self.map.store(Arc::new(map));
         }

@@ -1,4 +1,4 @@
-//! What an order needs, seen against what is hosted and what lies on disk.
+//! Judgement of an order against the hosted partitions and the directories on disk.
 
 use std::sync::Arc;
 
@@ -10,16 +10,16 @@ use crate::{
     TopicMap,
 };
 
-/// What an order needs.
+/// Next step for an order.
 #[derive(Debug)]
 pub(super) enum Step {
-    /// Nothing more: it is refused.
+    /// The order is refused.
     Refused(PartitionError),
-    /// The partition is hosted.
+    /// The partition is hosted already.
     Hosted(Arc<Partition>),
-    /// Its directory lies on disk.
+    /// Its directory exists on disk.
     Open(FoundDir),
-    /// A new directory, in the log directory with this position.
+    /// Create a directory in the log directory at this position.
     Create(usize),
 }
 
@@ -48,14 +48,14 @@ impl Replicas {
             if partition.log().is_some() {
                 return Ok(Step::Hosted(Arc::clone(partition)));
             }
-            // It could not be opened when it was ordered before: try again.
+            // Its log failed to open before: retry.
         }
         self.retire_older(order, map, found, now_ms)?;
         if let Some(lies) = found.take(tip) {
             return Ok(Step::Open(lies));
         }
-        // The controller corrects itself before the removal, or a replica that was reassigned away comes back: what it
-        // had is brought up to date as after any absence.
+        // The controller re-creates the replica before the removal, for example after a reassignment back. It catches
+        // up as after any absence.
         if self.restore_locked(tip, &order.topic, found)? {
             return found
                 .take(tip)
@@ -63,11 +63,11 @@ impl Replicas {
                 .ok_or_else(|| PartitionError::storage("a restored directory is lost"));
         }
         if !order.is_new && self.dirs.any_offline() {
-            // It may well lie in a directory that failed (KAFKA-16234): an empty one here would lose data.
+            // The partition may be in a failed log directory (KAFKA-16234): an empty log here would lose data.
             return Err(PartitionError::storage("a log directory is offline"));
         }
         if !order.is_new && order.replicas.len() > 1 && order.isr.contains(&self.config.broker_id) {
-            // An empty log in sync would have the others throw away what they have.
+            // An in-sync replica with an empty log would make the others truncate theirs.
             return Err(PartitionError::Missing);
         }
         placement
@@ -76,8 +76,8 @@ impl Replicas {
             .ok_or_else(|| PartitionError::storage("no log directory is online"))
     }
 
-    /// An older incarnation of the name gives way to one whose leader epoch is above every epoch it has here: the
-    /// controller lets a name's epochs go on, so a real successor's always is. Otherwise nothing is touched.
+    /// Stage an older incarnation of the name if the order's leader epoch is above all its epochs. The controller
+    /// continues a name's epochs across incarnations, so a real successor always passes. Otherwise nothing is changed.
     fn retire_older(
         &self,
         order: &PartitionOrder,
@@ -103,7 +103,7 @@ impl Replicas {
         for id in found.other_ids(&order.topic, order.tip) {
             if order.leader_epoch <= self.latest_epoch_on_disk(older(id), found)? {
                 if found.get(order.tip).is_some() {
-                    // Its own directory is there: the other proves nothing and stays where it is.
+                    // The order's own directory exists: the other directory proves nothing and stays.
                     continue;
                 }
                 return Err(PartitionError::InconsistentTopicId);
@@ -126,7 +126,7 @@ impl Replicas {
         Ok(())
     }
 
-    /// The latest leader epoch of a directory that is not hosted; -1 if it has none. Nothing in it is touched.
+    /// Return the latest leader epoch of a directory that is not hosted, -1 if it has none. Does not modify it.
     fn latest_epoch_on_disk(
         &self,
         tip: TopicIdPartition,
@@ -139,8 +139,8 @@ impl Replicas {
         Ok(log_dir.latest_epoch(&lies.directory)?.unwrap_or(-1))
     }
 
-    /// Where new partitions go: directories are chosen by what they hold now. With all of them cordoned any will do: the
-    /// controller decided that the partition is here.
+    /// Return the placement for new partitions, by the partitions in each directory. If all directories are cordoned,
+    /// any is allowed: the controller placed the partition on this broker.
     pub(super) fn placement(&self, map: &TopicMap<Partition>, found: &Found) -> Placement {
         let all_cordoned = self.dirs.iter().all(Dir::is_cordoned);
         let mut counts: Vec<_> = (0..self.dirs.len())

@@ -1,4 +1,4 @@
-//! Undelete, and the pause before a deletion: partitions come back from `deleting/`, or take no appends for a moment.
+//! Undelete and the write fence: partitions return from `deleting/`, or refuse appends before their deletion.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use crate::log_dirs::{Found, FoundDir};
 use crate::{PartitionError, Replicas, Role};
 
 impl Replicas {
-    /// Moves partitions that wait for removal back under a topic's name; an answer for each. They are served by the
-    /// next order for them. What is back already is an answer, too. Blocks on the disk.
+    /// Move staged partitions back under a topic's name; return a result for each. The next order for them serves them.
+    /// Succeeds for partitions that are back already. Blocks on the disk.
     pub fn restore(
         &self,
         partitions: &[TopicIdPartition],
@@ -37,7 +37,7 @@ impl Replicas {
             if lies.topic.as_ref() == Some(topic) {
                 return Ok(());
             }
-            // It lies under its former name, because it was never staged: by way of `deleting`.
+            // Never staged, still under its former name: stage it first.
             if let Some(lies) = found.take(tip) {
                 self.stage(tip, lies, found, now_ms)?;
             }
@@ -51,7 +51,7 @@ impl Replicas {
         Err(PartitionError::Deleted)
     }
 
-    /// As `restore`, by a caller that holds the lock; whether something was there.
+    /// As `restore`, for a caller that holds the lock; return whether a staged directory was found.
     pub(crate) fn restore_locked(
         &self,
         tip: TopicIdPartition,
@@ -66,7 +66,7 @@ impl Replicas {
                     directory,
                     topic: Some(Arc::clone(topic)),
                 };
-                // The caller saw that there is no other.
+                // The caller checked that the table has no other entry.
                 drop(found.add(tip, lies));
                 return Ok(true);
             }
@@ -74,7 +74,7 @@ impl Replicas {
         Ok(false)
     }
 
-    /// After partitions were opened: what only the notes of restored directories knew goes into checkpoints.
+    /// Write checkpoints with the values noted in restored directories, after their partitions were opened.
     pub(crate) fn settle_restored(&self) {
         for (at, dir) in self.dirs.iter().enumerate() {
             if let Ok(log_dir) = dir.online()
@@ -86,8 +86,8 @@ impl Replicas {
         }
     }
 
-    /// These topics are deleted: nothing is served of them from now on, and those who wait are told. Their logs stay
-    /// open until they are stopped: collecting them is no condition of a deletion.
+    /// Stop serving deleted topics at once and wake their waiters. The logs stay open until they are stopped: a
+    /// deletion does not wait for the removal of files.
     pub fn retire(&self, topics: &[TopicId]) {
         let map = self.snapshot();
         for topic in topics.iter().filter_map(|id| map.topic(*id)) {
@@ -97,8 +97,8 @@ impl Replicas {
         }
     }
 
-    /// Fences the partitions of a topic, see `Partition::set_fenced`, or takes that back. For each: its index, its
-    /// log start and its log end.
+    /// Set or clear the write fence of a topic's partitions, see `Partition::set_fenced`. Return for each its index,
+    /// log start and log end.
     pub fn set_fenced(&self, topic_id: TopicId, fenced: bool) -> Vec<(i32, i64, i64)> {
         let map = self.snapshot();
         let Some(topic) = map.topic(topic_id) else {

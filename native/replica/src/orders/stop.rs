@@ -1,4 +1,4 @@
-//! StopReplica: host partitions no more; on deletion their directories move to `deleting/`.
+//! StopReplica: stop hosting partitions; for a deletion, move their directories to `deleting/`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,15 +11,15 @@ use crate::log_dirs::{Found, FoundDir};
 use crate::{Partition, PartitionError, Replicas, Role, StopOrder};
 
 impl Replicas {
-    /// Carries out a batch of orders; an answer for each. What is not here is stopped already. Blocks on the
-    /// disk.
+    /// Carry out a batch of orders; return a result for each. Succeeds for a partition that is not hosted. Blocks on
+    /// the disk.
     pub fn stop(&self, orders: &[StopOrder], now_ms: i64) -> Vec<Result<(), PartitionError>> {
         let mut found = self.found.lock();
         self.stop_locked(orders, &mut found, now_ms)
     }
 
-    /// As `stop`, by a caller that holds the lock. In this order: out of the map (no new requests), roles (requests
-    /// under way end, those who wait are told), logs closed, directories renamed.
+    /// As `stop`, for a caller that holds the lock. Order of steps: remove from the map (no new requests), change roles
+    /// (running requests end, waiters wake), close logs, rename directories.
     pub(crate) fn stop_locked(
         &self,
         orders: &[StopOrder],
@@ -35,7 +35,7 @@ impl Replicas {
             .iter()
             .map(|order| {
                 if !seen.insert(order.tip) {
-                    // Whoever names it twice has stopped it with the first.
+                    // The first order in the request stops it.
                     return Ok(None);
                 }
                 let Some(partition) = map.partition(order.tip.topic_id, order.tip.partition) else {
@@ -86,8 +86,8 @@ impl Replicas {
         results
     }
 
-    /// Closes the log of a partition that was stopped and keeps its directory in mind, unless it is to be staged:
-    /// that is [`Replicas::stage_stopped`]'s part.
+    /// Close the log of a stopped partition and put its directory back into the table. Directories to stage are left to
+    /// [`Replicas::stage_stopped`].
     fn close_stopped(
         &self,
         partition: &Partition,
@@ -96,7 +96,7 @@ impl Replicas {
         now_ms: i64,
     ) -> Result<(), PartitionError> {
         let (Some(log), Some(dir)) = (partition.log(), partition.dir()) else {
-            // It could not be opened; its directory is in the table.
+            // Its log failed to open; its directory is in the table.
             if order.delete
                 && let Some(lies) = found.take(order.tip)
             {
@@ -114,8 +114,8 @@ impl Replicas {
         closed.map_err(Into::into)
     }
 
-    /// Moves the directories of deleted partitions away, all of a log directory together. One that stays is kept
-    /// in mind.
+    /// Stage the directories of deleted partitions, all of a log directory together. A directory that cannot be staged
+    /// returns to the table.
     fn stage_stopped(
         &self,
         orders: &[StopOrder],
@@ -157,7 +157,7 @@ impl Replicas {
         }
     }
 
-    /// The directory of a partition that is not hosted any more waits for an order.
+    /// Put the directory of a stopped partition into the table, where it waits for an order.
     fn keep_in_mind(&self, partition: &Partition, path: PathBuf, dir: usize, found: &mut Found) {
         let directory = self
             .dirs
@@ -168,11 +168,11 @@ impl Replicas {
             directory,
             topic: Some(Arc::clone(partition.topic())),
         };
-        // What is hosted is not in the table, so there is no other.
+        // A hosted partition is not in the table: no other entry exists.
         drop(found.add(partition.tip(), lies));
     }
 
-    /// Moves a directory whose log is closed. If that fails it stays known.
+    /// Stage a directory whose log is closed. On failure it returns to the table.
     pub(crate) fn stage(
         &self,
         tip: TopicIdPartition,
@@ -193,8 +193,8 @@ impl Replicas {
         staged
     }
 
-    /// Moves a directory that the scan found, and that is not hosted, to `deleting/`; gives its new path. Blocks on
-    /// the disk.
+    /// Move a directory that the scan found and that is not hosted to `deleting/`; return its new path. Blocks on the
+    /// disk.
     ///
     /// # Errors
     /// `Invalid` for any other path, `Storage`.

@@ -1,37 +1,37 @@
-//! What an ingest has staged and a leader has attached: told to the followers that have the same files, which attach it
-//! themselves at the same offsets, until the ingest is over. Followers without them copy the records.
+//! Staged ingests that a leader has attached. The leader announces each to the followers that have the same staged
+//! files, which attach it themselves at the same offsets, until the ingest is over. Other followers copy the records.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 use pybroker_storage::AttachNotice;
 
-/// Of one partition.
+/// Attached ingests of one partition.
 #[derive(Debug, Default)]
 pub(super) struct Attaches {
-    /// Most partitions have none, and reads of replicas look here each time.
+    /// False for most partitions; replica reads check it each time.
     any: AtomicBool,
     known: RwLock<Vec<AttachNotice>>,
-    /// Ingests that are over though their files could not be removed.
+    /// Ended ingests whose files could not be removed.
     over: Mutex<Vec<Box<str>>>,
 }
 
-/// What an attach means for the read of a replica.
+/// Effect of an attach on a replica's read.
 pub(super) enum Ahead {
-    /// It goes on from here with what it has staged.
+    /// The replica attaches its staged files at this offset.
     Here(AttachNotice),
-    /// It may read up to there, and goes on so then.
+    /// The replica reads records up to this offset, then attaches.
     Below(i64),
 }
 
 impl Attaches {
-    /// That ingest is over, whatever lies on the disk.
+    /// Mark the ingest as over, even if its files are still on disk.
     pub(super) fn end(&self, ingest: &str) {
         self.over.lock().push(ingest.into());
         self.announce(ingest, None);
     }
 
-    /// Those that are in the log now.
+    /// Set the ingests that are attached in the log now.
     pub(super) fn set(&self, mut found: Vec<AttachNotice>) {
         let over = self.over.lock();
         found.retain(|one| !over.iter().any(|name| **name == *one.ingest));
@@ -39,7 +39,7 @@ impl Attaches {
         *self.known.write() = found;
     }
 
-    /// One more, or nothing comes of the attach of that ingest.
+    /// Announce an attach of the ingest, or withdraw it with `None`.
     pub(super) fn announce(&self, ingest: &str, told: Option<AttachNotice>) {
         let mut known = self.known.write();
         known.retain(|one| *one.ingest != *ingest);
@@ -47,7 +47,7 @@ impl Attaches {
         self.any.store(!known.is_empty(), Ordering::Release);
     }
 
-    /// What the replica on `broker` meets first at or after `offset`, in a log that ends at `end`.
+    /// Return the first attach for the replica on `broker` at or after `offset`, in a log that ends at `end`.
     pub(super) fn ahead(&self, broker: i32, offset: i64, end: i64) -> Option<Ahead> {
         if !self.any.load(Ordering::Acquire) {
             return None;

@@ -1,9 +1,9 @@
-//! Following: what a follower asks of its leader, and what it does with the answer.
+//! Follower side: what a follower fetches from its leader, and how it applies the response.
 //!
-//! The log of a follower is a prefix of its leader's. Each fetch names the epoch of the last record that is here; where
-//! the leader has another history it says how far both agree (KIP-595's diverging epoch), and the rest is cut off. Each
-//! step holds `gate` for reading and looks at the role under it: what was asked of one leader never takes effect after
-//! the partition has got another.
+//! A follower's log is a prefix of its leader's. Each fetch names the epoch of the follower's last record. If the
+//! leader has another history, it returns how far both agree (KIP-595's diverging epoch), and the follower truncates
+//! the rest. Each step holds `gate` for reading and checks the role under it: a response from an earlier leader never
+//! takes effect.
 
 use std::task::Waker;
 
@@ -13,21 +13,21 @@ use pybroker_storage::{AttachNotice, FlushMode, Log};
 use super::{Hosted, Partition};
 use crate::{EpochEnd, PartitionError, Role, check_leader_epoch};
 
-/// Where a follower's next fetch begins.
+/// Position of a follower's next fetch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FetchFrom {
-    /// The leadership that it follows.
+    /// Epoch of the leadership that it follows.
     pub leader_epoch: i32,
-    /// The end of its log.
+    /// Log end offset.
     pub offset: i64,
-    /// Epoch of the last record before it, -1: there is none.
+    /// Epoch of the last record before the offset; -1: no record.
     pub last_epoch: i32,
-    /// Where its log starts.
+    /// Log start offset.
     pub log_start: i64,
 }
 
 impl Partition {
-    /// What to ask of this leader; `None`: another one leads, or nobody, or the data cannot be used.
+    /// Return the next fetch position; `None` if the partition does not follow `leader` or has no usable log.
     pub fn fetch_from(&self, leader: i32) -> Option<FetchFrom> {
         // A leadership that begins meanwhile has its epoch in the log already.
         let _gate = self.gate.read();
@@ -48,12 +48,12 @@ impl Partition {
         })
     }
 
-    /// Appends what the leader has answered to a fetch from `asked`, as it is; gives the log's end. It counts as had only
-    /// once it is on disk ([`Partition::may_claim`]); the flush is asked for here.
+    /// Append the leader's response to a fetch from `asked`, unchanged; return the log end. Requests the flush; the
+    /// follower may claim the records only after it ([`Partition::may_claim`]).
     ///
     /// # Errors
-    /// `NotLeader` if it does not follow any more, `FencedLeaderEpoch`; `Corrupt` or `Batch` for records that are
-    /// damaged; `Storage`, also if the log does not end any more where it did.
+    /// `NotLeader` if it no longer follows, `FencedLeaderEpoch`; `Corrupt` or `Batch` for damaged records; `Storage`,
+    /// also if the log end has changed since the fetch.
     pub fn append_fetched(
         &self,
         asked: &FetchFrom,
@@ -74,11 +74,11 @@ impl Partition {
         Ok(end)
     }
 
-    /// Attaches what is staged here where the leader has, as it has answered to a fetch from `asked`; on disk when it
-    /// returns, with the log's end. Blocks on the disk.
+    /// Attach staged records where the leader attached them, as its response to a fetch from `asked` says; return the
+    /// log end. Durable on return. Blocks on the disk.
     ///
     /// # Errors
-    /// As [`Partition::append_fetched`]; `Storage` also if it is not staged here as the leader has it.
+    /// As [`Partition::append_fetched`]; `Storage` also if the staged files differ from the leader's.
     pub(crate) fn attach_fetched(
         &self,
         asked: &FetchFrom,
@@ -94,9 +94,8 @@ impl Partition {
         Ok(attached.end_offset)
     }
 
-    /// Whether everything below `offset` counts as had, so that a fetch from there may claim it: on disk in commit mode,
-    /// at once otherwise. If not, `waker` is woken after the next flush, or when the partition's role changes; only the
-    /// last waker is.
+    /// Return whether a fetch may claim everything below `offset`: flushed in commit mode, always otherwise. If not,
+    /// wake `waker` after the next flush or role change; only the last waker is kept.
     pub fn may_claim(&self, offset: i64, waker: &Waker) -> bool {
         let Some(log) = self.log() else { return false };
         self.is_safe(log, offset) || {
@@ -105,7 +104,7 @@ impl Partition {
         }
     }
 
-    /// Asks for the flush of what is not on disk: after a restart nobody else does.
+    /// Request a flush: after a restart nothing else requests it.
     pub fn request_flush(&self) {
         if let Some(hosted) = &self.hosted {
             hosted.log_dir.flusher().request(&hosted.log);
@@ -116,8 +115,8 @@ impl Partition {
         self.progress.config().log.flush_mode == FlushMode::Os || log.flushed_end_offset() >= offset
     }
 
-    /// Takes over from the leader of `leader_epoch` what is committed, as far as it is safe here, and where its log
-    /// starts.
+    /// Take over the high watermark, up to this replica's flushed end, and the log start from the leader of
+    /// `leader_epoch`.
     ///
     /// # Errors
     /// As [`Partition::append_fetched`].
@@ -139,8 +138,8 @@ impl Partition {
         Ok(())
     }
 
-    /// Once the leader has answered: cuts off what stands behind records that were damaged when the log was opened. From
-    /// there on everything is copied anew, beginning with the next fetch.
+    /// Once the leader has answered, truncate the log at the first record that was damaged when the log was opened. The
+    /// next fetch copies the records from there again.
     fn cut_behind_damage(&self, log: &Log, now_ms: i64) -> Result<(), PartitionError> {
         let Some(lost) = log.lost_from() else {
             return Ok(());
@@ -152,8 +151,8 @@ impl Partition {
         )))
     }
 
-    /// Cuts off what the leader does not have: `common` is the largest epoch, with its end, that the leader knows of
-    /// those up to the last one here; its answer to a fetch from `asked`. Gives the log's end. Durable when it returns.
+    /// Truncate records that the leader does not have. `common` is the leader's response to a fetch from `asked`: the
+    /// largest epoch known to it, up to the last one here, with its end. Return the log end. Durable on return.
     ///
     /// # Errors
     /// As [`Partition::append_fetched`].
@@ -165,8 +164,8 @@ impl Partition {
     ) -> Result<i64, PartitionError> {
         let (_gate, hosted) = self.followed(asked)?;
         let log = &hosted.log;
-        // The end of that epoch here: later epochs of this log are not the leader's. Where this log has not even that
-        // epoch, an older one ends before it, and the next fetch finds out how far that agrees.
+        // End of that epoch here: later epochs of this log are not the leader's. If this log lacks the epoch, an older
+        // one ends before it, and the next fetch compares that one.
         let mine = log
             .end_offset_for(common.leader_epoch)
             .map_or(0, |(_, end)| end);
@@ -176,7 +175,8 @@ impl Partition {
         Ok(log.log_end_offset())
     }
 
-    /// Begins anew at `offset`: the leader does not have what would follow upon this log, which ends where `asked` says.
+    /// Truncate the whole log and start at `offset`: the leader no longer has the records that follow the log end in
+    /// `asked`.
     ///
     /// # Errors
     /// As [`Partition::append_fetched`].
@@ -192,8 +192,8 @@ impl Partition {
         Ok(())
     }
 
-    /// As [`Partition::follows`], and the log still ends where it did when that was asked: another log may have taken
-    /// its place since, whose end has another answer.
+    /// As [`Partition::follows`], and check that the log end is still `asked.offset`: after a move the partition may
+    /// have another log, to which the response does not apply.
     fn followed(
         &self,
         asked: &FetchFrom,

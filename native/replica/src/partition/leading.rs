@@ -1,5 +1,4 @@
-//! What a leader does: takes appends, commits them with its in-sync replicas, refuses them while its topic is about to
-//! go.
+//! Leader side: appends, commits with the in-sync replicas, and the write fence of a topic that is about to be deleted.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,12 +17,12 @@ use crate::{
 };
 
 impl Partition {
-    /// What `validate_produce` must check for this topic, now.
+    /// Return the current rules of `validate_produce` for this topic.
     pub fn produce_rules(&self, zstd_allowed: bool, now_ms: i64) -> ProduceRules {
         self.progress.config().produce_rules(zstd_allowed, now_ms)
     }
 
-    /// Whether an append would wait longer than `patience` for somebody who writes to the log or changes the role.
+    /// Return whether an append would wait longer than `patience` for another writer or a role change.
     pub fn is_busy(&self, patience: Duration) -> bool {
         let changing = self.gate.try_read().is_none() && self.gate.try_read_for(patience).is_none();
         changing || self.log().is_some_and(|log| log.is_busy(patience))
@@ -34,10 +33,10 @@ impl Partition {
         self.hosted.as_ref()?.log_dir.flusher().running()
     }
 
-    /// Appends what a client sent, see [`Partition::append_from`].
+    /// Append batches of a client, see [`Partition::append_from`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Partition::append_from`].
     pub fn append(
         &self,
         batches: ValidBatches<'_>,
@@ -47,13 +46,13 @@ impl Partition {
         self.append_from(AppendOrigin::Client, -1, batches, required_acks, now_ms)
     }
 
-    /// Whether a transactional batch of this producer would begin a transaction here, as leader.
+    /// Return whether a transactional batch of this producer would begin a transaction in this log.
     pub fn may_begin_transaction(&self, producer_id: i64, epoch: i16) -> bool {
         self.log()
             .is_some_and(|log| !log.is_in_transaction(producer_id, epoch))
     }
 
-    /// The producers that its log knows, as leader.
+    /// Return the producers in the log; leader only.
     ///
     /// # Errors
     /// `NotLeader`, `Deleted`, `Storage`.
@@ -63,8 +62,8 @@ impl Partition {
         Ok(hosted.log.producers())
     }
 
-    /// What a client is told whose transaction's coordinator could not confirm it now. Batches behind this one hear the
-    /// same until it has come again.
+    /// Return the error for a client whose transaction coordinator could not confirm its transaction. Later batches of
+    /// the producer get the same error until it sends this batch again.
     pub fn unconfirmed(&self, header: &BatchHeader, ending: bool, now_ms: i64) -> PartitionError {
         let error = PartitionError::Unconfirmed { ending };
         match Sequenced::of(header) {
@@ -73,13 +72,13 @@ impl Partition {
         }
     }
 
-    /// Appends as leader. `leader_epoch`: the one under which a coordinator has loaded what it writes upon, -1: any.
-    /// `required_acks` -1 asks for `min.insync.replicas`; the caller then waits on
-    /// [`Partition::committed`]. Schedules the flush of commit mode, for a duplicate that of its original.
+    /// Append as leader. `leader_epoch`: the epoch under which a coordinator loaded its state, -1: any. `required_acks`
+    /// -1 requires `min.insync.replicas`; the caller then waits on [`Partition::committed`]. In commit mode, requests
+    /// the flush; for a duplicate, that of the original.
     ///
     /// # Errors
-    /// `NotLeader`, `FencedLeaderEpoch`, `UnknownLeaderEpoch`, `Deleted`, `NotEnoughReplicas`, `Storage`, and what the
-    /// producer state refuses; a batch behind one that was refused for now hears the same as that.
+    /// `NotLeader`, `FencedLeaderEpoch`, `UnknownLeaderEpoch`, `Deleted`, `NotEnoughReplicas`, `Storage`, and errors of
+    /// the producer state. A batch behind one with a retriable error gets the same error.
     pub fn append_from(
         &self,
         origin: AppendOrigin,
@@ -92,10 +91,10 @@ impl Partition {
         self.append_with(origin, leader_epoch, batches, required_acks, now_ms, held)
     }
 
-    /// As [`Partition::append_from`]; the flush may begin as late as `held` says.
+    /// As [`Partition::append_from`]; `held` may delay the start of the flush.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Partition::append_from`].
     pub fn append_with(
         &self,
         origin: AppendOrigin,
@@ -172,11 +171,12 @@ impl Partition {
         })
     }
 
-    /// Attaches what an ingest has staged for this partition and its commit lists in that plan, as leader; on disk here
-    /// when it returns. Followers that have it staged hear where. Blocks on the disk.
+    /// Attach the staged records that the plan of the ingest's commit lists for this partition, as leader; durable here
+    /// on return. Followers with the same staged files attach them at the same offsets. Blocks on the disk.
     ///
     /// # Errors
-    /// `NotLeader`, `Deleted`, `Storage`; it can be tried again. `Missing`: it never will be here.
+    /// `NotLeader`, `Deleted`, `Storage`: the caller can retry. `Missing`: this broker does not have the plan and never
+    /// will.
     pub fn attach(
         &self,
         directory: &str,
@@ -212,7 +212,8 @@ impl Partition {
         Ok(attached)
     }
 
-    /// The ingest is over: whoever has not attached it copies its records. `left`: its files still lie there.
+    /// Stop announcing the ingest: followers that have not attached it copy its records. `left`: its files are still on
+    /// disk.
     pub(crate) fn forget_attach(&self, directory: &str, left: bool) {
         if left {
             self.attaches.end(directory);
@@ -221,8 +222,7 @@ impl Partition {
         }
     }
 
-    /// Holds the partition as it is hosted here: neither its role nor its log directory changes until the guard is
-    /// dropped.
+    /// Hold the partition while it is hosted here: its role and log directory do not change until the guard is dropped.
     ///
     /// # Errors
     /// `NotLeader` if it is stopped, `Deleted`, `Storage`.
@@ -234,7 +234,7 @@ impl Partition {
         }
     }
 
-    /// The other brokers that are, or may be, in sync, of a leader that has enough of them.
+    /// Return the other brokers that are, or may be, in the ISR; requires `min.insync.replicas`.
     ///
     /// # Errors
     /// `NotLeader`, `Deleted`, `Storage`, `NotEnoughReplicas`.
@@ -242,14 +242,14 @@ impl Partition {
         let role = self.progress.role();
         let (leader, _) = self.led(&role)?;
         self.check_isr(leader)?;
-        // Who is to join counts from the moment it is asked for.
+        // A joining replica counts from the moment it is proposed.
         let mut others = self.progress.maximal_isr();
         others.retain(|&broker| broker != self.broker_id);
         Ok(others)
     }
 
-    /// Holds the partition as it is led here: neither its role nor its log directory changes until the guard is
-    /// dropped. Moves rely on it, which must see what is staged beside the log.
+    /// Hold the partition while this broker leads it: its role and log directory do not change until the guard is
+    /// dropped. Moves rely on it: they must see all staged records.
     ///
     /// # Errors
     /// `NotLeader`, `Deleted`, `Storage`.
@@ -259,7 +259,7 @@ impl Partition {
         Ok(gate)
     }
 
-    /// Whether it is led here, so that records may be staged for it or attached.
+    /// Check that this broker leads the partition, so that it may stage or attach records.
     ///
     /// # Errors
     /// `NotLeader`, `Deleted`, `Storage`.
@@ -267,8 +267,8 @@ impl Partition {
         self.led(&self.progress.role()).map(|_| ())
     }
 
-    /// Ready once `appended` is committed (high watermark above its last offset), or with the reason why it never
-    /// will be. A plain future; dropping it takes the waiter out.
+    /// Return a future that is ready once `appended` is committed (high watermark above its last offset), or with the
+    /// reason why it never will be. Dropping it removes the waiter.
     pub fn committed(&self, appended: &AppendInfo) -> Commit {
         Commit::new(
             Arc::clone(&self.progress),
@@ -277,28 +277,27 @@ impl Partition {
         )
     }
 
-    /// Ready once what is appended now is committed, as far as only this broker's flush is missing; `None` if none is.
-    /// Records acknowledged with acks=1 are on their way to the disk then, and shown when they are there.
+    /// Return a future for the commit of all current records, if only this broker's flush is missing; otherwise `None`.
+    /// Consumers see records acknowledged with acks=1 only after that flush.
     pub fn flush_under_way(&self) -> Option<Commit> {
         let step_downs = self.progress.step_downs();
         let end = self.progress.after_flush(self.log()?)?;
         Some(Commit::new(Arc::clone(&self.progress), end - 1, step_downs))
     }
 
-    /// Refuses appends (`NotLeader`, which clients try again) from now on, or takes them again. When it returns no
-    /// append is under way: the log's end stays where it is while the partition is fenced.
+    /// Set or clear the write fence, which refuses appends with `NotLeader` (retriable). On return no append is under
+    /// way: the log end is constant while the partition is fenced.
     pub fn set_fenced(&self, fenced: bool) {
         self.fenced.store(fenced, Ordering::Release);
         drop(self.gate.write());
     }
 
-    /// Whether appends are refused because the topic is about to be deleted. Look at it while holding what keeps the
-    /// append and the role together.
+    /// Return whether the write fence is set. Check it while holding `gate`.
     pub(crate) fn is_fenced(&self) -> bool {
         self.fenced.load(Ordering::Acquire)
     }
 
-    /// Moves the log start up to `offset`, -1: to the high watermark. Gives the new log start. Blocks on the disk.
+    /// Raise the log start to `offset`, or to the high watermark for -1. Return the new log start. Blocks on the disk.
     ///
     /// # Errors
     /// As [`Partition::read`], and `Policy` if the topic is compacted only.
@@ -318,10 +317,10 @@ impl Partition {
         Ok(log_start)
     }
 
-    /// Removes segments by time and size, as leader; see [`pybroker_storage::Log::apply_retention`].
+    /// Remove segments by age and size, as leader; see [`pybroker_storage::Log::apply_retention`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`pybroker_storage::Log::apply_retention`].
     pub(crate) fn apply_retention(&self, now_ms: i64) -> Result<(), StorageError> {
         let role = self.progress.role();
         let Ok((_, hosted)) = self.led(&role) else {
@@ -334,7 +333,7 @@ impl Partition {
         Ok(())
     }
 
-    /// Proposes to go on without followers that have been behind for longer than `lag_max`.
+    /// Propose to remove followers from the ISR that have been behind for longer than `lag_max`.
     pub(crate) fn judge_followers(&self, now: Instant, lag_max: Duration) {
         if let Some(log) = self.log()
             && let Some((leader_epoch, proposal)) = self.progress.shrink(log, now, lag_max)
@@ -351,14 +350,14 @@ impl Partition {
         });
     }
 
-    /// The controller has written this ISR for the leadership of `leader_epoch`.
+    /// Apply an ISR that the controller has written for the leadership of `leader_epoch`.
     pub fn set_isr(&self, leader_epoch: i32, isr: &[i32], version: i32) {
         if let Some(log) = self.log() {
             self.progress.set_isr(leader_epoch, isr, version, log);
         }
     }
 
-    /// The controller has refused what was proposed for this version, and will not write it later.
+    /// Drop a proposal for this version: the controller refused it and will not write it later.
     pub fn isr_refused(&self, leader_epoch: i32, version: i32) {
         if let Some(log) = self.log() {
             self.progress.isr_refused(leader_epoch, version, log);

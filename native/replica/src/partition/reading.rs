@@ -1,4 +1,4 @@
-//! What readers are told: Fetch, ListOffsets, OffsetForLeaderEpoch, and when to look again. No lock is taken.
+//! Reads for Fetch, ListOffsets and OffsetForLeaderEpoch, and waiting for new data. Takes no lock.
 
 use std::task::Waker;
 use std::time::Instant;
@@ -13,16 +13,16 @@ use crate::{
 };
 
 impl Partition {
-    /// Reads for a Fetch.
+    /// Read for a Fetch.
     ///
     /// # Errors
-    /// `NotLeader`, `FencedLeaderEpoch`, `UnknownLeaderEpoch`, `OffsetOutOfRange`, `Storage`, `Corrupt`; of a follower
+    /// `NotLeader`, `FencedLeaderEpoch`, `UnknownLeaderEpoch`, `OffsetOutOfRange`, `Storage`, `Corrupt`; on a follower
     /// `OffsetNotAvailable`.
     pub fn read(&self, fetch: &FetchRead) -> Result<PartitionRead, PartitionError> {
         self.read_as(None, fetch)
     }
 
-    /// As [`Partition::read`], for the replica on broker `replica`: up to what it attaches itself.
+    /// As [`Partition::read`]; for a `replica`, stop at staged records that it attaches itself.
     fn read_as(
         &self,
         replica: Option<i32>,
@@ -58,8 +58,8 @@ impl Partition {
             diverging: None,
             attach: None,
         };
-        // It moves first; what is stable is committed, so the watermark is at least there.
-        // The log start may have moved a moment before.
+        // The last stable offset moves first, and stable records are committed: the watermark is at least there. The
+        // log start may have moved just before.
         read.last_stable_offset = self.progress.last_stable.get().max(read.log_start_offset);
         read.high_watermark = read.high_watermark.max(read.last_stable_offset);
         let log_end = log.log_end_offset();
@@ -88,7 +88,7 @@ impl Partition {
             return Err(self.out_of_range(log, fetch.offset));
         }
         let mut limit = read.bound;
-        // The log's end was read before: what is attached below it is known.
+        // The log end was read before: every attach below it is known.
         match replica.and_then(|replica| self.attaches.ahead(replica, fetch.offset, log_end)) {
             None => {}
             Some(Ahead::Below(base)) => limit = limit.min(base),
@@ -114,13 +114,13 @@ impl Partition {
         Ok(read)
     }
 
-    /// Reads for another replica, up to the log end whatever the isolation level says. Its fetch offset is how far it
-    /// has got, flushed before it says so; that counts if it names the current leader epoch. When it has caught up, the
-    /// controller will be asked to take it into the ISR.
+    /// Read for another replica, up to the log end at any isolation level. Its fetch offset tells how far its log is
+    /// flushed; it counts if the request names the current leader epoch. Once the follower has caught up, propose to
+    /// add it to the ISR.
     ///
     /// # Errors
-    /// As [`Partition::read`]; a broker that is not among the replicas is told that it knows more than this leader
-    /// (`UnknownLeaderEpoch`), or to look for the leader again (`NotLeader`) if it names no epoch; `StaleBrokerEpoch`.
+    /// As [`Partition::read`]; for a broker that is not a replica `UnknownLeaderEpoch`, or `NotLeader` if it names no
+    /// epoch; `StaleBrokerEpoch`.
     pub fn read_for_follower(
         &self,
         follower: Follower,
@@ -149,7 +149,7 @@ impl Partition {
             self.give_up(damage);
         }
         let read = read?;
-        // Who asks again could not use what it got.
+        // The follower fetches the same offset again, perhaps because it rejected the records.
         if read.records.len > 0
             && self.progress.gives(follower.broker, fetch.offset)
             && leader.isr.len() > 1
@@ -169,8 +169,8 @@ impl Partition {
         Ok(read)
     }
 
-    /// The replica that a consumer near the brokers for which `is_near` holds should read from `offset` on (KIP-392): the
-    /// one in sync that has most. `None`: this one, which leads.
+    /// Return the replica from which a consumer should read at `offset` (KIP-392): the most advanced in-sync replica
+    /// for which `is_near` holds. `None`: this leader.
     pub fn near_replica(&self, offset: i64, is_near: impl Fn(i32) -> bool) -> Option<i32> {
         if is_near(self.broker_id) {
             return None;
@@ -178,9 +178,9 @@ impl Partition {
         self.progress.most_advanced(offset, is_near)
     }
 
-    /// How far whoever has read up to `offset` is behind what consumers may see, as far as is known here: records, and
-    /// the time of the first one not read (that of the batch that holds it), in milliseconds; -1: all are read.
-    /// `None`: it is not hosted here. Reads index and log files.
+    /// Return the lag of a consumer at `offset`: records up to the high watermark, and the first timestamp of the batch
+    /// with the next record, in milliseconds, -1 if there is none. `None` if the partition is not hosted. Reads index
+    /// and log files.
     pub fn lag(&self, offset: i64) -> Option<(i64, i64)> {
         const HEADER_BYTES: usize = 61;
         const FIRST_TIMESTAMP: core::ops::Range<usize> = 27..35;
@@ -201,8 +201,8 @@ impl Partition {
         Some((end - first, time))
     }
 
-    /// Wakes `waker` once when more can be read at `isolation` than up to `bound` (that of the last read), or when the
-    /// partition stops. `None`: look again now.
+    /// Wake `waker` once when data beyond `bound` (from the last read) becomes readable at `isolation`, or when the
+    /// partition stops. `None`: read again now.
     pub fn watch(&self, isolation: Isolation, bound: i64, waker: &Waker) -> Option<Registration> {
         let watched = match isolation {
             Isolation::ReadUncommitted => &self.progress.high_watermark,
@@ -210,12 +210,12 @@ impl Partition {
             Isolation::LogEnd => &self.progress.log_end,
         };
         let registration = watched.register(bound, waker)?;
-        // A stop stores the role, then wakes: one of the two sees the other.
+        // A stop stores the role and then wakes: either it wakes this waiter or this check sees the role.
         let role = self.progress.role();
         matches!(**role, Role::Leader(_) | Role::Follower { .. }).then_some(registration)
     }
 
-    /// ListOffsets. Reads index and log files for timestamps: call it on the pool.
+    /// ListOffsets. Reads index and log files for timestamps: call it on the thread pool.
     ///
     /// # Errors
     /// As [`Partition::read`].
@@ -282,8 +282,8 @@ impl Partition {
         Ok(self.epoch_end(&hosted.log, epoch))
     }
 
-    /// Whether a leader epoch is from before this log's first one: of an earlier topic of the name, whose epochs this one
-    /// continues. False where this replica does not lead.
+    /// Return whether a leader epoch is older than this log's first one: it belongs to an earlier incarnation of the
+    /// topic, whose epochs this one continues. False if this broker does not lead.
     pub fn is_before(&self, epoch: i32) -> bool {
         let role = self.progress.role();
         self.led(&role)

@@ -1,11 +1,11 @@
-//! Batches that a producer will send again. A client has several requests under way: when the first is refused for now,
-//! and the partition takes records again by the time of the second, that one is out of sequence, and is told what the
-//! first was told. Told `OUT_OF_ORDER_SEQUENCE_NUMBER`, librdkafka begins another epoch and sends again whatever is not
-//! acknowledged, also what is in the log already: it would be there twice.
+//! Batches that a producer will retry. A client sends several requests at once. If the first fails with a retriable
+//! error and the partition accepts appends before the second, the second is out of sequence; it gets the error of the
+//! first. On `OUT_OF_ORDER_SEQUENCE_NUMBER`, librdkafka would bump its epoch and resend everything not acknowledged,
+//! including batches already in the log: duplicates.
 //!
-//! A gap is told when it is one. A leader that was paused, and has been replaced without knowing, lacks what its
-//! successor took: it finds a gap where there is none, which ends the producer. So the first time it says that it does
-//! not lead, and tells the gap only when all in sync have asked it for records since: then nobody else leads.
+//! A leader reports a sequence gap only if it is real. A paused leader that was replaced lacks its successor's records
+//! and sees a gap where there is none; reporting it would end the producer. It first answers `NotLeader`, and reports
+//! the gap only once all in-sync followers have fetched since: then no other broker leads.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -17,18 +17,18 @@ use pybroker_model::BatchHeader;
 use crate::PartitionError;
 use crate::progress::Progress;
 
-/// So many producers are remembered for a partition; what is forgotten is told the gap.
+/// Producers remembered for each partition; others get the gap error at once.
 const PRODUCERS_MAX: usize = 1_000;
-/// So long a producer that was refused has to come again.
+/// Milliseconds within which a refused producer must retry.
 const REMEMBERED_MS: i64 = 60_000;
-/// Half of all sequence numbers: they begin anew after the largest.
+/// Half of the sequence number space: sequences wrap around.
 const HALF: i32 = 1 << 30;
 
-/// Of one partition.
+/// Refused batches of one partition.
 #[derive(Debug, Default)]
 pub(super) struct Refused {
     any: AtomicBool,
-    /// By producer id and epoch.
+    /// First refused batch by producer id and epoch.
     batches: Mutex<HashMap<(i64, i16), FirstRefused>>,
 }
 
@@ -37,11 +37,11 @@ struct FirstRefused {
     sequence: i32,
     reason: PartitionError,
     until_ms: i64,
-    /// It was a gap, seen first after this request of a follower.
+    /// The batch had a sequence gap, first seen after this follower request.
     gap: Option<u64>,
 }
 
-/// The batch of an idempotent producer.
+/// A batch of an idempotent producer.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sequenced {
     producer: (i64, i16),
@@ -63,12 +63,12 @@ impl Sequenced {
 }
 
 impl Refused {
-    /// The batch is in the log: it waits for nothing that was refused before.
+    /// Forget the refusal of this batch, or of an earlier one of its producer: the batch is in the log.
     #[inline]
     pub(super) fn appended(&self, batch: Sequenced) {
         if self.any.load(Ordering::Acquire) {
             let mut batches = self.batches.lock();
-            // A duplicate of what came before them says nothing of them.
+            // A duplicate of an earlier batch says nothing about the refused one.
             let come = |first: &FirstRefused| {
                 batch.sequence == first.sequence || batch.follows(first.sequence)
             };
@@ -79,9 +79,9 @@ impl Refused {
         }
     }
 
-    /// The refusal of a batch that the log would take although an earlier one was refused for now and is sent again:
-    /// nothing in the log says that a batch is missing. `expects_next`: the log knows which sequence of the producer
-    /// comes next, and refuses any other.
+    /// Return the refusal for a batch that the log would accept although an earlier one was refused and will be
+    /// retried: the log alone cannot see that a batch is missing. `expects_next`: the log knows the producer's next
+    /// sequence and refuses any other.
     pub(super) fn of_earlier(
         &self,
         batch: Sequenced,
@@ -102,7 +102,7 @@ impl Refused {
         (is_unconfirmed || !expects_next(id, epoch)).then_some(reason)
     }
 
-    /// What the producer is told of a batch that is not appended because of `error`.
+    /// Return the error for a batch that failed with `error`, and remember it.
     #[cold]
     pub(super) fn told(
         &self,

@@ -1,4 +1,4 @@
-//! Taking a role and giving it up, with no append under way: all of it holds the gate for writing.
+//! Role changes. Each holds the gate for writing: no append is under way.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,8 +8,8 @@ use super::Partition;
 use crate::{Leader, PartitionError, Role};
 
 impl Partition {
-    /// Takes the leadership of `leader.leader_epoch`. The epoch is in the log's epoch cache, durably, before any
-    /// record can be appended under it.
+    /// Take the leadership of `leader.leader_epoch`. Its epoch is durable in the log's epoch cache before any record is
+    /// appended under it.
     ///
     /// # Errors
     /// `FencedLeaderEpoch` for an older epoch than the current; `Storage`.
@@ -31,7 +31,7 @@ impl Partition {
             });
         }
         if leader.leader_epoch > current {
-            // What older leaders attached, and followers may not have yet.
+            // Ingests that earlier leaders attached and that followers may not have yet.
             self.attaches
                 .set(hosted.log.attached(hosted.log_dir.path())?);
             hosted.log.begin_epoch(leader.leader_epoch)?;
@@ -48,7 +48,7 @@ impl Partition {
         Ok(())
     }
 
-    /// Follows `leader` from now on.
+    /// Follow `leader`.
     ///
     /// # Errors
     /// `FencedLeaderEpoch` for an older epoch than the current.
@@ -71,14 +71,14 @@ impl Partition {
         Ok(())
     }
 
-    /// Whether it is not to lead though it was ordered to: records were damaged when its log was opened, and another
-    /// replica may have them. Said once: who is asked again is the best that there is.
+    /// Return whether it declines the leadership: records were damaged when its log was opened, and another replica may
+    /// have them. Declines only once: a second order means that no better replica exists.
     pub(crate) fn declines_to_lead(&self, isr: &[i32]) -> bool {
         let damaged = self.log().is_some_and(|log| log.lost_from().is_some());
         damaged && isr.len() > 1 && !self.declined.swap(true, Ordering::AcqRel)
     }
 
-    /// Its log directory failed.
+    /// Go offline because the log directory failed.
     pub(crate) fn go_offline(&self, reason: &Arc<str>) {
         let leader_epoch = self.leader_epoch();
         self.step_down(Role::Offline {
@@ -87,20 +87,21 @@ impl Partition {
         });
     }
 
-    /// Its data is damaged: others are to lead, and this replica serves nothing before it is opened anew.
+    /// Go offline because the data is damaged: another replica must lead. This replica serves nothing until its log is
+    /// opened again.
     pub(super) fn give_up(&self, reason: &str) {
         self.go_offline(&Arc::from(reason));
         self.proposals.give_up(self.tip);
     }
 
-    /// Leads no more: `role` says what it is now. After it no append takes effect; those who wait are told.
+    /// Stop leading and take `role`. Afterwards no append takes effect; waiters are woken.
     pub(crate) fn step_down(&self, role: Role) {
         let gate = self.gate.write();
         self.progress.step_down(role);
         drop(gate);
     }
 
-    /// Takes the place of a partition with this role.
+    /// Take over the role of another instance of this partition.
     ///
     /// # Errors
     /// As [`Partition::become_leader`] and [`Partition::follow`].
@@ -115,8 +116,8 @@ impl Partition {
         }
     }
 
-    /// Lets another take its place: `work` runs with appends held, and gets the role that the other takes on. After
-    /// it this one leads no more; if `work` fails it goes on as it was.
+    /// Hand the partition over: `work` runs with appends held, and gets the role for the successor. Afterwards this
+    /// instance leads no more; if `work` fails it keeps its role.
     pub(crate) fn hand_over<T, E>(&self, work: impl FnOnce(&Role) -> Result<T, E>) -> Result<T, E> {
         let gate = self.gate.write();
         let role = self.progress.role();

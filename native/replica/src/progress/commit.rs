@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use super::{Progress, Registration};
 use crate::PartitionError;
 
-/// Ready when an append is committed; see `Partition::committed`.
+/// Future that is ready when an append is committed; see `Partition::committed`.
 #[derive(Debug)]
 #[must_use]
 pub struct Commit {
@@ -22,7 +22,7 @@ pub struct Commit {
 }
 
 impl Commit {
-    /// `step_downs`: of `progress`, when the record was appended.
+    /// `step_downs`: value of `progress` when the record was appended.
     pub(crate) fn new(progress: Arc<Progress>, last_offset: i64, step_downs: u64) -> Self {
         Self {
             progress,
@@ -32,7 +32,7 @@ impl Commit {
         }
     }
 
-    /// Whether it is decided already, without waiting.
+    /// Return the result if it is known already, without waiting.
     pub fn try_get(&self) -> Option<Result<(), PartitionError>> {
         match self
             .progress
@@ -44,8 +44,8 @@ impl Commit {
         }
     }
 
-    /// What became of it, if that is decided already; else `told` is called with it, once, by whoever decides it, and
-    /// nothing polls in between. `told` may run before this returns.
+    /// Return the result if it is known already; otherwise call `told` once, on the thread that decides it, without
+    /// polling. `told` may run before this returns.
     pub fn tell<T>(self, told: T) -> Option<Result<(), PartitionError>>
     where
         T: FnOnce(Result<(), PartitionError>) + Send + 'static,
@@ -58,11 +58,11 @@ impl Commit {
     }
 }
 
-/// A commit that is its own waker: whoever raises the high watermark wakes it, and it looks.
+/// A commit that is its own waker: the thread that raises the high watermark polls it.
 struct Telling<C, T> {
-    /// `None` once it is decided. Held by who looks, of whom there is one.
+    /// `None` once decided. Only one thread polls at a time and holds it.
     waits: Mutex<Option<(C, T)>>,
-    /// How often it was woken since the last look began; more than none: somebody looks.
+    /// Wake-ups since the last poll began; above 0, a thread is polling.
     woken: AtomicUsize,
 }
 
@@ -81,7 +81,7 @@ where
 
     fn look(self: &Arc<Self>) {
         if self.woken.fetch_add(1, Ordering::AcqRel) > 0 {
-            // Perhaps this very thread, from within: it looks once more.
+            // Perhaps this same thread, re-entered: it polls once more.
             return;
         }
         let waker = Waker::from(Arc::clone(self));
@@ -97,7 +97,7 @@ where
                 if let Some((_, told)) = told {
                     told(decided);
                 }
-                // Nobody looks again.
+                // The count stays above 0: no thread polls again.
                 return;
             }
             drop(waits);
@@ -140,14 +140,14 @@ impl Future for Commit {
             .progress
             .high_watermark
             .register(this.last_offset, context.waker());
-        // Again after registering: a stop that came before it has woken nobody here.
+        // Check again after registering: an earlier stop did not wake this waiter.
         match this.try_get() {
             Some(decided) => {
                 this.registration = None;
                 Poll::Ready(decided)
             }
             None if this.registration.is_none() => {
-                // It passed the offset between the two looks and went back (a truncation): come again.
+                // The watermark passed the offset between the two checks and went back (a truncation): poll again.
                 context.waker().wake_by_ref();
                 Poll::Pending
             }

@@ -1,26 +1,26 @@
-//! Who waits for the next flush of a follower's log. There is one at most: the thread that fetches for it.
+//! The waiter on the next flush of a follower's log. There is at most one: the fetcher thread.
 
 use std::task::Waker;
 
 use parking_lot::Mutex;
 use pybroker_storage::Woken;
 
-/// A place for one waker.
+/// A slot for one waker.
 #[derive(Debug, Default)]
 pub(crate) struct FlushWaiter(Mutex<Option<Waker>>);
 
 impl FlushWaiter {
-    /// Wakes `waker` once. Look again after setting it: what happened before wakes nobody.
+    /// Set the waker, to be woken once. Check the condition again afterwards: earlier events do not wake it.
     pub(crate) fn set(&self, waker: &Waker) {
         *self.0.lock() = Some(waker.clone());
     }
 
-    /// Something happened that it may have waited for.
+    /// Wake the waiter.
     pub(crate) fn wake(&self) {
         self.wake_with(&mut Woken::default());
     }
 
-    /// The same, with others.
+    /// Collect the waiter, to be woken with others.
     pub(crate) fn wake_with(&self, woken: &mut Woken) {
         let waiting = self.0.lock().take();
         if let Some(waker) = waiting {

@@ -1,32 +1,32 @@
-//! Which replicas are in sync with their leader, and how far all of them have got. Pure: offsets and time come in.
+//! In-sync replicas of a leader, and the end that all of them have. Pure: offsets and time come in.
 //!
-//! The set in sync (ISR) is the controller's. The leader proposes, and a proposal counts once the controller has
-//! written it; until the answer is known either may be true. Therefore the high watermark takes the members of both
-//! sets (KIP-497): who is to join counts from the moment it is asked for, who is to go counts until it is gone. A
-//! leader that is cut off from the controller can thus never shrink its ISR and go on alone.
+//! The controller owns the ISR. The leader proposes changes, and a proposal counts once the controller has written it;
+//! until the response arrives either set may be in force. The high watermark therefore needs the members of both sets
+//! (KIP-497): a joining replica counts from the moment it is proposed, a leaving one counts until it is gone. A leader
+//! cut off from the controller can never shrink its ISR and go on alone.
 
 use std::time::{Duration, Instant};
 
-/// A member of a proposed set, with the life of the broker that the leader has heard (KIP-903): the controller takes
-/// it only if that broker still lives.
+/// A member of a proposed ISR, with the broker epoch known to the leader (KIP-903): the controller accepts it only if
+/// that epoch is current.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Member {
     /// Broker id.
     pub broker: i32,
-    /// Epoch of its registration; -1: not known, of the leader itself and of members that have not fetched yet.
+    /// Broker epoch; -1: not known, for the leader itself and for members that have not fetched yet.
     pub broker_epoch: i64,
 }
 
-/// What the leader asks of the controller.
+/// A change of the ISR that the leader asks of the controller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Proposal {
-    /// The set as it shall be, the leader included.
+    /// The new ISR, the leader included.
     pub isr: Vec<Member>,
     /// Version of the state that it replaces: the controller refuses it if the state has moved on.
     pub version: i32,
 }
 
-/// What a leader knows of its followers.
+/// The leader's view of its followers.
 #[derive(Debug, Clone)]
 pub(super) struct InSync {
     leader: i32,
@@ -40,17 +40,17 @@ pub(super) struct InSync {
 struct Follower {
     broker: i32,
     broker_epoch: i64,
-    /// Its log's end as it last claimed by its fetch offset; what is below is on its disk (in commit mode).
+    /// Log end claimed by its last fetch offset; records below are on its disk (in commit mode).
     end: Option<i64>,
-    /// The last time at which it had all that the leader had; `None`: never in this leadership.
+    /// Last time when it had everything that the leader had; `None`: never in this leadership.
     caught_up: Option<Instant>,
     last_fetch: Option<Instant>,
     leader_end_at_last_fetch: i64,
-    /// From where it was given records last.
+    /// First offset of the last records sent to it.
     given_from: Option<i64>,
-    /// When its last request came.
+    /// Arrival time of its last request.
     last_request: Option<Instant>,
-    /// Numbers of its last two requests, the later one first; 0: it has not sent them.
+    /// Numbers of its last two requests, the later first; 0: none.
     requests: [u64; 2],
 }
 
@@ -70,19 +70,19 @@ impl Follower {
     }
 }
 
-/// Answer to a fetch of a follower.
+/// Result of a follower's fetch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Claim {
-    /// Noted.
+    /// The claim is recorded.
     Noted,
-    /// It is no replica of the partition.
+    /// The broker is not a replica of the partition.
     Stranger,
-    /// An earlier life of that broker: its claims are void.
+    /// The request has an older broker epoch: its claims are void.
     Stale,
 }
 
 impl InSync {
-    /// For a leader that has heard of nobody yet. Members have `replica.lag.time.max.ms` from now on to be heard of.
+    /// Start with no fetches seen. Members have `replica.lag.time.max.ms` from `now` to fetch.
     #[must_use]
     pub(super) fn new(
         leader: i32,
@@ -108,7 +108,7 @@ impl InSync {
         }
     }
 
-    /// A follower's fetch from `offset`, while the leader's log ends at `leader_end`.
+    /// Record a follower's fetch from `offset` while the leader's log ends at `leader_end`.
     pub(super) fn fetched(
         &mut self,
         broker: i32,
@@ -131,7 +131,8 @@ impl InSync {
         if offset >= leader_end {
             follower.caught_up = follower.caught_up.max(Some(now));
         } else if offset >= follower.leader_end_at_last_fetch {
-            // It has all that there was when it last asked: in sync with a leader that never rests, too.
+            // It has everything up to the leader's end at its last fetch: it can be in sync even if the leader never
+            // pauses.
             follower.caught_up = follower.caught_up.max(follower.last_fetch);
         }
         follower.end = Some(offset);
@@ -140,7 +141,7 @@ impl InSync {
         Claim::Noted
     }
 
-    /// A request of a follower came at `received`: its `number` is that of the first time that it is looked at.
+    /// Record the arrival of a follower's request; `number` is that of its first evaluation.
     pub(super) fn came(&mut self, broker: i32, received: Instant, number: u64) {
         let mut followers = self.followers.iter_mut();
         if let Some(follower) = followers.find(|known| known.broker == broker)
@@ -151,8 +152,8 @@ impl InSync {
         }
     }
 
-    /// Whether everybody else who is, or may be, in sync has sent a request since that of this number. Each has one
-    /// request under way, and the first that comes may have waited for a leader that was paused: the second was sent
+    /// Return whether all other replicas that are, or may be, in sync sent a request after this number. Each has one
+    /// request under way, and the first to arrive may have waited for a paused leader: only the second was surely sent
     /// afterwards.
     pub(super) fn all_came_since(&self, number: u64) -> bool {
         self.followers
@@ -161,7 +162,7 @@ impl InSync {
             .all(|follower| follower.requests[1] > number)
     }
 
-    /// A follower gets records from `offset` on; whether it got them before and asks for them again.
+    /// Record that a follower gets records from `offset`; return whether it got them before and fetches them again.
     pub(super) fn gives(&mut self, broker: i32, offset: i64) -> bool {
         let mut followers = self.followers.iter_mut();
         let Some(follower) = followers.find(|known| known.broker == broker) else {
@@ -170,8 +171,8 @@ impl InSync {
         follower.given_from.replace(offset) == Some(offset)
     }
 
-    /// The end that every replica has which is, or may be, in sync; `local_end` is the leader's own (its flushed end
-    /// in commit mode). `None` while one of them has not been heard of: the high watermark stays where it is.
+    /// Return the smallest end of all replicas that are, or may be, in sync; `local_end` is the leader's own (its
+    /// flushed end in commit mode). `None` until all have fetched: the high watermark stays where it is.
     #[must_use]
     pub(super) fn minimum(&self, local_end: i64) -> Option<i64> {
         self.followers
@@ -182,7 +183,7 @@ impl InSync {
             })
     }
 
-    /// The member that has most, among those for which `wanted` holds and which have everything below `offset`.
+    /// Return the most advanced member for which `wanted` holds and which has everything below `offset`.
     pub(super) fn most_advanced(&self, offset: i64, wanted: impl Fn(i32) -> bool) -> Option<i32> {
         let members = self.followers.iter();
         let wanted = members.filter(|known| {
@@ -190,12 +191,12 @@ impl InSync {
                 && known.end.is_some_and(|end| end >= offset)
                 && wanted(known.broker)
         });
-        // The first of equals, so that a consumer is not sent to and fro.
+        // The first among equals, so that a consumer does not switch back and forth.
         let most = wanted.rev().max_by_key(|known| known.end);
         most.map(|known| known.broker)
     }
 
-    /// How far a follower claims to be; `None` if it has not been heard of.
+    /// Return a follower's claimed end; `None` if it has not fetched yet.
     #[must_use]
     fn end_of(&self, broker: i32) -> Option<i64> {
         self.followers
@@ -204,7 +205,7 @@ impl InSync {
             .end
     }
 
-    /// Everybody who is, or may be, in sync, the leader included.
+    /// Return all brokers that are, or may be, in sync, the leader included.
     pub(super) fn maximal(&self) -> Vec<i32> {
         let mut all = self.committed.clone();
         let proposed = self.proposed.iter().flatten().copied();
@@ -220,8 +221,8 @@ impl InSync {
                 .is_some_and(|proposed| proposed.contains(&broker))
     }
 
-    /// Proposes to take a follower in that has just fetched, if it has all that is committed and all that older
-    /// leaders wrote (`epoch_start`: where this leadership began). Nothing while another proposal is under way.
+    /// Propose to add a follower that has just fetched, if it has all committed records and all records of older
+    /// leaders (`epoch_start`: start of this leadership). `None` while another proposal is under way.
     pub(super) fn expand(
         &mut self,
         broker: i32,
@@ -240,8 +241,8 @@ impl InSync {
         Some(self.propose(isr))
     }
 
-    /// Proposes to go on without a member that has just fetched from below the high watermark: it has lost what it once
-    /// had, and must not be elected before it has it again. Nothing while another proposal is under way.
+    /// Propose to remove a member that has just fetched from below the high watermark: it lost records, and must not be
+    /// elected until it has them again. `None` while another proposal is under way.
     pub(super) fn without_who_lost(
         &mut self,
         broker: i32,
@@ -257,7 +258,7 @@ impl InSync {
         Some(self.propose(isr))
     }
 
-    /// Proposes to go on without those that have been behind for longer than `lag_max`.
+    /// Propose to remove members that have been behind for longer than `lag_max`.
     pub(super) fn shrink(
         &mut self,
         leader_end: i64,
@@ -307,8 +308,7 @@ impl InSync {
         proposal
     }
 
-    /// The controller's state of this leadership, as its answer to a proposal or by an order; false if it is not
-    /// newer than what is known.
+    /// Apply the controller's state for this leadership, from a response or an order; return false if it is not newer.
     pub(super) fn written(&mut self, isr: &[i32], version: i32) -> bool {
         if version <= self.version {
             return false;
@@ -319,15 +319,15 @@ impl InSync {
         true
     }
 
-    /// The controller has refused the proposal for `version`: it was not written and never will be. While that is not
-    /// certain, it stays.
+    /// Drop the proposal for `version`: the controller refused it and will never write it. Until that is certain, the
+    /// proposal stays.
     pub(super) fn refused(&mut self, version: i32) {
         if version == self.version {
             self.proposed = None;
         }
     }
 
-    /// The replicas that there are from now on (reassignment); what is known of those who stay is kept.
+    /// Replace the replicas (reassignment); keep the state of remaining ones.
     pub(super) fn set_replicas(&mut self, replicas: &[i32]) {
         self.followers
             .retain(|known| replicas.contains(&known.broker));

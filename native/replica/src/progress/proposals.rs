@@ -1,4 +1,4 @@
-//! The way of proposed ISRs from the leaders here to whoever asks the controller.
+//! Queue of ISR proposals from the local leaders to the control plane.
 
 use std::sync::OnceLock;
 
@@ -7,18 +7,18 @@ use pybroker_model::TopicIdPartition;
 
 use super::Proposal;
 
-/// A proposal, with the leadership that makes it.
+/// A proposal and the leadership that makes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IsrProposal {
-    /// Which partition.
+    /// The partition.
     pub tip: TopicIdPartition,
     /// Epoch of the leadership.
     pub leader_epoch: i32,
-    /// What the controller is asked to write.
+    /// The change for the controller to write.
     pub proposal: Proposal,
 }
 
-/// Proposals that nobody has taken yet. Bounded: a partition makes none while one is under way.
+/// Proposals waiting to be taken. Bounded: a partition makes none while one is under way.
 #[derive(Default)]
 pub struct Proposals {
     waiting: Mutex<Vec<IsrProposal>>,
@@ -36,18 +36,18 @@ impl std::fmt::Debug for Proposals {
 }
 
 impl Proposals {
-    /// Calls `wake` when there is something to take, on any thread; it must not block. Once.
+    /// Register `wake`, called on any thread when there is something to take; it must not block. Call once.
     pub fn on_waiting(&self, wake: Box<dyn Fn() + Send + Sync>) {
-        // A second one would never be called: there is one owner of the control plane.
+        // A second callback would never be called: the control plane has one owner.
         assert!(self.wake.set(wake).is_ok(), "proposals have an owner");
     }
 
-    /// All that wait.
+    /// Take all waiting proposals.
     pub fn take(&self) -> Vec<IsrProposal> {
         std::mem::take(&mut *self.waiting.lock())
     }
 
-    /// All partitions whose leader here has found its own data damaged.
+    /// Take all partitions whose local leader found its own data damaged.
     pub fn take_given_up(&self) -> Vec<TopicIdPartition> {
         std::mem::take(&mut *self.given_up.lock())
     }

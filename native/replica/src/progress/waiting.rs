@@ -1,7 +1,7 @@
-//! Who waits for an offset of a partition: produces for their commit, fetches for bytes.
+//! Waiters on an offset of a partition: produces wait for their commit, fetches for bytes.
 //!
-//! A waiter names an offset and is woken once, when the watched value exceeds it; it is not woken for less, and
-//! others are not woken with it. Dropping a registration takes it out.
+//! A waiter names an offset and is woken once, when the watched value exceeds it; never for less, and never together
+//! with others. Dropping a registration removes it.
 //!
 //! No wake-up is lost because both sides write before they read, in one total order (`SeqCst`): the publisher stores
 //! the value, then reads `count`; the waiter raises `count`, then reads the value. One of the two sees the other.
@@ -13,11 +13,11 @@ use std::task::Waker;
 use parking_lot::Mutex;
 use pybroker_storage::Woken;
 
-/// A value that only grows (until it is closed), and those who wait for it.
+/// A value that only grows (until it is closed), and the waiters on it.
 #[derive(Debug)]
 pub struct Watched {
     value: AtomicI64,
-    /// Waiters in the list; the publisher takes the lock only if it is not 0.
+    /// Number of waiters in the list; the publisher takes the lock only if it is not 0.
     count: AtomicUsize,
     list: Mutex<List>,
 }
@@ -35,11 +35,11 @@ struct Waiter {
     waker: Waker,
 }
 
-/// A list that once grew for a burst gives its memory back when it is empty.
+/// Capacity above which an empty list returns its memory after a burst.
 const CAPACITY_KEPT: usize = 64;
 
 impl Watched {
-    /// Starts at `value`.
+    /// Return a value that starts at `value`.
     #[must_use]
     pub fn new(value: i64) -> Self {
         Self {
@@ -49,19 +49,19 @@ impl Watched {
         }
     }
 
-    /// The value now.
+    /// Return the current value.
     #[inline]
     #[must_use]
     pub fn get(&self) -> i64 {
         self.value.load(SeqCst)
     }
 
-    /// Raises the value to at least `value` and wakes those it satisfies. True if it grew.
+    /// Raise the value to at least `value` and wake satisfied waiters. Return true if it grew.
     pub fn raise(&self, value: i64) -> bool {
         self.raise_with(value, &mut Woken::default())
     }
 
-    /// The same; those it satisfies are woken when `woken` is dropped.
+    /// As `raise`; satisfied waiters wake when `woken` is dropped.
     pub fn raise_with(&self, value: i64, woken: &mut Woken) -> bool {
         let before = self.value.fetch_max(value, SeqCst);
         if before >= value {
@@ -71,7 +71,7 @@ impl Watched {
         true
     }
 
-    /// Sets the value, down as well (truncation of a follower), and wakes those it satisfies.
+    /// Set the value, also downwards (truncation of a follower), and wake satisfied waiters.
     pub fn set(&self, value: i64) {
         self.value.store(value, SeqCst);
         self.take_satisfied(&mut Woken::default());
@@ -82,24 +82,23 @@ impl Watched {
             return;
         }
         let mut list = self.list.lock();
-        // Read under the lock: the newest value, so that one call serves several publishers.
+        // Read under the lock: with the newest value, one call serves several publishers.
         let value = self.value.load(SeqCst);
         list.take(|waiter| waiter.above < value, woken);
         self.count.store(list.waiters.len(), SeqCst);
     }
 
-    /// Wakes everybody: the partition stops, is fenced or goes offline, and they must look why.
+    /// Wake all waiters: the partition stops, is fenced or goes offline, and they must check why.
     pub fn wake_all(&self) {
         let mut woken = Woken::default();
         let mut list = self.list.lock();
         list.take(|_| true, &mut woken);
         self.count.store(0, SeqCst);
-        // They are woken without it.
+        // Wake them without the lock.
         drop(list);
     }
 
-    /// Registers `waker` to be woken once when the value exceeds `above`. `None` if it does already (or did while
-    /// registering): do not wait.
+    /// Register `waker` to be woken once when the value exceeds `above`. `None` if it already does: do not wait.
     pub fn register(self: &Arc<Self>, above: i64, waker: &Waker) -> Option<Registration> {
         if self.get() > above {
             return None;
@@ -125,7 +124,7 @@ impl Watched {
         })
     }
 
-    /// Registered waiters, for metrics and tests.
+    /// Return the number of registered waiters, for metrics and tests.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.count.load(SeqCst)
@@ -148,7 +147,7 @@ impl List {
     }
 
     fn remove(&mut self, key: u64) -> bool {
-        // The newest leave first as a rule, so look from the end.
+        // The newest waiters usually leave first: search from the end.
         match self.waiters.iter().rposition(|waiter| waiter.key == key) {
             Some(at) => {
                 self.waiters.swap_remove(at);
@@ -159,7 +158,7 @@ impl List {
     }
 }
 
-/// A place in the list of waiters; dropping it gives the place up. Once woken it is spent: register again.
+/// A place in the list of waiters; dropping it removes the waiter. Once woken it is spent: register again.
 #[derive(Debug)]
 #[must_use]
 pub struct Registration {
@@ -168,7 +167,7 @@ pub struct Registration {
 }
 
 impl Registration {
-    /// Replaces the waker (a future that moved to another task). False if it has been woken already.
+    /// Replace the waker (a future that moved to another task). Return false if it has been woken already.
     pub fn update(&self, waker: &Waker) -> bool {
         let mut list = self.watched.list.lock();
         match list

@@ -67,7 +67,6 @@ fn after_a_crash_the_high_watermark_starts_where_clients_have_been() {
     assert_eq!(partition.high_watermark(), 1);
 }
 
-// checklist: R7
 #[test]
 fn many_partitions_spread_over_the_disks() {
     let (_root, dirs) = dirs(3);
@@ -156,7 +155,7 @@ fn a_successor_needs_a_higher_epoch_than_every_older_incarnation() {
     drop(partition);
     assert_eq!(first.replicas.topic_id("t"), Some(new.tip.topic_id));
     assert_eq!(first.replicas.staged().expect("lists").len(), 1);
-    // Not hosted, only lying there: the log itself says how far its epochs went.
+    // Not hosted, only on disk: its log has its latest epoch.
     let second = restart(first, &dirs);
     assert_eq!(
         second.replicas.apply(&[order(TopicId::random(), 0, 5)], 0),
@@ -166,7 +165,7 @@ fn a_successor_needs_a_higher_epoch_than_every_older_incarnation() {
     assert_eq!(second.replicas.staged().expect("lists").len(), 2);
 }
 
-/// A producer that knows nothing of the change goes on, by each of the ways in which one incarnation follows another.
+/// A producer that does not notice the change continues, in each of the ways in which one incarnation follows another.
 #[test]
 fn a_running_idempotent_producer_goes_on_in_the_next_incarnation() {
     let (_root, dirs) = dirs(1);
@@ -264,7 +263,7 @@ fn a_partition_that_cannot_be_opened_is_offline_and_others_go_on() {
     assert!(first.replicas.apply(&orders, 0).iter().all(Result::is_ok));
     first.replicas.shutdown(WAIT).expect("closes");
     drop(first);
-    // A directory where a segment must be cannot be read as one.
+    // A directory in a segment's place cannot be read as a file.
     std::fs::create_dir(dirs[0].join("t-0/00000000000000000000.log")).expect("makes");
     let second = host(&dirs);
     let results = second.replicas.apply(&orders, 0);

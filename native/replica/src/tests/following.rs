@@ -1,4 +1,4 @@
-//! Several brokers' replicas of one partition: what followers copy, and that histories never diverge.
+//! Replicas of one partition on several brokers: followers copy the leader's log, and histories never diverge.
 
 use std::task::Waker;
 use std::time::Instant;
@@ -41,7 +41,7 @@ impl Three {
         three
     }
 
-    /// The broker hears the state of the partition.
+    /// Send the partition's state to a broker.
     fn tell(&self, broker: i32) {
         let host = &self.hosts[usize::try_from(broker).expect("small") - 1];
         let told = host.replicas.apply(std::slice::from_ref(&self.order), 0);
@@ -62,8 +62,8 @@ impl Three {
         host.replicas.partition(self.order.tip).expect("hosted")
     }
 
-    /// One fetch of `follower` from `leader`: whether their histories agree as far as the follower's goes. `None`: it
-    /// does not follow that one, or is refused.
+    /// Run one fetch of `follower` from `leader`; return whether their histories agree up to the follower's end.
+    /// `None`: it follows another leader, or is refused.
     fn fetch(&self, follower: i32, leader: i32) -> Option<bool> {
         let (mine, led) = (self.partition(follower), self.partition(leader));
         let from = mine.fetch_from(leader)?;
@@ -95,13 +95,13 @@ impl Three {
         Some(true)
     }
 
-    /// Fetches until nothing changes any more.
+    /// Fetch until nothing changes.
     fn settle(&self, follower: i32) {
         let leader = self.order.leader;
         for _ in 0..200 {
             let before = self.partition(follower).log_end_offset();
             let watermark = self.partition(follower).high_watermark();
-            // A cut may leave the log as long as it was: an epoch without a record goes first.
+            // A truncation may keep the log's length: an epoch without a record is removed first.
             let agree = self.fetch(follower, leader).expect("follows");
             if agree
                 && self.partition(follower).log_end_offset() == before
@@ -114,7 +114,7 @@ impl Three {
         panic!("broker {follower} does not catch up with {leader}");
     }
 
-    /// All that is in a broker's log.
+    /// Return the content of a broker's log.
     fn bytes(&self, broker: i32) -> Vec<u8> {
         let partition = self.partition(broker);
         let log = partition.log().expect("open");
@@ -168,7 +168,7 @@ fn consumers_read_at_a_follower_what_it_knows_to_be_committed() {
     );
     three.settle(3);
     three.settle(2);
-    // The claim of that fetch is what moves the watermark; the next one hears of it.
+    // The claim of that fetch moves the watermark; the next fetch returns it.
     three.settle(2);
     assert!(read(0, 1, true).expect("reads").records.len > 0);
     assert!(read(0, -1, true).is_ok());
@@ -228,7 +228,7 @@ fn who_has_caught_up_is_proposed_and_who_stays_away_is_proposed_to_go() {
     three
         .partition(1)
         .set_isr(three.order.leader_epoch, &[1, 2, 3], version);
-    // A minute later neither has come again, and there is something to fetch.
+    // A minute later neither has fetched again, and there are new records.
     append(&three.partition(1), &["b"]).expect("appends");
     let later = Instant::now() + Duration::from_secs(60);
     replicas.judge_followers(later, Duration::from_secs(30));
@@ -256,7 +256,7 @@ fn who_is_not_taken_in_is_waited_for_no_more() {
     append(&leader, &["b"]).expect("appends");
     three.settle(2);
     assert_eq!(leader.high_watermark(), 1, "3 may be in sync, and lacks it");
-    // Nobody fetches again: the leader has nothing new for them.
+    // The followers do not fetch again: the leader has nothing new for them.
     leader.isr_refused(joining.leader_epoch, joining.proposal.version);
     assert_eq!(leader.high_watermark(), 2);
 }
@@ -267,7 +267,7 @@ fn a_leader_that_wrote_nothing_leaves_no_epoch_that_others_lack() {
     append(&three.partition(1), &["a"]).expect("appends");
     three.settle(2);
     three.settle(3);
-    // 2 leads and writes nothing; then 3 leads, which has never heard of that epoch.
+    // 2 leads and writes nothing; then 3 leads, which never heard of that epoch.
     three.elect(2);
     three.tell(2);
     three.elect(3);
@@ -337,7 +337,7 @@ enum Step {
     },
     Elect(i32),
     Tell(i32),
-    /// Producers are told what has become of their records: as late as a busy broker comes to it.
+    /// Answer the waiting producers, as late as a busy broker does.
     Answer,
 }
 
@@ -390,8 +390,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
-    /// Leaders come and go, hear of it late or never, and go on writing; whoever is elected is in sync. At the end all
-    /// logs are equal byte by byte, and what was committed is there.
+    /// Leaders change, learn of it late or never, and go on writing; every elected broker is in sync. At the end all
+    /// logs are equal byte by byte and contain all committed records.
     #[test]
     fn logs_never_diverge_for_good(steps in steps()) {
         let mut three = Three::new(FlushMode::Os);
@@ -410,7 +410,7 @@ proptest! {
                     }
                 }
                 Step::Fetch { follower, leader } => { three.fetch(follower, leader); }
-                // All three stay in sync, so each of them may lead.
+                // All three stay in sync: each of them may lead.
                 Step::Elect(broker) => three.elect(broker),
                 Step::Tell(broker) => three.tell(broker),
                 Step::Answer => appended.retain(|(broker, info, value)| {

@@ -25,7 +25,6 @@ fn a_flush_under_way_can_be_waited_for() {
     }
 }
 
-// checklist: R2
 #[test]
 fn what_is_acknowledged_is_on_disk_and_only_that_is_shown() {
     let (_dir, _host, _, partition) = one();
@@ -209,7 +208,7 @@ fn too_few_in_sync_replicas() {
     );
 }
 
-/// Of several requests under way the first is refused, and then the cause is over: what follows it waits for it.
+/// The first of several requests under way is refused, then the cause ends: later batches wait for its retry.
 #[test]
 fn a_batch_behind_a_refused_one_is_refused_likewise() {
     let dir = tempfile::tempdir().expect("temp dir");
@@ -246,7 +245,7 @@ fn a_batch_behind_a_refused_one_is_refused_likewise() {
     append_from(&partition, 2).expect("so does the next");
 }
 
-/// Nothing in the log says that a batch is missing: what was refused is remembered.
+/// The log does not show that a batch is missing: the partition remembers the refusal.
 #[test]
 fn an_unknown_producer_begins_anywhere_but_behind_a_refused_batch() {
     let dir = tempfile::tempdir().expect("temp dir");
@@ -321,7 +320,7 @@ fn the_last_stable_offset_is_at_least_the_log_start() {
     assert_eq!(ends(), (4, 4));
 }
 
-/// Who was paused, and has been replaced without knowing, finds a gap where its successor has records.
+/// A paused leader that was replaced sees a gap where its successor has records.
 #[test]
 fn a_gap_is_told_by_a_leader_that_is_followed() {
     let dir = tempfile::tempdir().expect("temp dir");
@@ -335,7 +334,7 @@ fn a_gap_is_told_by_a_leader_that_is_followed() {
     assert_eq!(append_from(&partition, 3), Err(PartitionError::NotLeader));
     let come = |broker| {
         let follower = follower_of(broker);
-        // A request that waits is looked at again.
+        // A waiting request is evaluated again.
         for _ in 0..2 {
             let fetch = FetchRead {
                 current_leader_epoch: partition.leader_epoch(),
@@ -378,7 +377,7 @@ fn a_gap_is_told_by_a_leader_that_is_followed() {
     );
 }
 
-/// A request that comes now.
+/// Return a request that arrives now.
 fn follower_of(broker: i32) -> Follower {
     Follower {
         broker,
@@ -514,8 +513,8 @@ fn records_are_deleted_up_to_the_high_watermark_only() {
     ));
 }
 
-/// Writers, committers and readers on one partition while its leader epoch changes: every acknowledged append is
-/// there, once, in the order of its offset.
+/// Writers, committers and readers on one partition while its leader epoch changes: every acknowledged append is there
+/// once, in offset order.
 #[test]
 fn appends_from_many_threads_with_changing_epochs() {
     const THREADS: usize = 4;
@@ -528,7 +527,7 @@ fn appends_from_many_threads_with_changing_epochs() {
             scope.spawn(move || {
                 for number in 0..APPENDS {
                     let value = format!("{thread}-{number}");
-                    // While a new epoch is being written the old one appends no more: clients retry.
+                    // While a new epoch is written the old one refuses appends: clients retry.
                     let info = loop {
                         match append(partition, &[&value]) {
                             Ok(info) => break info,

@@ -1,4 +1,4 @@
-//! Deleted partitions that come back, and what a successor of the same name must not inherit.
+//! Deleted partitions that are restored, and what a successor of the same name must not inherit.
 
 use super::*;
 use crate::RoleNow;
@@ -53,7 +53,7 @@ fn a_successor_inherits_no_checkpoint() {
             (0, 0)
         );
         append_all(&partition, &["x"]);
-        // No clean stop: the files are as they are.
+        // No clean stop: the files stay as they are.
     }
     let host = host(&dirs);
     let partition = lead(&host, &again(&second, 1));
@@ -126,7 +126,7 @@ fn what_has_begun_to_go_does_not_come_back() {
     let [staged] = &deleting(temp.path())[..] else {
         panic!("one directory waits");
     };
-    // A removal that a crash cut off: marked, and without its first file.
+    // A removal that a crash interrupted: marked, and without its first file.
     let marked = staged.with_extension("purging");
     std::fs::rename(staged, &marked).expect("renames");
     std::fs::remove_file(marked.join("partition.metadata")).expect("removes");

@@ -1,4 +1,4 @@
-//! The texts of settings, read one by one.
+//! Parser of setting texts, one by one.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -8,11 +8,11 @@ use pybroker_storage::{CleanupPolicy, LogConfig};
 
 use super::{BrokerLogSettings, ThrottledReplicas, TopicConfig};
 
-/// What has been read so far.
+/// Settings parsed so far.
 pub(super) struct Texts {
     log: LogConfig,
     config: TopicConfig,
-    /// `compression.type`; `None` in it: as the producer has it.
+    /// `compression.type`; `None`: `producer`.
     codec: Option<Codec>,
     gzip_level: Option<i32>,
     zstd_level: Option<i32>,
@@ -35,7 +35,7 @@ impl Texts {
         }
     }
 
-    /// Reads one; an error is why the text cannot be its value.
+    /// Parse one setting; the error says why the text is invalid.
     pub(super) fn take(&mut self, name: &str, text: &str) -> Parsed<()> {
         let (log, config) = (&mut self.log, &mut self.config);
         match name {
@@ -77,7 +77,7 @@ impl Texts {
 
     pub(super) fn config(self) -> TopicConfig {
         let level = match self.codec {
-            // -1 is zlib's own default.
+            // -1 means zlib's default.
             Some(Codec::Gzip) => self.gzip_level.filter(|&level| level >= 0),
             Some(Codec::Zstd) => self.zstd_level,
             // lz4 has only its fast level here (pybroker-model, compression).
@@ -98,7 +98,7 @@ fn whole<T: FromStr>(text: &str) -> Parsed<T> {
     text.parse().map_err(|_| "not a whole number")
 }
 
-/// Non-negative, and within Kafka's type INT.
+/// Parse a non-negative number within Kafka's type INT.
 fn size<T: TryFrom<i32>>(text: &str) -> Parsed<T> {
     let value: Option<i32> = text.parse().ok().filter(|value| *value >= 0);
     value
@@ -106,7 +106,7 @@ fn size<T: TryFrom<i32>>(text: &str) -> Parsed<T> {
         .ok_or("not a non-negative whole number of 32 bits")
 }
 
-/// Bytes a second; i64::MAX is no bound.
+/// Parse bytes per second; i64::MAX means no limit.
 fn rate(text: &str) -> Parsed<u64> {
     let value: Option<u64> = text.parse().ok().filter(|rate| *rate >= 1);
     let value = value.ok_or("not a whole number of at least 1")?;

@@ -1,8 +1,8 @@
-//! Which replicas of a topic are throttled: `leader|follower.replication.throttled.replicas` (KIP-73).
+//! Throttled replicas of a topic: `leader|follower.replication.throttled.replicas` (KIP-73).
 
 use std::sync::Arc;
 
-/// Which replicas of a topic are throttled.
+/// Throttled replicas of a topic.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum ThrottledReplicas {
     /// None of them.
@@ -10,12 +10,12 @@ pub enum ThrottledReplicas {
     Nobody,
     /// All of them.
     All,
-    /// Those of a partition on a broker; sorted.
+    /// These (partition, broker) pairs; sorted.
     Listed(Arc<[(i32, i32)]>),
 }
 
 impl ThrottledReplicas {
-    /// Whether the replica of a partition on this broker is.
+    /// Return whether the replica of this partition on this broker is throttled.
     #[must_use]
     pub fn includes(&self, partition: i32, broker: i32) -> bool {
         match self {
@@ -25,7 +25,7 @@ impl ThrottledReplicas {
         }
     }
 
-    /// From `*`, or `partition:broker` separated by commas.
+    /// Parse `*`, or `partition:broker` pairs separated by commas.
     pub(super) fn parse(text: &str) -> Result<Self, &'static str> {
         let text = text.trim();
         match text {

@@ -1,5 +1,5 @@
-//! An ingest on several brokers: what is answered is staged on all that are in sync, what they prepare is what they
-//! attach, at the same offsets, whoever leads when.
+//! An ingest on several brokers: answered records are staged on all in-sync replicas, and every broker attaches what it
+//! prepared, at the same offsets, under any sequence of leaders.
 
 use std::sync::Weak;
 use std::task::Waker;
@@ -19,7 +19,7 @@ use crate::{
 
 const PLAN: u32 = 9;
 
-/// The way between the brokers of a test.
+/// Connection between the brokers of a test.
 #[derive(Default)]
 struct Wire {
     brokers: Mutex<HashMap<i32, Weak<Replicas>>>,
@@ -64,7 +64,7 @@ impl StagedCopies for Wire {
     }
 }
 
-/// Brokers 1 to 3 with a replica each, and an ingest that is open on all.
+/// Brokers 1 to 3 with a replica each, and an ingest open on all.
 struct Brokers {
     _dirs: Vec<TempDir>,
     hosts: Vec<Host>,
@@ -147,7 +147,7 @@ impl Brokers {
         )
     }
 
-    /// How many records a broker has staged.
+    /// Return the records that a broker has staged.
     fn staged(&self, broker: i32) -> i64 {
         let states = self.replicas(broker).list_ingests();
         states[0].partitions.first().map_or(0, |sums| sums.1)
@@ -178,7 +178,7 @@ impl Brokers {
         (attached.base_offset, attached.end_offset)
     }
 
-    /// All that is in a broker's log, which is small.
+    /// Return the content of a broker's small log.
     fn bytes(&self, broker: i32) -> Vec<u8> {
         let partition = self.partition(broker);
         let log = partition.log().expect("open");
@@ -186,7 +186,7 @@ impl Brokers {
         read.expect("reads").to_vec().expect("bytes")
     }
 
-    /// One fetch of a follower; what it was told.
+    /// Run one fetch of a follower; return the response.
     fn fetch(&self, follower: i32) -> PartitionRead {
         let (mine, led) = (self.partition(follower), self.partition(self.order.leader));
         let from = mine.fetch_from(self.order.leader).expect("follows");
@@ -221,7 +221,7 @@ impl Brokers {
     }
 }
 
-/// Two batches of two records each, and what a commit lists of them.
+/// Return two batches of two records each, and their listing in a commit.
 fn load() -> (Vec<u8>, Vec<u8>, Listed) {
     let (one, two) = (batch(&["a", "b"]), batch(&["c", "d"]));
     let mut all = listed(1, &one, 2);
@@ -242,18 +242,18 @@ fn an_append_is_answered_when_all_that_are_in_sync_have_it() {
         matches!(refused, Err(IngestError::NotCopied { broker: 3, .. })),
         "{refused:?}"
     );
-    // The client repeats it; broker 3 is not in sync any more.
+    // The client retries; broker 3 has left the ISR.
     brokers.now(1, &[1, 2]);
     assert_eq!(brokers.stage(2, &two), Ok(4));
     assert_eq!([1, 2, 3].map(|broker| brokers.staged(broker)), [4, 4, 2]);
-    // It is back, and gets the rest before it comes into sync.
+    // Broker 3 returns and gets the rest before it joins the ISR.
     brokers.wire.away.lock().clear();
     let brought = brokers
         .replicas(1)
         .bring_staged(brokers.order.tip, &[3], NOW);
     assert_eq!(brought, Ok(()));
     assert_eq!(brokers.staged(3), 4);
-    // Whoever leads next goes on where it was, whatever is sent again.
+    // The next leader continues where the previous one was, whatever the client repeats.
     brokers.now(3, &[1, 2, 3]);
     assert_eq!(brokers.stage(2, &two), Ok(4));
     assert_eq!(brokers.stage(4, &one), Ok(6));
@@ -270,7 +270,7 @@ fn all_that_are_in_sync_attach_what_they_prepared_where_the_leader_does() {
     assert_eq!(brokers.prepare(1, &[all]), Ok(()));
     assert_eq!(brokers.prepare(2, &[all]), Ok(()));
     assert_eq!(brokers.stage(4, &one), Err(IngestError::Committing));
-    // A leader that does not know yet that another one leads adds nothing to what is prepared.
+    // A replaced leader that does not know it adds nothing to the prepared attempts.
     let late = StagedChunk {
         name: &brokers.ingest.name,
         epoch: 5,
@@ -304,7 +304,7 @@ fn all_that_are_in_sync_attach_what_they_prepared_where_the_leader_does() {
     assert_eq!(brokers.partition(1).high_watermark(), 4);
     assert_eq!(brokers.attach(), (0, 4), "once");
 
-    // Another leader tells the same to who has not attached it.
+    // The next leader announces the attach to followers that lack it.
     brokers.now(2, &[1, 2]);
     assert_eq!(brokers.attach(), (0, 4), "once, whoever leads");
     assert_eq!(brokers.partition(2).log_end_offset(), 4);
@@ -321,7 +321,7 @@ fn a_leader_that_has_not_attached_it_does_and_who_had_it_elsewhere_is_cut_back()
     }
     assert_eq!(brokers.attach(), (0, 4));
     brokers.fetch(2);
-    // Broker 1 dies; broker 3, which has nothing of it in its log, leads, and takes a record first.
+    // Broker 1 dies; broker 3, whose log lacks the ingest, leads and takes a record first.
     brokers.now(3, &[2, 3]);
     let valid = pybroker_model::ValidBatches::checked_owned(batch(&["first"])).expect("a batch");
     let appended = brokers.partition(3).append(valid, 1, NOW);
@@ -336,7 +336,7 @@ fn a_leader_that_has_not_attached_it_does_and_who_had_it_elsewhere_is_cut_back()
         assert_eq!(brokers.bytes(broker), brokers.bytes(3), "broker {broker}");
     }
     assert_eq!(brokers.partition(3).high_watermark(), 5);
-    // Broker 2 leads again with what it attached anew.
+    // Broker 2 leads again with the ingest attached anew.
     brokers.now(2, &[1, 2, 3]);
     assert_eq!(brokers.attach(), (1, 5));
     assert_eq!(brokers.partition(2).log_end_offset(), 5);
@@ -352,7 +352,7 @@ fn what_is_over_is_copied() {
         assert_eq!(brokers.prepare(broker, &[all]), Ok(()));
     }
     assert_eq!(brokers.attach(), (0, 4));
-    // Broker 3 was away while the others finished it, and has removed its files.
+    // Broker 3 was away while the others finished the ingest, and has removed its files.
     brokers.now(1, &[1, 2]);
     brokers.fetch(2);
     for broker in [3, 1] {

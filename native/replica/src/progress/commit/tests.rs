@@ -4,7 +4,7 @@ use std::thread;
 use super::*;
 use crate::{Leader, Role, TopicConfig};
 
-/// Not decided before it was woken so often, each time in the middle of a look.
+/// Stays undecided for this many wake-ups, each in the middle of a poll.
 struct WokenMeanwhile {
     times: usize,
     by_another_thread: bool,
@@ -20,7 +20,7 @@ impl Future for WokenMeanwhile {
         self.times -= 1;
         let waker = context.waker().clone();
         if self.by_another_thread {
-            // It is through before this look is.
+            // The wake-up completes before this poll.
             thread::spawn(|| waker.wake()).join().expect("it wakes");
         } else {
             waker.wake();
@@ -67,7 +67,7 @@ thread_local! {
     static BETWEEN: Cell<Option<Box<dyn FnOnce()>>> = const { Cell::new(None) };
 }
 
-/// Where a commit has looked, and is not registered yet.
+/// Runs where a commit has checked and is not registered yet.
 pub(super) fn between_the_looks() {
     if let Some(happens) = BETWEEN.take() {
         happens();
@@ -80,7 +80,7 @@ fn what_happens_before_it_is_registered_is_not_missed() {
         |progress| {
             progress.high_watermark.raise(1);
         },
-        // It wakes those who are registered by then.
+        // Wakes only waiters that are registered by then.
         |progress| progress.step_down(Role::Stopped { deleted: false }),
         |progress| {
             progress.step_down(Role::Offline {
@@ -105,7 +105,7 @@ fn what_happens_later_is_told_once() {
     let commit = Commit::new(Arc::clone(&progress), 0, 0);
     assert_eq!(commit.tell(counting(&told)), None);
     assert_eq!(told.load(Ordering::SeqCst), 0);
-    // Woken, and nothing is decided: it is registered again.
+    // Woken without a decision: it registers again.
     progress.high_watermark.wake_all();
     assert_eq!(
         (

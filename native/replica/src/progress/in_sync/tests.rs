@@ -4,7 +4,7 @@ use super::*;
 
 const LAG: Duration = Duration::from_secs(30);
 
-/// Milliseconds after the beginning.
+/// Return a point in time, in milliseconds after the beginning.
 fn at(ms: u64) -> Instant {
     static BEGINNING: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
     *BEGINNING.get_or_init(Instant::now) + Duration::from_millis(ms)
@@ -68,7 +68,7 @@ fn who_stays_behind_for_too_long_is_to_go() {
     known.fetched(3, 30, 10, 10, at(1_000));
     // Both have everything, however long ago they said so.
     assert_eq!(known.shrink(10, at(100_000), LAG), None);
-    // The leader writes; broker 2 keeps pace one fetch behind, broker 3 does not come.
+    // The leader writes; broker 2 keeps pace one fetch behind, broker 3 does not fetch.
     known.fetched(2, 20, 11, 12, at(30_000));
     known.fetched(2, 20, 12, 13, at(31_500));
     assert_eq!(known.shrink(13, at(31_000), LAG), None);
@@ -80,7 +80,7 @@ fn who_stays_behind_for_too_long_is_to_go() {
         .collect();
     assert_eq!(members, [(1, -1), (2, 20)]);
     assert_eq!(proposal.version, 5);
-    // Until the controller has written it, it counts.
+    // It counts until the controller has written the change.
     assert_eq!(known.minimum(13), Some(10));
     assert_eq!(
         known.shrink(13, at(40_000), LAG),
@@ -169,7 +169,7 @@ fn a_reassignment_keeps_what_is_known() {
     assert_eq!(known.fetched(4, 40, 3, 10, at(2)), Claim::Noted);
 }
 
-/// What happens between a leader and the controller that decides its sets.
+/// Events between a leader and the controller.
 #[derive(Debug, Clone)]
 enum Step {
     Append(i64),
@@ -179,12 +179,12 @@ enum Step {
     },
     Expand(i32),
     Shrink,
-    /// The controller takes the proposal, and its answer arrives.
+    /// The controller accepts the proposal, and its response arrives.
     Take,
-    /// The controller takes the proposal; the leader does not hear of it.
+    /// The controller accepts the proposal; its response is lost.
     TakeSilently,
     Refuse,
-    /// The leader hears what the controller has.
+    /// The leader receives the controller's state.
     Hear,
     Time(u64),
 }
@@ -205,7 +205,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// Whoever the controller may elect (a member of the set it has written) holds all that was ever committed.
+    /// Every broker that the controller may elect (a member of the written ISR) holds all committed records.
     #[test]
     fn every_member_of_the_written_set_holds_what_is_committed(steps in steps()) {
         let mut known = InSync::new(1, &[1, 2, 3, 4], &[1, 2, 3], 0, at(0));

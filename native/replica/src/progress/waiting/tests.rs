@@ -93,12 +93,12 @@ impl Wake for Unpark {
     }
 }
 
-/// Two publishers raise a value in turns, each step as soon as the waiters are about to register for it, and not
-/// before: no later step makes up for a wake-up that was lost.
+/// Two publishers raise a value in turns, each step just before the waiters register for it, so that no later step
+/// hides a lost wake-up.
 fn chase(waiters: i64, steps: i64) {
     const LIMIT: Duration = Duration::from_secs(60);
     let watched = Arc::new(Watched::new(0));
-    // How many steps the waiters have seen, all together.
+    // Steps seen by all waiters together.
     let seen_by_all = AtomicI64::new(0);
     let lost = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -109,8 +109,8 @@ fn chase(waiters: i64, steps: i64) {
                 for seen in 0..steps {
                     unpark.1.store(false, SeqCst);
                     if let Some(registration) = watched.register(seen, &waker) {
-                        // A wake-up sets its mark before it unparks, so the one before may end this park: only the
-                        // time tells whether one was lost.
+                        // A wake-up sets its mark before it unparks, so the previous one may end this park: only the
+                        // time limit shows a lost one.
                         let limit = Instant::now() + LIMIT;
                         while !unpark.1.load(SeqCst) && !lost.load(SeqCst) {
                             let left = limit.saturating_duration_since(Instant::now());
@@ -141,7 +141,7 @@ fn chase(waiters: i64, steps: i64) {
 
 #[test]
 fn no_wake_up_is_lost_under_stress() {
-    // With nobody else registered, a waiter's count alone brings the publisher to the list.
+    // With a single waiter, only its own count brings the publisher to the list.
     chase(1, 200_000);
     chase(3, 20_000);
 }
