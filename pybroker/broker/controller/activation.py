@@ -1,4 +1,5 @@
-"""Becoming controller: taking the office, with a new epoch, and loading everything before a word is said."""
+"""Activation of a controller: it takes the leadership with a new epoch, and loads everything before it sends anything.
+"""
 
 from __future__ import annotations
 
@@ -35,22 +36,23 @@ from pybroker.errors import FatalError
 NODES_MANY = 20_000
 
 FindLocalIds = Callable[[], Awaitable[LocalIds]]
-"""What `partition.metadata` on this broker says about names; asked only when a topic has no id."""
+"""Returns the topic ids that `partition.metadata` files on this broker show by name; called only if a topic has no id.
+"""
 ShowsTopicIds = Callable[[Mapping[str, ConfigImage], Callable[[], bool]], bool]
-"""Whether the protocol version gives topics ids, under these stored settings of brokers; the second says whether the
-store shows one already."""
+"""Returns whether the protocol version has topic ids under these stored broker settings; the second argument returns
+whether the store already shows an id."""
 
 
 class Office(msgspec.Struct, frozen=True):
-    """The right to write, as long as nobody has taken the office since."""
+    """A term of the controller leadership: permission to write until another broker takes the leadership."""
 
     epoch: int
     epoch_version: int
     decisions: int
-    """How many were made before."""
+    """Number of decisions of all earlier terms."""
 
     def check(self) -> Operation:
-        """Comes first in every multi, so that nothing is written under a successor (KAFKA-6082)."""
+        """Return the first operation of every multi, which prevents writes under a successor (KAFKA-6082)."""
         return Check(znodes.CONTROLLER_EPOCH, self.epoch_version)
 
 
@@ -62,10 +64,10 @@ class OfficeTakenError(FatalError):
 
 
 async def take_office(store: MetadataStore, broker_id: int, now_ms: int) -> Office:
-    """Makes a broker the controller. Raises OfficeTakenError."""
+    """Make a broker the controller. Raises OfficeTakenError."""
     node = await get_or_none(store, znodes.CONTROLLER_EPOCH)
     counted = await store.get(znodes.DECISIONS)
-    # Taking the office is one, too: the history of the store has no gap.
+    # Taking the leadership counts as a decision: the history of the store has no gap.
     decisions = znodes.decode_decisions(counted.data) + 1
     known = await store.get(znodes.OFFICES)
     epoch = 1 if node is None else znodes.decode_controller_epoch(node.data) + 1
@@ -91,8 +93,8 @@ async def take_office(store: MetadataStore, broker_id: int, now_ms: int) -> Offi
 async def load_cluster(
     store: MetadataStore, office: Office, find_local_ids: FindLocalIds, shows_topic_ids: ShowsTopicIds
 ) -> LoadedImage:
-    """Reads everything and mends what is incomplete. Raises LoweredError: topics have ids already, and the protocol
-    version does not know them."""
+    """Read everything and complete interrupted changes. Raises LoweredError if topics already have ids and the protocol
+    version does not support them."""
     names = (znodes.TOPICS, "/config", "/admin", ACLS, EXTENDED_ACLS, "/ingest", TOKENS)
     epochs = await store.get(znodes.BROKER_EPOCHS)
     features = await get_or_none(store, FEATURES)
@@ -101,9 +103,9 @@ async def load_cluster(
         made.large = sum(map(len, read)) > NODES_MANY
         topics, configs, admin, acls, extended_acls, ingest, tokens = read
         nodes = Nodes(topics, configs, admin, acls, extended_acls, ingest, epochs.data, features, tokens)
-        # On a thread: of 200,000 partitions it takes a second, and this broker serves others meanwhile.
+        # On a thread: 200,000 partitions take a second, and this broker serves requests meanwhile.
         loop = asyncio.get_running_loop()
-        # The scan of the directories goes on meanwhile; only topics without an id must wait for it.
+        # The scan of the log directories runs meanwhile; only topics without an id must wait for it.
         local_ids = await find_local_ids() if await loop.run_in_executor(None, lacks_ids, nodes) else {}
         topic_ids = shows_topic_ids(broker_configs(nodes.configs), lambda: shown_id(nodes.topics) is not None)
         loaded = await loop.run_in_executor(
@@ -115,7 +117,7 @@ async def load_cluster(
 
 
 def _load(read: Sequence[dict[str, Node]], load: Callable[[], LoadedImage]) -> LoadedImage:
-    """Frees what was read piece by piece: all at once it would hold every thread for a tenth of a second."""
+    """Load the image and free the nodes one by one: freeing all at once would block every thread for 100 ms."""
     loaded = load()
     for nodes in read:
         while nodes:

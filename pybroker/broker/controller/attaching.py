@@ -1,4 +1,4 @@
-"""Partitions that a staged ingest is being attached to (docs/staged-ingest.md). Pure."""
+"""Partitions into which a staged ingest is being linked (docs/staged-ingest.md). Pure."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pybroker.native import Uuid
 
 
 def attaching(image: ClusterImage, topic_id: Uuid) -> set[int]:
-    """Partitions of a topic for which a commit is decided that is not known to be on all replicas in sync: no other
-    replica comes into sync before, or leads, since it may have neither the records nor what was staged."""
+    """Return the partitions of a topic with a committed ingest that not all in-sync replicas are known to have. Until
+    then no other replica may join the ISR or lead: it may have neither the records nor the staged segments."""
     return {
         index
         for record in image.committed_ingests.values()

@@ -1,8 +1,8 @@
-"""From a change of the image to messages for each broker. Pure.
+"""Messages to each broker for a change of the image. Pure.
 
-Order in the list is order on the wire. First every broker learns what has changed, settings and entries among it:
-what follows is done under them. Removed topics come first as UpdateMetadata, so that no client finds them any more,
-then StopReplica collects their data. New and changed partitions go to their replicas by LeaderAndIsr before
+The list order is the order on the wire. First every broker gets the change itself, with its settings and ACLs, because
+the following orders run under them. Removed topics come next as UpdateMetadata, so that no client finds them any more;
+then StopReplica stages their data. LeaderAndIsr sends new and changed partitions to their replicas before
 UpdateMetadata shows them to clients.
 """
 
@@ -40,29 +40,29 @@ from pybroker.broker.metadata.image import BrokerImage, ClusterImage, ImageDelta
 Messages = dict[int, list[ControlRequest]]
 """Messages in order, by receiving broker."""
 SHOWN_AT_ONCE_MAX = 10_000
-"""Partitions in one UpdateMetadata of those that a broker hears at first."""
+"""Limit of partitions in one UpdateMetadata of a broker's first messages."""
 IsNew = Callable[[int, int], bool]
-"""Whether a broker makes an empty log for a partition of a topic: (index, broker)."""
+"""Returns whether a broker creates an empty log for a partition; arguments: partition index, broker id."""
 
 
 class Broadcast:
-    """Builds messages of one controller."""
+    """The message builder of one controller."""
 
     def __init__(self, controller_id: int, between: str | None) -> None:
-        """`between`: the listener that brokers use among themselves, if there is one."""
+        """`between` is the name of the inter-broker listener, if there is one."""
         self._controller_id = controller_id
         self._between = between
 
     def whole(self, image: ClusterImage, broker_id: int, number: int) -> UpdateCluster:
-        """The whole image as of change `number`."""
+        """Return the whole image as of change `number`."""
         return UpdateCluster(self._controller_id, image.controller_epoch, image.brokers[broker_id].epoch, number, image)
 
     def changes(self, before: ClusterImage, after: ClusterImage, delta: ImageDelta, number: int) -> Messages:
-        """What each live broker must hear of change `number`. One that the change brings hears everything: the whole
-        image, what it replicates (FULL), and what clients may see.
+        """Return the messages for each live broker about change `number`. A broker that the change adds gets
+        everything: the whole image, all its replicas (FULL), and the metadata for clients.
 
-        States are built once and are the same objects in the messages to all: of 200,000 partitions there are not
-        copies for each of 100 brokers. Who gets them must not change them.
+        All brokers' messages share the state objects: 200,000 partitions are not copied for each of 100 brokers.
+        Receivers must not change them.
         """
         if delta.empty:
             return {}
@@ -117,7 +117,7 @@ class Broadcast:
         return messages
 
     def stop_again(self, image: ClusterImage, broker_id: int, records: Iterable[DeletionRecord]) -> StopReplicaRequest:
-        """StopReplica for deletions that a broker has not confirmed."""
+        """Return StopReplica for deletions that a broker has not confirmed."""
         topics = [_stopped(record, record.held_by(broker_id)) for record in records]
         broker = image.brokers[broker_id]
         return StopReplicaRequest(self._controller_id, image.controller_epoch, broker.epoch, True, topics)
@@ -125,7 +125,7 @@ class Broadcast:
     def leave_again(
         self, image: ClusterImage, broker_id: int, left: Iterable[tuple[TopicImage, Mapping[int, int]]]
     ) -> StopReplicaRequest:
-        """StopReplica for partitions that were moved away from a broker, which has not confirmed it."""
+        """Return StopReplica for removed replicas that a broker has not confirmed."""
         topics = [_departed(topic, epochs) for topic, epochs in left]
         epoch = image.brokers[broker_id].epoch
         return StopReplicaRequest(self._controller_id, image.controller_epoch, epoch, True, topics)
@@ -138,8 +138,9 @@ class Broadcast:
         delta: ImageDelta,
         lost: Sequence[StopReplicaTopicState],
     ) -> StopReplicaRequest | None:
-        """What was deleted, and what the broker has lost by a reassignment. A deletion in progress whose record notes
-        confirmations is no new order: `Deletions` repeats orders, to the brokers that owe an answer."""
+        """Return StopReplica for deleted topics and for replicas that a reassignment removes. A running deletion whose
+        record only gains confirmations is no new order: `Deletions` repeats orders to the brokers that have not
+        confirmed."""
         topics = []
         for record in delta.deletions:
             mine = record.held_by(broker.broker_id) if record.state == DELETING else []
@@ -156,7 +157,7 @@ class Broadcast:
     def restore(
         self, image: ClusterImage, broker_id: int, records: Iterable[DeletionRecord]
     ) -> RestoreReplicasRequest | None:
-        """The order to move data of topics that are being undeleted back; None if a broker has no part in it."""
+        """Return the order to move data of undeleted topics back; None if the broker has no replicas of them."""
         topics = []
         for record in records:
             mine = tuple(index for index in record.partitions if broker_id in record.replicas(index))
@@ -189,7 +190,7 @@ class Broadcast:
 
 
 def _pieces(topics: Iterable[UpdateMetadataTopicState]) -> list[list[UpdateMetadataTopicState]]:
-    """At least one; none takes long to encode."""
+    """Split topics into pieces that are quick to encode; at least one."""
     pieces: list[list[UpdateMetadataTopicState]] = [[]]
     size = 0
     for topic in topics:
@@ -204,7 +205,7 @@ def _pieces(topics: Iterable[UpdateMetadataTopicState]) -> list[list[UpdateMetad
 def _orders(
     brokers: Collection[int], topics: Iterable[tuple[TopicImage, Sequence[int], IsNew]]
 ) -> dict[int, list[LeaderAndIsrTopicState]]:
-    """What each of these brokers is told of partitions that it has replicas of."""
+    """Return the states for each of these brokers, of the partitions that it has replicas of."""
     found: dict[int, list[LeaderAndIsrTopicState]] = {broker_id: [] for broker_id in brokers}
     for topic, indexes, is_new in topics:
         mine: dict[int, list[LeaderAndIsrPartitionState]] = {}
@@ -223,13 +224,14 @@ def _orders(
 
 
 def _reached_at(broker: BrokerImage, between: str | None) -> LiveLeader:
-    """Where followers find it."""
+    """Return the address that followers use to reach a broker."""
     endpoint = next((one for one in broker.endpoints if one.listener == between), broker.endpoints[0])
     return LiveLeader(broker.broker_id, endpoint.host, endpoint.port)
 
 
 def _is_an_order(before: ClusterImage, topic: TopicImage, index: int) -> bool:
-    """Whether replicas have something to do. Who is in sync was the leader's own proposal, which is answered."""
+    """Whether the replicas must act on the change. An ISR change alone was the leader's proposal, which has its own
+    reply."""
     known = before.topics.get(topic.name)
     if known is None or known.topic_id != topic.topic_id or index >= len(known.partitions):
         return True
@@ -238,8 +240,8 @@ def _is_an_order(before: ClusterImage, topic: TopicImage, index: int) -> bool:
 
 
 def _is_new(before: ClusterImage, topic: TopicImage) -> IsNew:
-    """Of which partitions a broker makes empty logs: all of a new topic, and what it gets by a reassignment. A topic
-    that was undeleted has its data."""
+    """Return for which partitions a broker creates empty logs: all of a new topic, and those a reassignment adds. An
+    undeleted topic has its data."""
     known = before.topics.get(topic.name)
     if known is None or known.topic_id != topic.topic_id:
         every = topic.topic_id not in before.deletions
@@ -249,7 +251,7 @@ def _is_new(before: ClusterImage, topic: TopicImage) -> IsNew:
 
 
 def _lost(before: ClusterImage, topics: Iterable[TopicImage]) -> dict[int, list[StopReplicaTopicState]]:
-    """By broker, the partitions of which it is no replica any more."""
+    """Return, by broker, the partitions of which it is no longer a replica."""
     found: dict[int, list[StopReplicaTopicState]] = {}
     for topic in topics:
         if not topic.departed:
@@ -269,8 +271,8 @@ def _lost(before: ClusterImage, topics: Iterable[TopicImage]) -> dict[int, list[
 
 
 def _departed(topic: TopicImage, epochs: Mapping[int, int]) -> StopReplicaTopicState:
-    """The epochs, by partition, are those with which the broker was none of the replicas any more: one that has become
-    one again since then knows a later one, and goes on."""
+    """Return the StopReplica state. `epochs` holds, by partition, the leader epoch of the removal: a broker that became
+    a replica again knows a later epoch and ignores the order."""
     return StopReplicaTopicState(
         topic.name,
         topic.topic_id,
@@ -279,7 +281,7 @@ def _departed(topic: TopicImage, epochs: Mapping[int, int]) -> StopReplicaTopicS
 
 
 def _not_new(index: int, broker_id: int) -> bool:
-    """Of what a broker hears again."""
+    """Never new: the broker had the partition before."""
     return False
 
 

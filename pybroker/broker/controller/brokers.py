@@ -1,4 +1,4 @@
-"""Decisions about brokers: they come and go, or cannot serve some replicas. Pure functions."""
+"""Decisions about brokers that start, stop or cannot serve some replicas. Pure functions."""
 
 from __future__ import annotations
 
@@ -38,16 +38,17 @@ from pybroker.broker.metadata.store import Delete, Operation, Set
 
 @decides(BrokersChanged)
 def decide_brokers(image: ClusterImage, event: BrokersChanged) -> Decision:
-    """Who is gone leads nothing and is in no ISR that has another member; who arrived leads what nobody led, if it was
-    in sync. The states of partitions are independent: they may be written one after another.
+    """A lost broker leads nothing and leaves each ISR with another member; a new broker leads partitions without a
+    leader if it was in sync. The states of partitions are independent, so they may be written one after another.
 
-    A leader that began a new life has a new leader epoch where it has followers: they may hold what it had not yet on
-    disk. Alone it keeps its epoch, unless its logs may have lost records that somebody has seen
-    (`log.flush.mode=os` and a power cut): clients that know epochs then notice (KIP-320). Kafka begins a new epoch
-    after every start; here a start after kill -9 does not write 10,000 states and epoch files for nothing.
+    A restarted leader gets a new leader epoch if it has followers: they may hold records that it did not have on disk.
+    Without followers it keeps its epoch, unless its log may have lost visible records (`log.flush.mode=os` and a power
+    cut): clients that know epochs then notice (KIP-320). Kafka begins a new epoch after every start; here a start after
+    kill -9 does not write 10,000 states and epoch files needlessly.
 
-    A broker that has lost a log directory does not lead what only it had, where there are other replicas: an empty log
-    would have them throw away what they have. Such a partition waits for the directory, or for an unclean election.
+    A broker that has lost a log directory does not lead partitions for which it was the only ISR member and which have
+    other replicas: with an empty log it would make them discard their records. Such a partition waits for the
+    directory, or for an unclean election.
     """
     arrived = frozenset(one.broker.broker_id for one in event.arrived)
     gone = frozenset(event.gone) - arrived
@@ -58,25 +59,24 @@ def decide_brokers(image: ClusterImage, event: BrokersChanged) -> Decision:
         for one in event.arrived
         if image.broker_epochs.get(one.broker.broker_id) != one.broker.epoch
     )
-    # What an earlier controller has judged of this life is done.
+    # An earlier controller may have processed this broker epoch already.
     suspect = restarted.intersection(one.broker.broker_id for one in event.arrived if not one.intact)
     emptied = emptied_of(image) - arrived | {one.broker.broker_id for one in event.arrived if one.broker.emptied}
 
     def change(partition: PartitionImage, unclean: bool) -> Election | None:
         before, partition = partition, suspecting(partition, suspect, restarted)
         if partition.leader == NO_LEADER:
-            # Others of its ISR may be alive with a failed disk; one of them would have led otherwise. Not so where all
-            # are suspect.
+            # Other ISR members are dead or have a failed disk, else one of them would lead; unless all are suspects.
             found = elect(partition, arrived, emptied=emptied, unclean=unclean)
             found = without_false_alarm(found, partition, emptied)
             return found if found[:3] != (NO_LEADER, before.isr, before.suspect) else None
-        # Who led or was in sync since its disk was lost has everything again.
+        # A leader or ISR member since the loss of its disk has all records again.
         lost = emptied & suspect
         if partition.leader not in there:
             return elect(partition, alive, emptied=lost, unclean=unclean)
         if partition.leader in restarted and (len(partition.replicas) > 1 or partition.leader in suspect):
             return elect(partition, alive, emptied=lost, unclean=unclean)
-        # Also of those that nobody was told of as gone: they were before this controller came.
+        # This includes brokers that were lost before this controller started.
         left = tuple(member for member in partition.isr if member in there and member not in suspect)
         if left != partition.isr and partition.leader in left:
             return Election(partition.leader, left, partition.suspect)
@@ -90,7 +90,7 @@ def decide_brokers(image: ClusterImage, event: BrokersChanged) -> Decision:
     warnings = (*changed.warnings, *waiting_warnings(image, changed.topics, alive, emptied))
     epochs = {**image.broker_epochs, **{one.broker.broker_id: one.broker.epoch for one in event.arrived}}
     if epochs != image.broker_epochs:
-        # Last: should the writes before it not all be made, the next controller decides the same again.
+        # Last: if a crash prevents some of the writes before it, the next controller decides the same again.
         operations.append(Set(znodes.BROKER_EPOCHS, znodes.encode_broker_epochs(epochs)))
     delta = ImageDelta(
         topics=(*changed.topics, *back.values()),
@@ -102,8 +102,8 @@ def decide_brokers(image: ClusterImage, event: BrokersChanged) -> Decision:
 
 
 def _back_online(topics: Iterable[TopicImage], restarted: frozenset[int]) -> dict[str, TopicImage]:
-    """By name, topics with replicas that were offline in an earlier life of their broker. The new life reports what is
-    offline now."""
+    """Return, by name, the topics with replicas that were offline before their broker restarted. The broker reports
+    again which ones are offline now."""
     found: dict[str, TopicImage] = {}
     for topic in topics if restarted else ():
         if all(restarted.isdisjoint(partition.offline) for partition in topic.partitions):
@@ -122,19 +122,19 @@ def _back_online(topics: Iterable[TopicImage], restarted: frozenset[int]) -> dic
 
 @decides(FenceBroker)
 def decide_fence(image: ClusterImage, event: FenceBroker) -> Decision:
-    """Its registration goes, and with it, as after the end of a session, what it leads. If it lives all the same, it
-    finds itself unregistered and begins a new life; until then the epochs of its partitions keep it from harm."""
+    """Remove the broker's registration; it loses its leaderships as at the end of a session. If it is alive after all,
+    it notices and registers with a new broker epoch; until then the leader epochs fence it."""
     require_life(image, event.broker_id, event.broker_epoch)
     return Decision((Delete(f"{znodes.BROKER_IDS}/{event.broker_id}"),), ImageDelta(), None)
 
 
 TAKEN_OVER_MAX = 1_000
-"""Partitions that change in one turn of a controlled shutdown: others are heard between two turns."""
+"""Limit of partitions in one decision of a controlled shutdown: other events run between two decisions."""
 
 
 @decides(ShutDownBroker)
 def decide_shut_down(image: ClusterImage, event: ShutDownBroker) -> Decision:
-    """What is asked again is decided again: the states that are left."""
+    """Move leaderships and ISR memberships off a broker that shuts down. The broker repeats the event for the rest."""
     require_life(image, event.broker_id, event.broker_epoch)
     staying = frozenset(image.brokers) - image.leaving - {event.broker_id}
 
@@ -162,9 +162,9 @@ def decide_shut_down(image: ClusterImage, event: ShutDownBroker) -> Decision:
 
 @decides(ReplicasOffline)
 def decide_offline(image: ClusterImage, event: ReplicasOffline) -> Decision:
-    """Replicas of a live broker are out of service: another member of the ISR leads, or nobody. The ISR never becomes
-    empty, so that the data is found again when the replica is back. What is elected uncleanly stands behind the broker
-    in the assignment: where all disks fail one after another, that comes to an end."""
+    """Mark replicas of a live broker as offline: another member of the ISR leads, or the partition has no leader. The
+    ISR never becomes empty, so the data is found again when the replica is back. An unclean election considers only
+    replicas behind the broker in the assignment: it terminates even if all disks fail one after another."""
     if event.broker_epoch >= 0:
         require_life(image, event.broker_id, event.broker_epoch)
     out = frozenset(event.partitions)

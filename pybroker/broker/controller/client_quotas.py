@@ -1,4 +1,4 @@
-"""Decisions about quotas of clients. Pure; values were validated before."""
+"""Decisions about client quotas. Pure; the caller has validated the values."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _NO_NODE = ConfigImage({}, -1)
 
 @decides(AlterClientQuotas)
 def decide_alter_client_quotas(image: ClusterImage, event: AlterClientQuotas) -> Decision:
-    """Each entity by itself, several times if it is named several times. What belongs to a user stands in one node with
-    the user's credentials."""
+    """Change quotas, each entity independently; an event may name an entity several times. A user's quotas share a node
+    with the user's credentials."""
     wanted: dict[str, Mapping[str, str]] = {}
     for change in event.changes:
         path = path_of(change.entity)

@@ -1,9 +1,9 @@
-"""Before a topic is deleted or truncated: it is asked of all live brokers to close it, so that what the deletion record
-keeps (log ends, committed offsets) is all there is.
+"""Write fences: before a deletion or truncation, all live brokers refuse appends and commits of the topic. The log ends
+and committed offsets in the deletion record are then complete.
 
-It lasts as long as one decision. Clients that come in between get answers that they try again with. Deleting waits for
-nobody: what another broker has not said after 20 ms is decided without, and is "not known". Only the controller's own
-broker is waited for as long as it takes; it may be slow, but it is not away.
+The fence lasts for one decision; clients get retriable errors meanwhile. A deletion does not wait for absent brokers:
+the answer of another broker that takes longer than 20 ms counts as unknown. Only the controller's own broker has no
+time limit; it may be slow, but it is present.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ OTHERS_WAIT_S = 0.020
 
 
 class ClosedTopics(msgspec.Struct, frozen=True):
-    """What was closed for one decision."""
+    """The topics fenced for one decision."""
 
     topics: tuple[Uuid, ...]
     number: int
@@ -33,7 +33,7 @@ class ClosedTopics(msgspec.Struct, frozen=True):
 
 
 class Closing:
-    """Belongs to the controller; runs on the loop's thread."""
+    """The write fences of one controller; runs on the loop's thread."""
 
     def __init__(self, broker_id: int, outbox: Outbox) -> None:
         self._broker_id = broker_id
@@ -41,7 +41,7 @@ class Closing:
         self._number = 0
 
     async def close(self, image: ClusterImage, topics: Sequence[TopicImage]) -> ClosedTopics:
-        """Closes topics; each call needs its `reopen`."""
+        """Fence topics; each call needs its `reopen`."""
         ids = tuple(topic.topic_id for topic in topics)
         self._number += 1
         number = self._number
@@ -55,7 +55,7 @@ class Closing:
         return ClosedTopics(ids, number, tuple(one.broker_id for one in asked), _gathered(topics, asked))
 
     def reopen(self, image: ClusterImage, closed: ClosedTopics) -> None:
-        """After the decision, and behind the messages that follow from it."""
+        """Lift the fence after the decision. The order goes out behind the messages of the decision."""
         self._outbox.send_reopen(image, closed.asked, closed.topics, closed.number)
 
 

@@ -1,8 +1,8 @@
-"""How transactions ended that had written to topics which were deleted meanwhile. Pure.
+"""Outcomes of transactions that had written to topics which were deleted meanwhile. Pure.
 
-Their coordinator counts such partitions as finished; what it would have written there waits in the deletion record. If
-the topic comes back, the leaders of its partitions write it before anybody sees the topic (`coordinators.transaction`),
-and say so here.
+The coordinator counts such partitions as finished; their markers wait in the deletion record. If the topic comes back,
+the leaders of its partitions write the markers before clients see the topic (`coordinators.transaction`), and report it
+here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pybroker.native import Uuid
 
 @decides(KeepOutcome)
 def decide_keep(image: ClusterImage, event: KeepOutcome) -> Decision:
-    """Notes it in each record that an undelete could still use."""
+    """Record the outcome in each deletion record that an undelete can still use."""
     by_topic: dict[Uuid, list[int]] = {}
     for topic_id, partition in event.partitions:
         by_topic.setdefault(topic_id, []).append(partition)

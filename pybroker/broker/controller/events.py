@@ -1,4 +1,4 @@
-"""What the controller tells itself: what brokers have answered, and what follows from it."""
+"""The controller's internal events: answers of brokers, and their consequences."""
 
 from __future__ import annotations
 
@@ -13,85 +13,84 @@ from pybroker.native import Uuid
 
 
 class Arrival(msgspec.Struct, frozen=True):
-    """A broker that came up."""
+    """A broker that has started."""
 
     broker: BrokerImage
     intact: bool
-    """Nothing that was visible in its life before can be lost."""
+    """True if no record that was visible before the restart can be lost."""
 
 
 class BrokersChanged(Event[None], frozen=True):
-    """Registrations came and went."""
+    """Brokers have registered or have lost their registration."""
 
     arrived: tuple[Arrival, ...] = ()
     gone: tuple[int, ...] = ()
 
 
 class FenceBroker(Event[None], frozen=True):
-    """The process of a broker is dead, which others have seen before its session with the store ends. KafkaError
-    STALE_BROKER_EPOCH: another life of that broker is registered."""
+    """Other brokers have seen that a broker's process is dead, before its session with the store ends. KafkaError
+    STALE_BROKER_EPOCH: another broker epoch is registered."""
 
     broker_id: int
     broker_epoch: int
 
 
 class BrokerForgotten(Event[None], frozen=True):
-    """What a broker that was unregistered has noted in the store is gone."""
+    """The nodes that an unregistered broker wrote to the store are removed."""
 
     broker_id: int
 
 
 class FinishUndelete(Event[UndeletedTopic | KafkaError], frozen=True):
-    """Enough replicas have their data back, or no undelete is possible (`problem`)."""
+    """Enough replicas have their data back, or the undelete is impossible (`problem`)."""
 
     topic_id: Uuid
     problem: str | None = None
     holders: Mapping[int, tuple[int, ...]] | None = None
-    """Brokers that have the data, by partition; None: all."""
+    """Brokers that have the data, by partition; None means all."""
 
 
 class AdvanceDeletions(Event[None], frozen=True):
-    """Deletions whose replicas have all confirmed (`staged`), or whose data is gone everywhere (`removed`)."""
+    """Deletions that all replicas have confirmed (`staged`), or whose data is gone everywhere (`removed`)."""
 
     confirmed: tuple[tuple[Uuid, tuple[int, ...]], ...] = ()
     """Brokers that have confirmed, while others are still missing."""
     staged: tuple[Uuid, ...] = ()
     removed: tuple[Uuid, ...] = ()
     tombstones_max: int = 10_000
-    """`topic.history.max.incarnations`."""
+    """Value of `topic.history.max.incarnations`."""
 
 
 class RemoveLeftovers(Event[None], frozen=True):
-    """The next nodes of a dead topic that was too large for the multi which freed its name."""
+    """Remove the next nodes of a dead topic that was too large for the multi that freed its name."""
 
     name: str
 
 
 class FinishMigrations(Event[None], frozen=True):
-    """Old topics whose replicas have all written their new id to `partition.metadata`."""
+    """Migrated topics whose replicas have all written their new id to `partition.metadata`."""
 
     topics: tuple[str, ...]
 
 
 class BalanceLeaders(Event[int], frozen=True):
-    """Preferred leaders come back where a broker lacks more than `percentage` of those that it is preferred for. Reply:
-    how many were elected."""
+    """Elect the preferred leaders of brokers that lack more than `percentage` of their leaderships. Reply: number of
+    elections."""
 
     percentage: int
 
 
 class ElectAnyLeaders(Event[None], frozen=True):
-    """Topics have come to prefer losing records to having no leader: where nobody leads, any replica does."""
+    """Topics have come to allow unclean elections: partitions without a leader may elect any replica."""
 
 
 class AdvanceReassignments(Event[None], frozen=True):
-    """Of these topics, what is reassigned and has its new replicas in sync goes on without the old ones."""
+    """Finish the reassignments of these topics whose new replicas are in sync."""
 
     topics: tuple[Uuid, ...]
 
 
 class ReplicasGone(Event[None], frozen=True):
-    """Brokers have put aside what was moved away from them: topic, partition, broker, and the leader epoch with which
-    it was told so."""
+    """Brokers have staged removed replicas: topic id, partition, broker, leader epoch of the removal."""
 
     confirmed: tuple[tuple[Uuid, int, int, int], ...]

@@ -1,4 +1,4 @@
-"""Decisions about levels of features (KIP-584). Pure."""
+"""Decisions about feature levels (KIP-584). Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pybroker.protocol.error_codes import ErrorCode
 
 @decides(UpdateFeatures)
 def decide_update_features(image: ClusterImage, event: UpdateFeatures) -> Decision:
-    """All or nothing (KIP-1022). Raises KafkaError INVALID_UPDATE_VERSION."""
+    """Change all features or none (KIP-1022). Raises KafkaError INVALID_UPDATE_VERSION."""
     before = image.features
     for change in event.changes:
         _check(image, change)

@@ -1,4 +1,5 @@
-"""When a decision is in force, and what is answered then. See `cluster.port.ControllerPort.submit`."""
+"""Decision completion: waits until a decision is applied and visible, then answers. See
+`cluster.port.ControllerPort.submit`."""
 
 from __future__ import annotations
 
@@ -54,24 +55,24 @@ OBEYED_EVERYWHERE: frozenset[type[Event[Any]]] = frozenset(
         UpdateFeatures,
     }
 )
-"""In force when every live broker has obeyed …"""
+"""Events completed when every live broker has applied them."""
 
 LED: frozenset[type[Event[Any]]] = frozenset({CreatePartitions, CreateTopics, FinishUndelete, TruncateTopics})
-"""… when those that lead what was made do: a follower that cannot be reached must hold nobody up; others when the
-broker that asked shows them."""
+"""Events completed when the leaders of the new partitions have applied them: an unreachable follower must not delay
+them. Other events are complete when the metadata of the submitting broker shows them."""
 
 
 class Decided(msgspec.Struct, frozen=True):
-    """A decision that is durable and on its way to the brokers."""
+    """A durable decision on its way to the brokers."""
 
     reply: Any
     waits: Sequence[asyncio.Future[Any]]
-    """When all of these are done, it is in force. What was sent is not kept until then: each message is freed when it
-    has been answered, and not those to a hundred brokers at once."""
+    """The decision is complete when these are done. They do not hold the requests: each request is freed when it has
+    been answered, instead of all for a hundred brokers at the end."""
 
 
 class InForce:
-    """Belongs to the controller; runs on the loop's thread."""
+    """The decision completion of one controller; runs on the loop's thread."""
 
     def __init__(self, port: ControllerPort, deletions: Deletions, wall_ms: Callable[[], int]) -> None:
         self._port = port
@@ -79,14 +80,14 @@ class InForce:
         self._wall_ms = wall_ms
 
     def decided(self, submission: Submission, reply: Any, sent: Sent) -> Decided:
-        """What it is waited for before the decision is answered."""
+        """Return the decision with the futures that it waits for."""
         event = submission.event
         waits: list[asyncio.Future[Any]] = []
         if isinstance(event, UndeleteTopic):
             if not isinstance(reply, KafkaError):
                 waits.append(self._deletions.undelete_finished(event.topic_id))
         elif isinstance(event, AlterIsr):
-            pass  # the leader goes on as soon as its set is written
+            pass  # the leader continues as soon as its ISR is written
         elif type(event) in OBEYED_EVERYWHERE:
             waits += applied(sent)
         else:
@@ -99,7 +100,7 @@ class InForce:
         return Decided(reply, waits)
 
     async def answer(self, submission: Submission, decided: Decided) -> Answer[Any]:
-        """Waits until the decision is in force, or the time is over."""
+        """Wait until the decision is complete or the deadline has passed, and return the answer."""
         event, reply, waits = submission.event, decided.reply, decided.waits
         if not await _done_by(waits, submission.deadline):
             return Answer(reply, False)
@@ -112,7 +113,8 @@ class InForce:
     async def _without_failed(
         self, results: list[CreatedTopic | KafkaError], responses: Sequence[ControlResponse]
     ) -> list[CreatedTopic | KafkaError]:
-        """A topic that no disk took is taken back: half a topic helps nobody, and its name would be taken."""
+        """Delete created topics whose partitions every log directory refused: half a topic is useless, and would occupy
+        its name."""
         failed: dict[Uuid, int] = {}
         for response in responses:
             if isinstance(response, LeaderAndIsrResponse):
@@ -142,6 +144,6 @@ async def _done_by(waits: Iterable[asyncio.Future[Any]], deadline: float | None)
         if left is not None and left <= 0:
             return False
         _, late = await asyncio.wait(pending, timeout=left)
-        # What is cancelled will not come: the controller stops.
+        # A cancelled future never completes: the controller stops.
         return not late and not any(one.cancelled() for one in pending)
     return True

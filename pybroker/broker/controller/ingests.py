@@ -1,7 +1,7 @@
 """Decisions about staged ingests: begin, commit, end. Pure.
 
-The commit is one multi: the open record goes, the committed one comes, under the controller epoch. From then on it is
-decided, whatever crashes; the brokers attach, and `FinishIngest` writes down where.
+The commit is one multi that replaces the open record with the committed one, under the controller epoch. After it the
+commit is final, whatever crashes: the brokers link the segments, and `FinishIngest` records their offsets.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ OFFSET_MAX = 2**63 - 1
 
 @decides(BeginIngest)
 def decide_begin_ingest(image: ClusterImage, event: BeginIngest) -> Decision:
-    """Reply: the record that is open, or the one that says it was committed."""
+    """Open an ingest. Reply: the open record, or the committed one."""
     topic_id, ingest_id, batch_id = event.key
     if image.topic_by_id(topic_id) is None:
         raise unknown_topic(image, topic_id)
@@ -84,20 +84,19 @@ def decide_begin_ingest(image: ClusterImage, event: BeginIngest) -> Decision:
 
 
 def _check_readable(image: ClusterImage, key: IngestKey) -> None:
-    """Refuses an id with a damaged record: it may have been committed, what would be written now could be there
-    twice."""
+    """Refuse an id with a damaged record: it may have been committed, and a new ingest could duplicate its records."""
     for path in ingest_paths(key):
         if path in image.damaged_ingests:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The record of an ingest of this id is damaged: {path}")
 
 
 def _missing_folder(image: ClusterImage, record: IngestRecord) -> dict[str, Uuid]:
-    """The node above a record's, if it has to be made with it."""
+    """Return the parent node of a record if it must be created too."""
     return {} if record.folder in image.ingest_folders else {record.folder: record.topic_id}
 
 
 def _check_room(record: IngestRecord, partitions: Mapping[int, IngestedPartition], code: ErrorCode) -> None:
-    """Refuses an ingest whose record would not fit into one value of the store once offsets are in it: what is decided
+    """Refuse an ingest whose record would exceed one value of the store once it has its offsets: every decided commit
     can be finished."""
     widest = {
         index: msgspec.structs.replace(part, base_offset=OFFSET_MAX, end_offset=OFFSET_MAX)
@@ -115,7 +114,7 @@ def _check_room(record: IngestRecord, partitions: Mapping[int, IngestedPartition
 
 @decides(CommitIngest)
 def decide_commit_ingest(image: ClusterImage, event: CommitIngest) -> Decision:
-    """THE decision. Reply: the committed record; COMMITTING until its partitions have the records."""
+    """Commit an ingest. Reply: the committed record; COMMITTING until its partitions have the records."""
     done = image.commit_of(event.key)
     if done is not None:
         return nothing(done)
@@ -152,8 +151,8 @@ def decide_commit_ingest(image: ClusterImage, event: CommitIngest) -> Decision:
 
 
 def _check_states(image: ClusterImage, topic_id: Uuid, versions: Mapping[int, int]) -> None:
-    """Refuses what was prepared for other replicas in sync, or another leader. Nobody but the controller writes the
-    states, so what it knows of them is true if the multi, which checks its epoch, is."""
+    """Refuse a commit that was prepared for another leader or ISR. Only the controller writes partition states, and the
+    multi checks the controller epoch: if the multi succeeds, the image was current."""
     partitions = image.topics[image.names[topic_id]].partitions
     for index, version in versions.items():
         if partitions[index].state_version != version:
@@ -164,7 +163,7 @@ def _check_states(image: ClusterImage, topic_id: Uuid, versions: Mapping[int, in
 
 @decides(ReopenIngest)
 def decide_reopen_ingest(image: ClusterImage, event: ReopenIngest) -> Decision:
-    """What is not open any more stays as it is."""
+    """Allow appends again after a failed prepare. An ingest that is no longer open stays as it is."""
     known = image.ingests.get(event.key)
     if known is None or known.epoch != event.epoch:
         return nothing(None)
@@ -174,7 +173,7 @@ def decide_reopen_ingest(image: ClusterImage, event: ReopenIngest) -> Decision:
 
 @decides(TouchIngests)
 def decide_touch_ingests(image: ClusterImage, event: TouchIngests) -> Decision:
-    """What is not open any more, or was touched later, stays as it is."""
+    """Record the time of the last append. An ingest that is no longer open, or has a later time, stays as it is."""
     touched = [
         msgspec.structs.replace(known, touched_ms=at_ms)
         for key, epoch, at_ms in event.touched
@@ -188,7 +187,7 @@ def decide_touch_ingests(image: ClusterImage, event: TouchIngests) -> Decision:
 
 @decides(FinishIngest)
 def decide_finish_ingest(image: ClusterImage, event: FinishIngest) -> Decision:
-    """Partitions have the records. Reply: the record with its offsets."""
+    """Record the offsets of partitions that have the records. Reply: the record with its offsets."""
     known = image.committed_ingests.get(series_of(event.key))
     if known is None or known.key != event.key:
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "The commit is not known any more.")
@@ -207,14 +206,15 @@ def decide_finish_ingest(image: ClusterImage, event: FinishIngest) -> Decision:
 
 
 def _finished(known: IngestRecord, partitions: Mapping[int, IngestedPartition]) -> IngestRecord:
-    """COMMITTED once no partition waits."""
+    """Return the record; COMMITTED once no partition is pending."""
     record = msgspec.structs.replace(known, partitions=partitions)
     return record if record.pending else record.committed()
 
 
 @decides(LoseIngest)
 def decide_lose_ingest(image: ClusterImage, event: LoseIngest) -> Decision:
-    """Of a leader that is not the one that says so any more, nothing: who leads now may have it."""
+    """Handle the loss of staged data on a leader. A former leader changes nothing: the present leader may have the
+    data."""
     known = image.committed_ingests.get(series_of(event.key))
     if known is None or known.key != event.key:
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "The commit is not known any more.")
@@ -254,8 +254,8 @@ def decide_lose_ingest(image: ClusterImage, event: LoseIngest) -> Decision:
 
 @decides(DropIngests)
 def decide_drop_ingests(image: ClusterImage, event: DropIngests) -> Decision:
-    """Ends open ingests (aborted, expired, their topic is gone) and forgets committed ones. What is not there is passed
-    over; so is an ingest that has begun anew since. Reply: the open ones that ended."""
+    """End open ingests (aborted, expired, topic deleted) and forget committed ones. Missing ingests, and those that
+    have begun anew since, are ignored. Reply: the ended open ones."""
     ended = [
         record for key, epoch in event.open if (record := image.ingests.get(key)) is not None and epoch == record.epoch
     ]
@@ -275,7 +275,7 @@ def decide_drop_ingests(image: ClusterImage, event: DropIngests) -> Decision:
 
 
 def _emptied_folders(image: ClusterImage, topics: Iterable[Uuid], dropped: AbstractSet[str]) -> tuple[str, ...]:
-    """Of dead topics, the nodes under which nothing is left without `dropped`."""
+    """Return the parent nodes of dead topics that are empty without `dropped`."""
     left = {record.path for record in (*image.ingests.values(), *image.committed_ingests.values())}
     used = {path.rpartition("/")[0] for path in (left | image.damaged_ingests) - dropped}
     return tuple(

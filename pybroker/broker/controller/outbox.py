@@ -1,4 +1,5 @@
-"""What the controller says to brokers: numbers it, hands it to their channels, and passes on what they answer."""
+"""The controller's outgoing messages: it numbers them, hands them to the brokers' channels and passes the answers on.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ Answered = Callable[[int, ControlRequest, ControlResponse], None]
 
 
 class SentMessage(msgspec.Struct, frozen=True):
-    """A message on its way."""
+    """A sent message and the future of its answer."""
 
     broker_id: int
     request: ControlRequest
@@ -35,11 +36,11 @@ class SentMessage(msgspec.Struct, frozen=True):
 
 
 Sent = tuple[SentMessage, ...]
-"""Everything that was sent for one decision."""
+"""All messages that were sent for one decision."""
 
 
 def shown_to(sent: Sent, broker_id: int) -> list[asyncio.Future[ControlResponse]]:
-    """Done when the broker knows the change and its clients see it."""
+    """Return futures that are done when the broker knows the change and shows it to its clients."""
     return [
         one.response
         for one in sent
@@ -48,7 +49,8 @@ def shown_to(sent: Sent, broker_id: int) -> list[asyncio.Future[ControlResponse]
 
 
 def led(sent: Sent) -> list[asyncio.Future[ControlResponse]]:
-    """Done when those that are to lead something do, and show it: a leader answers for what the cluster shows only."""
+    """Return futures that are done when the new leaders have taken over and show it: a leader serves only partitions
+    that its metadata shows."""
     leaders = {
         one.broker_id
         for one in sent
@@ -67,15 +69,16 @@ def led(sent: Sent) -> list[asyncio.Future[ControlResponse]]:
 
 
 def applied(sent: Sent) -> list[asyncio.Future[ControlResponse]]:
-    """Done when every live broker has obeyed: leaders take records, data of deleted topics is staged."""
+    """Return futures that are done when every live broker has applied the decision: leaders take records, and data of
+    deleted topics is staged."""
     return [one.response for one in sent]
 
 
 class Outbox:
-    """Of one controller."""
+    """The outgoing messages of one controller."""
 
     def __init__(self, controller_id: int, channels: Channels, between: str | None, answered: Answered) -> None:
-        """`between`: the listener that brokers use among themselves, if there is one."""
+        """`between` is the name of the inter-broker listener, if there is one."""
         self._broadcast = Broadcast(controller_id, between)
         self._controller_id = controller_id
         self._channels = channels
@@ -83,12 +86,11 @@ class Outbox:
         self._number = 0
 
     def said(self, before: ClusterImage, after: ClusterImage, delta: ImageDelta) -> Messages:
-        """What a decision means for each live broker. Pure, and takes long if much changes."""
+        """Return the messages of a decision for each live broker. Pure; takes long for a large change."""
         return self._broadcast.changes(before, after, delta, self._number + 1)
 
     def send_change(self, after: ClusterImage, delta: ImageDelta, messages: Messages) -> Sent:
-        """Tells every live broker of a decision that is durable; `messages` are what was `said` since the change
-        before."""
+        """Send a durable decision to every live broker; `messages` are the result of `said` since the change before."""
         if not delta.empty:
             self._number += 1
         if delta.brokers or delta.lost_brokers:
@@ -96,12 +98,12 @@ class Outbox:
         return tuple(one for broker_id, out in messages.items() for one in self._send(after, broker_id, out))
 
     def send_whole(self, image: ClusterImage, broker_id: int) -> None:
-        """Tells a broker everything anew that it may have missed a change of."""
+        """Send the whole image to a broker that may have missed a change."""
         if broker_id in image.brokers:
             self._send(image, broker_id, [self._broadcast.whole(image, broker_id, self._number)])
 
     def send_deletions(self, image: ClusterImage, broker_id: int, ids: Iterable[Uuid]) -> Sent:
-        """Repeats to a broker what it has to do for topics that are being deleted or undeleted."""
+        """Send a broker its pending orders for topics that are being deleted or undeleted again."""
         if broker_id not in image.brokers:
             return ()
         records: list[DeletionRecord] = [image.deletions[one] for one in ids if one in image.deletions]
@@ -115,7 +117,7 @@ class Outbox:
         return tuple(self._send(image, broker_id, messages))
 
     def send_departures(self, image: ClusterImage, broker_id: int, topics: Iterable[Uuid]) -> Sent:
-        """Repeats to a broker what was moved away from it."""
+        """Send a broker its pending replica removals again."""
         known = [topic for one in topics if (topic := image.topic_by_id(one)) is not None]
         left = [(topic, epochs) for topic in known if (epochs := topic.left(broker_id))]
         if broker_id not in image.brokers or not left:
@@ -123,7 +125,7 @@ class Outbox:
         return tuple(self._send(image, broker_id, [self._broadcast.leave_again(image, broker_id, left)]))
 
     def ask_to_close(self, image: ClusterImage, topics: tuple[Uuid, ...], number: int) -> list[SentMessage]:
-        """Asks every live broker at once. `number`: of the closing."""
+        """Ask every live broker at once to fence topics. `number` identifies the fence."""
         asked = []
         for broker in image.brokers.values():
             channel = self._channels.to(broker)
@@ -135,7 +137,7 @@ class Outbox:
     def send_reopen(
         self, image: ClusterImage, asked: Iterable[int], topics: tuple[Uuid, ...], number: int
     ) -> None:
-        """After the decision, to those that were asked."""
+        """Lift the fence, after the decision, on the brokers that were asked."""
         for broker_id in asked:
             broker = image.brokers.get(broker_id)
             if broker is not None:
@@ -144,11 +146,11 @@ class Outbox:
 
     @property
     def number(self) -> int:
-        """Of the last change."""
+        """Number of the last change."""
         return self._number
 
     async def close(self) -> None:
-        """Waits until everything is answered, as far as it will be."""
+        """Wait until all messages are answered or given up."""
         await self._channels.close()
 
     def _send(self, image: ClusterImage, broker_id: int, messages: Sequence[ControlRequest]) -> list[SentMessage]:

@@ -1,9 +1,9 @@
-"""Where replicas go. Pure; the caller gives the starting point.
+"""Placement of replicas. Pure; the caller chooses the starting point.
 
-Leaders walk around the brokers from a start that the seed chooses; followers lie at a shift from their leader that
-grows with each round, so that losing one broker spreads its work over all others (KIP-36 describes the result). With
-racks known for all brokers, neighbours in the walk are of different racks, and no rack gets a second replica of a
-partition while another has none.
+Leaders go round the brokers from a start that the seed chooses. Followers are at a shift from their leader that grows
+with each round, so the loss of one broker spreads its work over all others (KIP-36 describes the result). If the racks
+of all brokers are known, consecutive brokers are in different racks, and no rack gets a second replica of a partition
+before every rack has one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pybroker.protocol.error_codes import ErrorCode
 
 
 def away(image: ClusterImage) -> frozenset[int]:
-    """The brokers that are down and awaited: they have replicas, or what was deleted meanwhile. One that was drained is
+    """Return the brokers that are down and expected back: they have replicas, or pending deletions. A drained broker is
     not among them."""
     hosts = {one for topic in image.topics.values() for partition in topic.partitions for one in partition.replicas}
     owe = {one for record in image.deletions.values() for one in record.unconfirmed & record.brokers}
@@ -38,9 +38,10 @@ def is_cordoned(image: ClusterImage, broker: BrokerImage) -> bool:
 def place_new(
     image: ClusterImage, partitions: int, replication_factor: int, seed: int, first_partition: int = 0
 ) -> list[tuple[int, ...]]:
-    """As `place`, on live brokers. What they are too few for goes to those that are down, which copy it when they are
-    back: so does Apache Kafka with KRaft, and a topic can be made again while a broker is down. Brokers whose log
-    directories are all cordoned get none. KafkaError INVALID_REPLICATION_FACTOR: the cluster has not so many."""
+    """Place partitions on live brokers, like `place`. If there are too few, brokers that are down get the remaining
+    replicas and copy them after their return. Apache Kafka with KRaft does the same; it allows creating a topic again
+    while a broker is down. Brokers with only cordoned log directories get no replicas. Raises KafkaError
+    INVALID_REPLICATION_FACTOR if the cluster has too few brokers."""
     live = [broker for broker in image.brokers.values() if not is_cordoned(image, broker)]
     missing = replication_factor - len(live)
     if missing <= 0:
@@ -62,7 +63,8 @@ def place_new(
 def place(
     brokers: Sequence[BrokerImage], partitions: int, replication_factor: int, seed: int, first_partition: int = 0
 ) -> list[tuple[int, ...]]:
-    """Replicas for `partitions` partitions, preferred leader first. Needs 1 ≤ replication_factor ≤ len(brokers)."""
+    """Return replicas for `partitions` partitions, preferred leader first. Needs 1 ≤ replication_factor ≤ len(brokers).
+    """
     walk = _walk(brokers)
     racks = {} if any(one.rack is None for one in brokers) else {one.broker_id: one.rack or "" for one in brokers}
     count = len(walk)
@@ -88,7 +90,7 @@ def _followers(leader: int, candidates: list[int], wanted: int, racks: Mapping[i
     while len(chosen) < wanted:
         fresh = next((broker for broker in candidates if racks[broker] not in had), None)
         if fresh is None:
-            # Each rack that can have one more has had its turn.
+            # Each rack with a free broker has its replica; begin another round.
             had = set()
             continue
         candidates.remove(fresh)

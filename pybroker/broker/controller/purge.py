@@ -1,8 +1,8 @@
-"""Purge: a deleted topic's data goes at once, or sooner than its delay says. Pure.
+"""Purge: a deleted topic's data is removed at once, or earlier than its delay says. Pure.
 
-The record says so, and every broker gets the record: those that run remove the data now, those that are down as soon as
-they are back. A purge closes the deletion, so that no undelete finds half of the topic. A delay that is only shortened
-leaves the way back open until it is over.
+The deletion record states it, and every broker gets the record: running brokers remove the data now, the others after
+their start. A purge closes the deletion, so no undelete finds half of the topic. A delay that is only shortened still
+allows an undelete until it ends.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pybroker.protocol.error_codes import ErrorCode
 
 @decides(PurgeTopics)
 def decide_purge(image: ClusterImage, event: PurgeTopics) -> Decision:
-    """Shortens what can be shortened; each topic succeeds or fails by itself. Data that is gone is a success."""
+    """Shorten delays; each topic succeeds or fails independently. Data that is already gone is a success."""
     steps = Steps()
     records: dict[Uuid, DeletionRecord] = {}
     reply: list[PurgedTopic | KafkaError] = []

@@ -1,4 +1,4 @@
-"""Reassignments under way: has one go on as soon as a change may have made it ready."""
+"""Running reassignments: the controller advances one as soon as a change may have made it ready."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ RETRY_S = 1.0
 
 
 class Reassignments:
-    """Of one controller; on the loop's thread."""
+    """The reassignments of one controller; on the loop's thread."""
 
     def __init__(self, port: ControllerPort) -> None:
         self._port = port
         self._moving: dict[Uuid, str] = {}
-        """Topics of which partitions are being reassigned."""
+        """Topics with running reassignments."""
         self._due: set[Uuid] = set()
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     def start(self, image: ClusterImage) -> None:
-        """With what another controller has begun: all of it may be ready."""
+        """Take over the reassignments of earlier controllers; any of them may be ready."""
         self._notice(image.topics.values())
         self._task = asyncio.create_task(self._run(), name="reassignments")
 
     async def stop(self) -> None:
-        """What is left goes on with the next controller."""
+        """Stop; the next controller continues with the rest."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
     def observe(self, delta: ImageDelta) -> None:
-        """After each change."""
+        """Follow a change of the image."""
         for removed in delta.removed:
             self._moving.pop(removed.topic_id, None)
         self._notice(delta.topics)

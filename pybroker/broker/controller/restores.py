@@ -1,8 +1,8 @@
-"""Undeletions that wait for their replicas: who has the data back, and when the topic can live again.
+"""Undeletes that wait for their replicas: which have the data back, and when the topic can be live again.
 
-Only a replica that was in sync when the topic was deleted may lead it: no other is known to have every record. Once
-all brokers that are up have answered, the topic comes back if each partition has such a replica; the others copy from
-it. Where every one that was in sync is away, it is waited for: anything else would lose records in silence.
+Only a replica that was in sync at the deletion may lead: no other is known to have every record. After all live brokers
+have answered, the topic comes back if each partition has such a replica; the others copy from it. If all replicas that
+were in sync are down, the undelete waits for them: any other leader would lose records silently.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from pybroker.protocol.error_codes import ErrorCode, error_name
 class _Restore:
     def __init__(self, record: DeletionRecord) -> None:
         self.waiting = record.brokers
-        """Who has not answered."""
+        """Brokers that have not answered."""
         self.holders: dict[int, list[int]] = {index: [] for index in record.partitions}
-        """Who has its data back, by partition."""
+        """Brokers that have the data back, by partition."""
         self.codes: set[int] = set()
-        """Of those who have not."""
+        """Error codes of the brokers that do not have it."""
 
 
 class Restores:
-    """Belongs to the controller; runs on the loop's thread."""
+    """Running undeletes of one controller; runs on the loop's thread."""
 
     def __init__(self) -> None:
         self._restores: dict[Uuid, _Restore] = {}
 
     def begin(self, record: DeletionRecord) -> None:
-        """An undeletion was decided, or is found by a new controller; or it goes on without brokers that were
-        unregistered."""
+        """Begin an undelete that was decided or that a new controller finds, or continue it without brokers that were
+        unregistered meanwhile."""
         known = self._restores.get(record.topic_id)
         if known is None:
             self._restores[record.topic_id] = _Restore(record)
@@ -43,15 +43,16 @@ class Restores:
             known.waiting &= record.brokers
 
     def drop(self, topic_id: Uuid) -> None:
-        """It has ended."""
+        """Forget an undelete that has ended."""
         self._restores.pop(topic_id, None)
 
     def owed_by(self, broker_id: int) -> list[Uuid]:
-        """The topics of which a broker has not answered."""
+        """Return the topics for which a broker has not answered."""
         return [topic_id for topic_id, one in self._restores.items() if broker_id in one.waiting]
 
     def answered(self, broker_id: int, request: RestoreReplicasRequest, response: RestoreReplicasResponse) -> bool:
-        """Takes an answer; whether it changes anything. The broker's next life is asked anew."""
+        """Record an answer; return whether it changes anything. An answer with a stale epoch is ignored: the broker
+        gets the order again under its new epoch."""
         if response.error_code in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.STALE_CONTROLLER_EPOCH):
             return False
         failed = {
@@ -76,7 +77,7 @@ class Restores:
         return changed
 
     def due(self, image: ClusterImage) -> list[FinishUndelete]:
-        """What can be decided now."""
+        """Return the undeletes that can be decided now."""
         found = []
         for topic_id, restore in self._restores.items():
             record = image.deletions.get(topic_id)

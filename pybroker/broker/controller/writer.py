@@ -1,7 +1,7 @@
-"""Makes decisions durable: one multi for each, which also checks that this is still the controller, and counts them.
+"""Durable decisions: one multi for each, which also checks that this broker is still the controller and counts it.
 
-A write whose answer was lost was done, or was not. The count in the store tells: only one controller writes it, and
-each decision has its number.
+If the answer to a write is lost, the write may or may not have succeeded. The decision count in the store shows which:
+only one controller writes it, and each decision has its own number.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from pybroker.protocol.error_codes import ErrorCode
 
 
 class ResignedError(KafkaError):
-    """This broker is not the controller any more."""
+    """This broker is no longer the controller."""
 
     def __init__(self, message: str, code: ErrorCode = ErrorCode.NOT_CONTROLLER) -> None:
         super().__init__(code, message)
 
 
 class Writer:
-    """Of one office."""
+    """The writer of one term."""
 
     def __init__(self, store: MetadataStore, office: Office) -> None:
         self._store = store
@@ -47,7 +47,7 @@ class Writer:
         self._given_up = False
 
     def give_up(self) -> None:
-        """The office is lost, or the broker stops: a store that cannot be reached is not waited for any more."""
+        """Stop waiting for an unreachable store: the leadership is lost, or the broker stops."""
         self._given_up = True
 
     async def write(
@@ -59,26 +59,27 @@ class Writer:
         outcome: Sequence[Operation] = (),
         begin_by: float | None = None,
     ) -> None:
-        """Waits as long as the store cannot be reached; after `begin_by` (loop time) only if something may have been
-        written. `separable`: in several multis, in order, cut anywhere. `seams`: where they may be cut if they do not
-        fit into one. `outcome`: for who asks for it again, here or at a successor.
+        """Write operations durably. Waits as long as the store is unreachable; after `begin_by` (loop time) only if the
+        write may have been sent. `separable` allows several multis in order, split anywhere. `seams` are the indexes at
+        which the operations may be split if they exceed one multi. `outcome` records the reply for retries, here or at
+        a successor.
 
-        Raises ResignedError; KafkaError INVALID_REQUEST (the store does not take that much, nothing was changed),
-        KAFKA_STORAGE_ERROR (the store has failed), REQUEST_TIMED_OUT (nothing was changed by `begin_by`); FatalError:
-        somebody else writes to the store.
+        Raises ResignedError; KafkaError INVALID_REQUEST (too large for the store, nothing was changed),
+        KAFKA_STORAGE_ERROR (the store has failed), REQUEST_TIMED_OUT (nothing was changed by `begin_by`); FatalError
+        (another program writes to the store).
         """
         parts = list(in_parts(operations)) if separable else at_seams(operations, seams)
         for part in parts if len(parts) > 1 else ():
             if operations_bytes(part) > MULTI_BYTES_MAX:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "The metadata store does not take that much at once.")
-        # Of a decision that is half done the rest is decided again: it has an outcome when all is done.
+        # The outcome comes last: a half-done decision has none, and its rest is decided again.
         parts[-1] = (*parts[-1], *outcome)
         for number, part in enumerate(parts):
             try:
                 await self._write(part, again=bool(outcome), begin_by=None if number else begin_by)
             except ResignedError as error:
                 if number and not separable:
-                    # Begun; whoever takes over finishes it, or takes it back.
+                    # The write has begun; the next controller completes it or undoes it.
                     raise ResignedError(
                         "Another controller has taken over; look whether this was decided.",
                         ErrorCode.REQUEST_TIMED_OUT,
@@ -98,7 +99,7 @@ class Writer:
                 if await self._was_done(number, again):
                     break
             except UnavailableError as error:
-                # It was not sent; and what was sent before is known not to be done.
+                # This write was not sent, and an earlier attempt is known to have failed.
                 self._unless_given_up(error, begin_by)
             except StoreClosedError as error:
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
@@ -107,9 +108,9 @@ class Writer:
         self._number = number
 
     async def confirm(self, by: float | None = None) -> None:
-        """Waits until the store says that this is still the controller: what is refused, or needs no write, must not be
-        said by one that was replaced and does not know it yet. Raises ResignedError; KafkaError REQUEST_TIMED_OUT: it
-        has not said so by then (loop time)."""
+        """Wait until the store confirms that this broker is still the controller. A refusal, or a decision without a
+        write, must not come from a controller that was replaced without noticing. Raises ResignedError; KafkaError
+        REQUEST_TIMED_OUT if the store has not confirmed by then (loop time)."""
         _, epoch = await self._look(by, count=False)
         if epoch != self._office.epoch_version:
             raise ResignedError("This broker is not the controller any more.")
@@ -117,7 +118,7 @@ class Writer:
     async def _was_done(self, number: int, again: bool) -> bool:
         count, epoch = await self._look(None, count=True)
         if epoch != self._office.epoch_version:
-            # NOT_CONTROLLER has it asked again: the successor knows the outcome if one was to be kept.
+            # NOT_CONTROLLER makes the caller retry: the successor knows a recorded outcome.
             raise ResignedError(
                 "Another controller has taken over; look whether this was decided.",
                 ErrorCode.NOT_CONTROLLER if again else ErrorCode.REQUEST_TIMED_OUT,
@@ -125,13 +126,13 @@ class Writer:
         return count == number
 
     async def _look(self, by: float | None, *, count: bool) -> tuple[int | None, int]:
-        """The decisions that were made, if they are asked for, and the version of the controller epoch, as soon as the
-        store tells."""
+        """Return the count of decisions, if requested, and the version of the controller epoch, once the store answers.
+        """
         while True:
             try:
                 # Another server of the ensemble may be behind.
                 await self._store.sync()
-                # The count first: a successor counts as well, and has changed the epoch by then.
+                # Read the count first: a successor counts too, and has changed the epoch before.
                 made = znodes.decode_decisions((await self._store.get(znodes.DECISIONS)).data) if count else None
                 return made, (await self._store.get(znodes.CONTROLLER_EPOCH)).version
             except UnavailableError as error:
@@ -153,5 +154,5 @@ class Writer:
             return KafkaError(
                 ErrorCode.INVALID_REQUEST, f"The metadata store does not take that much in one value: {error.cause}"
             )
-        # The image says that this write fits, the store says it does not: somebody else writes to the store.
+        # The write fits the image but not the store: another program writes to the store.
         return FatalError(f"the metadata store was changed by somebody else: {error.cause!r}")
