@@ -1,2 +1,1 @@
-"""What everybody but the controller has of it: a picture of the cluster to read, and a port for what is to be
-decided."""
+"""The controller as the rest of the broker sees it: a readable image of the cluster, and a client to submit events."""

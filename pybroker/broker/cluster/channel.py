@@ -1,4 +1,4 @@
-"""The way from the controller to one broker. The controller's own broker has one like any other: no shortcut."""
+"""The channel from the controller to one broker. The controller's own broker has one like any other."""
 
 from __future__ import annotations
 
@@ -11,32 +11,33 @@ from pybroker.broker.metadata.image import BrokerImage
 
 
 class Channel(Protocol):
-    """To one life of one broker. Every message is answered; what could not be obeyed, by a response that says so."""
+    """The channel to one broker under one broker epoch. Every request gets a response, also if the broker cannot obey
+    it."""
 
     def send(self, request: ControlRequest) -> asyncio.Future[ControlResponse]:
-        """Queues an order: it is obeyed when those before it have been answered."""
+        """Queue a request: the broker executes it after it has answered the earlier ones."""
         ...
 
     def ask(self, request: ControlRequest) -> asyncio.Future[ControlResponse]:
-        """Asks at once, beside the queue: for what must not wait for orders that take long."""
+        """Send a request at once, beside the queue: it must not wait for slow orders."""
         ...
 
     async def drain(self) -> None:
-        """Waits until everything has been answered."""
+        """Wait until everything has been answered."""
         ...
 
 
 class Channels(Protocol):
-    """To brokers that live."""
+    """The channels to live brokers."""
 
     def to(self, broker: BrokerImage) -> Channel | None:
-        """The channel to this life of a broker; None if it cannot be reached from here."""
+        """Return the channel to this broker epoch of a broker; None if this process cannot reach it."""
         ...
 
     def follow(self, brokers: Mapping[int, BrokerImage]) -> None:
-        """Only these live: what was meant for others, or for other lives of these, is refused as stale."""
+        """Keep only channels to these brokers: requests for others, or for other broker epochs, fail as stale."""
         ...
 
     async def close(self) -> None:
-        """After what was sent has been answered, for as long as that may take."""
+        """Close the channels after the sent requests have been answered, however long that takes."""
         ...

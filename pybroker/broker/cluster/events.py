@@ -1,7 +1,7 @@
-"""What can be asked of the controller, and what it answers: plain values, so that they can go to another broker.
+"""Events that brokers submit to the controller, and their replies: plain values, so that another broker can send them.
 
-Each event has one decision function, which is registered in `controller`. Names were resolved to ids before
-wherever an id is asked for here: an event that comes late never means a later topic of the same name.
+Each event has one decision function, registered in `controller`. The submitter resolves names to ids where a field has
+an id: a delayed event never applies to a later topic of the same name.
 """
 
 from __future__ import annotations
@@ -21,34 +21,34 @@ from pybroker.native import Uuid
 R_co = TypeVar("R_co", covariant=True)
 
 BY_BROKER = "pybroker"
-"""Who made or deleted a topic in its history, when no client asked for it by CreateTopics or DeleteTopics."""
+"""The principal in a topic's history if a broker created or deleted it without a client's request."""
 
 
 class Event(msgspec.Struct, Generic[R_co], frozen=True):
-    """Something to be decided about the cluster's metadata; the parameter is the type of the reply."""
+    """A request to change the cluster's metadata; the parameter is the type of the reply."""
 
 
 class CatchUp(Event[None], frozen=True):
-    """Changes nothing: when it is answered, who asked has heard of everything that was decided before."""
+    """Changes nothing: its answer shows that the submitter has received all earlier decisions."""
 
 
 # --- topics -----------------------------------------------------------------------------------------------------------
 
 
 class NewTopic(msgspec.Struct, frozen=True):
-    """One topic to create. Name and configs were checked before; what depends on the cluster is checked in the
-    decision."""
+    """One topic to create. The submitter has validated name and configs; the decision checks what depends on the
+    cluster."""
 
     name: str
     num_partitions: int
     replication_factor: int
     assignments: Mapping[int, tuple[int, ...]] | None
-    """Replicas by partition, when the caller chose them; the two numbers do not count then."""
+    """Replicas by partition if the client chose them; the two numbers are then ignored."""
     config: Mapping[str, str]
 
 
 class CreatedTopic(msgspec.Struct, frozen=True):
-    """What CreateTopics answers for one topic; the id is ZERO with validate_only."""
+    """The result for one created topic; the id is ZERO with validate_only."""
 
     name: str
     topic_id: Uuid
@@ -58,7 +58,7 @@ class CreatedTopic(msgspec.Struct, frozen=True):
 
 
 class CreateTopics(Event[list[CreatedTopic | KafkaError]], frozen=True):
-    """Reply: one for each topic, in order."""
+    """Reply: one result for each topic, in order."""
 
     topics: tuple[NewTopic, ...]
     validate_only: bool
@@ -66,20 +66,20 @@ class CreateTopics(Event[list[CreatedTopic | KafkaError]], frozen=True):
     """Where placement starts; any number."""
     now_ms: int
     created_by: str = ""
-    """Who asked for it, for the topic's history."""
+    """The principal for the topic's history."""
     automatic: bool = False
-    """A client asked for the names, and `auto.create.topics.enable` makes them."""
+    """True if `auto.create.topics.enable` creates a topic whose name a client used."""
 
 
 class DeletedTopic(msgspec.Struct, frozen=True):
-    """What DeleteTopics answers for one topic."""
+    """The result for one deleted topic."""
 
     name: str
     topic_id: Uuid
 
 
 class DeleteTopics(Event[list[DeletedTopic | KafkaError]], frozen=True):
-    """Deletes incarnations. Reply: one for each, in order."""
+    """Deletes incarnations. Reply: one result for each, in order."""
 
     topics: tuple[Uuid, ...]
     deleted_by: str
@@ -96,7 +96,7 @@ class Truncation(msgspec.Struct, frozen=True):
 
 
 class TruncatedTopic(msgspec.Struct, frozen=True):
-    """What TruncateTopics answers for one topic."""
+    """The result for one truncated topic."""
 
     name: str
     old_id: Uuid
@@ -104,7 +104,7 @@ class TruncatedTopic(msgspec.Struct, frozen=True):
 
 
 class TruncateTopics(Event[list[TruncatedTopic | KafkaError]], frozen=True):
-    """Puts an empty incarnation in the place of each topic; the old one is deleted. Reply: one for each, in order."""
+    """Replaces each topic with an empty incarnation and deletes the old one. Reply: one result for each, in order."""
 
     topics: tuple[Truncation, ...]
     truncated_by: str
@@ -113,7 +113,7 @@ class TruncateTopics(Event[list[TruncatedTopic | KafkaError]], frozen=True):
 
 
 class UndeletedTopic(msgspec.Struct, frozen=True):
-    """A topic that is back, or comes back, and its name."""
+    """The name of a topic that is back, or is being brought back."""
 
     name: str
     topic_id: Uuid
@@ -129,18 +129,19 @@ class UndeleteTopic(Event[UndeletedTopic | KafkaError], frozen=True):
 
 
 class FoundTopic(msgspec.Struct, frozen=True):
-    """What a broker has put aside of a topic that nobody knows."""
+    """Stray replicas of an unknown topic that a broker has staged."""
 
     topic_id: Uuid
     name: str
-    """By its directories; "": they are named by id."""
+    """The name from the directories; "" if they are named by id."""
     partitions: tuple[int, ...]
     last_epoch: int
-    """The highest leader epoch in it."""
+    """The highest leader epoch in the data."""
 
 
 class FoundReplicas(Event[None], frozen=True):
-    """A broker has data of ids of which nothing is known: they are listed, and can be brought back or deleted."""
+    """A broker has stray replicas of unknown topic ids: they are listed, and an operator can undelete or delete them.
+    """
 
     broker_id: int
     topics: tuple[FoundTopic, ...]
@@ -148,7 +149,7 @@ class FoundReplicas(Event[None], frozen=True):
 
 
 class PurgedTopic(msgspec.Struct, frozen=True):
-    """A deleted topic whose data goes earlier than it would have. `remove_after_ms`: when its delay ends."""
+    """A deleted topic whose data is removed earlier than planned. `remove_after_ms` is when its delay ends."""
 
     name: str
     topic_id: Uuid
@@ -156,24 +157,25 @@ class PurgedTopic(msgspec.Struct, frozen=True):
 
 
 class PurgeTopics(Event[list[PurgedTopic | KafkaError]], frozen=True):
-    """Shortens the delay of deleted topics, on every broker. Reply: one for each, in order."""
+    """Shortens the delay of deleted topics on every broker. Reply: one result for each, in order."""
 
     topics: tuple[Uuid, ...]
     purged_by: str
     now_ms: int
     delay_ms: int = 0
-    """The new delay, counted from the deletion; 0: the data goes at once, and no undelete is possible any more."""
+    """The new delay, counted from the deletion; 0: the data is removed at once, and an undelete is no longer possible.
+    """
 
 
 class CloseDeletions(Event[None], frozen=True):
-    """The delay is over on a broker: what is deleted cannot be undeleted any more, and its data may go."""
+    """The delay has ended on a broker: the topics can no longer be undeleted, and their data may be removed."""
 
     topics: tuple[Uuid, ...]
 
 
 class OffsetsRestored(Event[None], frozen=True):
-    """The offsets that the deletion record of `topic_id` kept for these groups are with them again, as those of
-    `target`: itself after an undelete, its successor after a truncation."""
+    """The groups have the offsets from the deletion record of `topic_id` back, as offsets of `target`: the topic itself
+    after an undelete, its successor after a truncation."""
 
     topic_id: Uuid
     target: Uuid
@@ -181,15 +183,15 @@ class OffsetsRestored(Event[None], frozen=True):
 
 
 class KeepOutcome(Event[tuple[Uuid, ...]], frozen=True):
-    """A transaction has ended that had written to topics which are deleted: their deletion records keep how, for the
-    case that they come back. Reply: those that live (again), and get the marker from the coordinator."""
+    """A transaction that wrote to deleted topics has ended: their deletion records keep the outcome in case they come
+    back. Reply: the topics that are live (again); the coordinator writes their markers."""
 
     producer_id: int
     producer_epoch: int
     coordinator_epoch: int
     committed: bool
     version: int
-    """Of the transaction."""
+    """The transaction version."""
     partitions: tuple[tuple[Uuid, int], ...]
 
 
@@ -201,17 +203,17 @@ class OutcomesWritten(Event[None], frozen=True):
 
 
 class NewPartitions(msgspec.Struct, frozen=True):
-    """Grow a topic to `total` partitions."""
+    """Add partitions up to `total`."""
 
     name: str
     total: int
     assignments: tuple[tuple[int, ...], ...] | None
     topic_id: Uuid | None = None
-    """Set when the caller read the topic before: another incarnation of the name is then refused."""
+    """Set if the submitter has read the topic: another incarnation of the name is then refused."""
 
 
 class CreatePartitions(Event[list[KafkaError | None]], frozen=True):
-    """Reply: None or the error for each, in order."""
+    """Reply: None or the error for each topic, in order."""
 
     topics: tuple[NewPartitions, ...]
     validate_only: bool
@@ -219,7 +221,7 @@ class CreatePartitions(Event[list[KafkaError | None]], frozen=True):
 
 
 class DropDeleteOrders(Event[None], frozen=True):
-    """Deletions ordered in the format from before topic ids that will not be carried out."""
+    """Drops orders to delete in the format without topic ids that will not be executed."""
 
     topics: tuple[str, ...]
 
@@ -228,37 +230,38 @@ class DropDeleteOrders(Event[None], frozen=True):
 
 
 class ConfigChange(msgspec.Struct, frozen=True):
-    """New values of one topic, broker, group or subscription to metrics; None removes a setting."""
+    """New values of one topic, broker, group or client metrics subscription; None removes a setting."""
 
     resource: str
     """"topic", "broker", "group" or "client-metrics"."""
     name: str
-    """"<default>": all brokers."""
+    """"<default>" means all brokers."""
     changes: Mapping[str, str | None]
     replace: bool = False
-    """True: everything that is not in `changes` is removed (AlterConfigs)."""
+    """True (AlterConfigs) removes all settings that are not in `changes`."""
     topic_id: Uuid | None = None
-    """The incarnation that the caller saw: settings meant for it never reach a later one of the same name."""
+    """The incarnation that the submitter saw: the change never applies to a later one of the same name."""
     topic_ids: bool = False
-    """The protocol version that it sets gives topics ids, if they have none."""
+    """True if the change sets a protocol version with topic ids; topics without ids then get them."""
     version: int | None = None
-    """Of the settings that the caller saw (-1: none were stored); others by now: INVALID_UPDATE_VERSION."""
+    """Version of the settings that the submitter saw (-1: none were stored). If it has changed: INVALID_UPDATE_VERSION.
+    """
 
 
 class AlterConfigs(Event[list[KafkaError | None]], frozen=True):
-    """Reply: None or the error for each, in order. Values were validated before."""
+    """Reply: None or the error for each change, in order. The submitter has validated the values."""
 
     changes: tuple[ConfigChange, ...]
 
 
 class CreateAcls(Event[None], frozen=True):
-    """Adds entries, which were validated before; those that exist already stay."""
+    """Adds ACLs, validated by the submitter; existing ones stay."""
 
     bindings: tuple[AclBinding, ...]
 
 
 class DeleteAcls(Event[list[tuple[AclBinding, ...]]], frozen=True):
-    """Removes the entries that each filter means. Reply: for each filter what it meant."""
+    """Removes the ACLs that match a filter. Reply: the matches of each filter."""
 
     filters: tuple[AclFilter, ...]
 
@@ -271,20 +274,20 @@ class UserChange(msgspec.Struct, frozen=True):
 
 
 class AlterUsers(Event[list[KafkaError | None]], frozen=True):
-    """Reply: None or the error for each, in order. A user must not be named twice."""
+    """Reply: None or the error for each user, in order. An event must not name a user twice."""
 
     changes: tuple[UserChange, ...]
 
 
 class CreateToken(Event[None], frozen=True):
-    """A delegation token, which was validated before."""
+    """Adds a delegation token, validated by the submitter."""
 
     token: DelegationToken
 
 
 class ChangeToken(Event[int], frozen=True):
-    """Reply: when the token expires, milliseconds since 1970. None of `expires_ms` removes it. `by`: the principal that
-    asks; None: a broker, because its time is over."""
+    """Reply: the token's expiry time, milliseconds since 1970. `expires_ms` None removes the token. `by` is the
+    requesting principal; None if a broker removes an expired token."""
 
     token_id: str
     expires_ms: int | None
@@ -293,20 +296,20 @@ class ChangeToken(Event[int], frozen=True):
 
 
 class QuotaChange(msgspec.Struct, frozen=True):
-    """New quotas of an entity (`metadata.client_quotas`), as stored; None removes one, if it is there."""
+    """New quotas of an entity (`metadata.client_quotas`), as stored; None removes one if it exists."""
 
     entity: tuple[tuple[str, str | None], ...]
     values: Mapping[str, str | None]
 
 
 class AlterClientQuotas(Event[list[KafkaError | None]], frozen=True):
-    """Reply: None or the error for each, in order. Values were validated before."""
+    """Reply: None or the error for each entity, in order. The submitter has validated the values."""
 
     changes: tuple[QuotaChange, ...]
 
 
 class UpgradeType(IntEnum):
-    """In which direction the level of a feature is to go, numbered as on the wire (KIP-584, KIP-778)."""
+    """Allowed direction of a feature level's change, numbered as on the wire (KIP-584, KIP-778)."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
@@ -323,7 +326,7 @@ class FeatureChange(msgspec.Struct, frozen=True):
 
 
 class UpdateFeatures(Event[None], frozen=True):
-    """All of them or none; no feature is named twice."""
+    """Changes all features or none; each feature occurs once."""
 
     changes: tuple[FeatureChange, ...]
     validate_only: bool = False
@@ -333,18 +336,18 @@ class UpdateFeatures(Event[None], frozen=True):
 
 
 class IsrChange(msgspec.Struct, frozen=True):
-    """The set of replicas in sync as the leader of a partition proposes it (KIP-497), for the state that it knows."""
+    """An ISR that a partition's leader proposes (KIP-497), for the state that it knows."""
 
     topic_id: Uuid
     partition: int
     leader_epoch: int
     isr: tuple[tuple[int, int], ...]
-    """Broker ids, and the life of each that the leader has heard (KIP-903); -1: not known."""
+    """Broker ids with the broker epochs that the leader has seen (KIP-903); -1 if unknown."""
     version: int
 
 
 class IsrOutcome(msgspec.Struct, frozen=True):
-    """What became of one proposal: `error_code` 0 and what is written, or why it never will be, and what is known."""
+    """The result of one proposal: `error_code` 0 and the written state, or the final refusal and the present state."""
 
     error_code: int
     leader: int = -1
@@ -354,7 +357,7 @@ class IsrOutcome(msgspec.Struct, frozen=True):
 
 
 class AlterIsr(Event[list[IsrOutcome]], frozen=True):
-    """Reply: one for each, in order. KafkaError STALE_BROKER_EPOCH: another life of that broker asks."""
+    """Reply: one result for each, in order. KafkaError STALE_BROKER_EPOCH: another broker epoch is registered."""
 
     broker_id: int
     broker_epoch: int
@@ -367,47 +370,47 @@ class ReplicasOffline(Event[None], frozen=True):
     broker_id: int
     partitions: tuple[tuple[Uuid, int], ...]
     broker_epoch: int = -1
-    """Of the life that says so; -1: the controller has heard it in an answer of that life."""
+    """The broker epoch of the report; -1: the controller got it in an answer under the present epoch."""
 
 
 class LogEndsTold(Event[None], frozen=True):
-    """How far the logs of a broker go that may have lost something, where nobody leads; or that nothing of a log is
-    there although it is taken for in sync."""
+    """Log ends of replicas that may have lost records, in partitions without a leader; or the report that an in-sync
+    replica has no log."""
 
     broker_id: int
     broker_epoch: int
-    """Of the life that says so."""
+    """The broker epoch of the report."""
     ends: tuple[tuple[Uuid, int, int, int], ...]
-    """Topic id, partition, and its last leader epoch and end, as in `LogEnd`."""
+    """Topic id, partition, last leader epoch and log end, as in `LogEnd`."""
 
 
 class ShutDownOutcome(msgspec.Struct, frozen=True):
-    """How far a controlled shutdown has come."""
+    """Progress of a controlled shutdown."""
 
     remaining: tuple[tuple[str, int], ...] = ()
-    """Names and numbers of the partitions that the broker still leads, because nobody else can. Known at the end."""
+    """Names and indexes of the partitions that the broker still leads because no other replica can. Set at the end."""
     more: bool = False
-    """Whether there are others to be taken over: it is to be asked again at once."""
+    """True if more partitions are to move: the broker submits the event again at once."""
 
 
 class ShutDownBroker(Event[ShutDownOutcome], frozen=True):
-    """A broker is about to stop: others lead and are in sync without it as far as they can (KIP-49's controlled
-    shutdown). Many partitions are taken over in several turns, so that whoever else asks the controller does not wait
-    for all of them. KafkaError STALE_BROKER_EPOCH: another life of that broker is registered."""
+    """A broker is about to stop: where possible, other replicas lead and are in sync without it (KIP-49's controlled
+    shutdown). Many partitions move in several decisions, so that other events do not wait for all of them. KafkaError
+    STALE_BROKER_EPOCH: another broker epoch is registered."""
 
     broker_id: int
     broker_epoch: int
 
 
 class UnregisterBroker(Event[None], frozen=True):
-    """A broker that is dead will not come back under its id: nobody waits for it any more. KafkaError
-    BROKER_ID_NOT_REGISTERED: nothing is known of it; INVALID_REQUEST: it runs, or has replicas."""
+    """A dead broker will not come back under its id: the cluster no longer waits for it. KafkaError
+    BROKER_ID_NOT_REGISTERED: the id is unknown; INVALID_REQUEST: the broker runs, or has replicas."""
 
     broker_id: int
 
 
 class ElectionOutcome(msgspec.Struct, frozen=True):
-    """What became of one partition's election: 0, or why there was none."""
+    """The result of one partition's election: error code 0, or the reason for no election."""
 
     topic: str
     partition: int
@@ -416,47 +419,47 @@ class ElectionOutcome(msgspec.Struct, frozen=True):
 
 
 class ElectedPartition(msgspec.Struct, frozen=True):
-    """A partition whose leader shall be elected."""
+    """A partition whose leader is to be elected."""
 
     topic: str
     partition: int
     topic_id: Uuid | None = None
-    """Set where the client gave it: another incarnation of the name is then refused."""
+    """Set if the client gave it: another incarnation of the name is then refused."""
 
 
 class ElectLeaders(Event[list[ElectionOutcome]], frozen=True):
-    """Elects the preferred leaders, or with `unclean` any replica where nobody leads (KIP-460). Reply: one for each, in
-    order; where none are named, one for each partition that needed an election."""
+    """Elects the preferred leaders, or with `unclean` any replica of partitions without a leader (KIP-460). Reply: one
+    result for each, in order; if the event names none, one for each partition that needed an election."""
 
     unclean: bool
     partitions: tuple[ElectedPartition, ...] | None
-    """None: all there are."""
+    """None means all partitions."""
 
 
 class NewReplicas(msgspec.Struct, frozen=True):
-    """Which brokers shall have the replicas of a partition."""
+    """The new replicas of a partition."""
 
     topic: str
     partition: int
     replicas: tuple[int, ...] | None
-    """The preferred leader first; None: the reassignment that is under way is taken back."""
+    """The preferred leader first; None cancels the running reassignment."""
     topic_id: Uuid | None = None
-    """Set when the caller read the topic before: another incarnation of the name is then refused."""
+    """Set if the submitter has read the topic: another incarnation of the name is then refused."""
 
 
 class ReassignPartitions(Event[list[KafkaError | None]], frozen=True):
-    """Begins reassignments, changes or ends those under way (KIP-455). Reply: None or the error for each, in order."""
+    """Begins, changes or cancels reassignments (KIP-455). Reply: None or the error for each, in order."""
 
     partitions: tuple[NewReplicas, ...]
     factor_may_change: bool = True
-    """False: a number of replicas that differs from the one before is refused (KIP-860)."""
+    """False refuses a change of the number of replicas (KIP-860)."""
 
 
 # --- staged ingests ---------------------------------------------------------------------------------------------------
 
 
 class BeginIngest(Event[IngestRecord], frozen=True):
-    """Reply: the record that is open, or that was committed."""
+    """Reply: the open record, or the committed one."""
 
     key: IngestKey
     ttl_ms: int
@@ -465,43 +468,43 @@ class BeginIngest(Event[IngestRecord], frozen=True):
     now_ms: int
     open_max: int
     committed_max: int
-    """Of the open and the remembered ones together."""
+    """Limit of open and remembered ingests together."""
     first_epoch: int
-    """Of an ingest that is not open yet."""
+    """The epoch of an ingest that is not open yet."""
 
 
 class CommitIngest(Event[IngestRecord], frozen=True):
-    """Everything listed is staged on disk. Reply: the committed record."""
+    """Commits an ingest whose listed records are all staged on disk. Reply: the committed record."""
 
     key: IngestKey
     epoch: int
     partitions: Mapping[int, tuple[int, int]]
-    """Rows and bytes."""
+    """Rows and bytes by partition."""
     now_ms: int
     plan: int = 0
-    """In a cluster: the number of what is prepared."""
+    """In a cluster: the number of the prepared plan."""
     reopened: int = 0
-    """As the record said when it was prepared."""
+    """The value in the record at the time of the prepare."""
     versions: Mapping[int, int] | None = None
-    """In a cluster: the state of each partition whose replicas in sync have everything on disk. INVALID_UPDATE_VERSION:
-    one is another by now, and nothing is decided."""
+    """In a cluster: the state version of each partition whose in-sync replicas have everything on disk. If one has
+    changed: INVALID_UPDATE_VERSION, and nothing is decided."""
 
 
 class ReopenIngest(Event[None], frozen=True):
-    """A commit was prepared and comes to nothing: appends go on."""
+    """A prepared commit has failed: appends continue."""
 
     key: IngestKey
     epoch: int
 
 
 class TouchIngests(Event[None], frozen=True):
-    """Open ingests, with their epoch, have taken records at that time."""
+    """Open ingests, with their epochs, have taken records at that time."""
 
     touched: tuple[tuple[IngestKey, int, int], ...]
 
 
 class FinishIngest(Event[IngestRecord], frozen=True):
-    """Partitions have the records, committed. Reply: the record with its offsets, COMMITTED once all have."""
+    """Partitions have the committed records. Reply: the record with its offsets, COMMITTED once all have them."""
 
     key: IngestKey
     offsets: Mapping[int, tuple[int, int]]
@@ -509,20 +512,20 @@ class FinishIngest(Event[IngestRecord], frozen=True):
 
 
 class LoseIngest(Event[IngestRecord], frozen=True):
-    """A leader has nothing of what a decided commit brings to partitions: another replica in sync leads, or, if there
-    is none, those records are lost. Reply: the record, COMMITTED once no partition waits."""
+    """A leader has lost the staged data of a decided commit. Another in-sync replica leads; if there is none, those
+    records are lost. Reply: the record, COMMITTED once no partition is pending."""
 
     key: IngestKey
     broker_id: int
     partitions: Mapping[int, int]
-    """Its leader epoch of each."""
+    """The leader epoch of each partition."""
 
 
 class DropIngests(Event[list[IngestRecord]], frozen=True):
-    """Ends open ingests, with their epoch, and forgets committed ones, with their batch. Reply: the records of the open
-    ones."""
+    """Ends open ingests, with their epochs, and forgets committed ones, with their batches. Reply: the records of the
+    ended ones."""
 
     open: tuple[tuple[IngestKey, int], ...] = ()
     committed: tuple[tuple[SeriesKey, int], ...] = ()
     topics: tuple[Uuid, ...] = ()
-    """Topics that cannot come back: the nodes above their ingests go as well, as far as they are empty."""
+    """Topics that cannot come back: the parent nodes of their ingests are removed too, if empty."""

@@ -1,4 +1,4 @@
-"""What a broker that commits a staged ingest has the other brokers do before the decision: plain values."""
+"""Orders from the broker that commits a staged ingest to the other brokers, for the two-phase prepare. Plain values."""
 
 from __future__ import annotations
 
@@ -10,25 +10,26 @@ import msgspec
 from pybroker.broker.metadata.ingest_records import IngestKey
 
 ListedFields = tuple[int, int, int, int, int, int]
-"""Of a `ListedAttempt`: partition, writer, attempt, rows, bytes, checksum."""
+"""The fields of a `ListedAttempt`: partition, writer, attempt, rows, bytes, checksum."""
 
 
 class PrepareIngest(msgspec.Struct, frozen=True):
-    """Have on disk what is listed, in that order, and take no more appends."""
+    """Bring the listed attempts to disk, in that order, and accept no more appends."""
 
     key: IngestKey
     epoch: int
     plan: int
     leads: bool
-    """The one who is told leads these partitions, and brings the other holders what they lack."""
+    """True if the receiver leads these partitions; it then sends the other holders their missing records."""
     holders: dict[int, tuple[int, ...]]
-    """By partition: the replicas in sync."""
+    """The in-sync replicas by partition."""
     listed: tuple[ListedFields, ...]
 
 
 class Colleagues(Protocol):
-    """The other brokers."""
+    """The other brokers, as the committing broker uses them."""
 
     async def prepare(self, broker_id: int, order: PrepareIngest) -> Mapping[int, tuple[int, int]]:
-        """Rows and bytes by partition. Raises KafkaError: why not, REQUEST_TIMED_OUT if there is no answer."""
+        """Return rows and bytes by partition. Raises KafkaError with the broker's reason, REQUEST_TIMED_OUT without an
+        answer."""
         ...

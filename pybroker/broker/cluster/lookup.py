@@ -1,4 +1,4 @@
-"""Which topic is meant, and what is answered when it does not live. Pure."""
+"""Topic lookup by name and id, and the errors for topics that are not live. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NO_SUCH_ID = "There is no topic with id {}."
 
 
 def living_topic(image: ClusterImage, which: str | Uuid, removed: Container[Uuid] = ()) -> TopicImage:
-    """The live topic of a name or id. KafkaError: there is none (`removed`: it was deleted a moment ago)."""
+    """Return the live topic of a name or id. Raises KafkaError if there is none, or if it is in `removed`."""
     topic = image.topics.get(which) if isinstance(which, str) else image.topic_by_id(which)
     if topic is None or topic.topic_id in removed:
         raise unknown_topic(image, which)
@@ -23,7 +23,7 @@ def living_topic(image: ClusterImage, which: str | Uuid, removed: Container[Uuid
 
 
 def topic_or_deletion(image: ClusterImage, name: str | None, topic_id: Uuid) -> TopicImage | DeletionRecord | None:
-    """What a name or an id means: by id (not ZERO) the living topic, else the deletion of that id; by name the living
+    """Return the topic of a name or id: by id (not ZERO) the live topic, else the deletion of that id; by name the live
     topic. None if there is none."""
     if topic_id != Uuid.ZERO:
         return image.topic_by_id(topic_id) or image.deletions.get(topic_id)
@@ -31,7 +31,7 @@ def topic_or_deletion(image: ClusterImage, name: str | None, topic_id: Uuid) -> 
 
 
 class _DeletionsByName:
-    """Of the image that was asked last: one request may ask for thousands of names."""
+    """Index of the last image's deletions by name: one request may ask for thousands of names."""
 
     def __init__(self) -> None:
         self._last: tuple[Mapping[Uuid, DeletionRecord], Mapping[str, list[DeletionRecord]]] = ({}, {})
@@ -50,18 +50,19 @@ _by_name = _DeletionsByName()
 
 
 def deletions_of(image: ClusterImage, name: str) -> Sequence[DeletionRecord]:
-    """Deletions of topics that had a name, finished ones too, without those that live again. The latest first."""
+    """Return deletions of topics with a name, also finished ones, except undeleted topics. The latest first."""
     found = _by_name.of(image.deletions).get(name, ())
     return [record for record in found if record.topic_id not in image.names]
 
 
 def last_deletion(image: ClusterImage, name: str) -> DeletionRecord | None:
-    """The latest deletion of a topic that had a name; None if none is remembered."""
+    """Return the latest deletion of a topic with a name; None if no record is left."""
     return next((record for record in deletions_of(image, name) if record.state != FOUND), None)
 
 
 def death(record: DeletionRecord, replaced: str = "") -> str:
-    """When a topic was deleted, by whom, and how it comes back. `replaced`: by what."""
+    """Return a sentence part: when a topic was deleted, by which principal, and how to bring it back. `replaced` names
+    the successor."""
     by = record.deleted_by or "an unknown principal"
     told = f"it was deleted by {by} at {time_text(record.deleted_ms)}{replaced}"
     if not record.undeletable:
@@ -71,8 +72,8 @@ def death(record: DeletionRecord, replaced: str = "") -> str:
 
 
 def unknown_id(image: ClusterImage, topic_id: Uuid, told: Callable[[str], bool]) -> KafkaError:
-    """As `unknown_topic`. `told`: whether the asker may know that a topic of this name exists; to others an id that had
-    the name once is one of which nothing is known."""
+    """Return the error like `unknown_topic`. `told` returns whether the client may know that a topic of this name
+    exists; if not, an id that once had the name counts as unknown."""
     dead = image.deletions.get(topic_id)
     if dead is None or told(dead.topic):
         return unknown_topic(image, topic_id)
@@ -80,7 +81,7 @@ def unknown_id(image: ClusterImage, topic_id: Uuid, told: Callable[[str], bool])
 
 
 def unknown_topic(image: ClusterImage, which: str | Uuid) -> KafkaError:
-    """What is answered about a topic that does not live, by name or by id; what is known of its death is said."""
+    """Return the error for a topic that is not live, by name or by id, with what is known of its deletion."""
     if isinstance(which, str):
         if which in image.damaged:
             return KafkaError(

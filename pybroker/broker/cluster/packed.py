@@ -1,4 +1,4 @@
-"""Plain values as bytes, for brokers to send each other: changes of the cluster, events, and their replies."""
+"""Serialization of plain values between brokers: changes of the cluster, events, and their replies."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from pybroker.errors import KafkaError
 from pybroker.native import Uuid
 
 _VALUE, _ERROR, _LIST = 0, 1, 2
-"""What a part of a reply is."""
+"""Kinds of the parts of a reply."""
 
 
 class UnreadableError(ValueError):
-    """Bytes that are not what their kind says: of another version of pybroker, or damaged."""
+    """Bytes that do not match their kind: from another version of pybroker, or damaged."""
 
 
 def pack(value: object) -> bytes:
-    """A struct, or what structs are made of."""
+    """Serialize a struct, or a value made of structs and plain types."""
     return msgspec.msgpack.encode(value, enc_hook=_plain)
 
 
 def unpack(kind: Any, data: bytes) -> Any:
-    """The value of that kind. Raises UnreadableError."""
+    """Return the value of that kind. Raises UnreadableError."""
     try:
         return msgspec.msgpack.decode(data, type=kind, dec_hook=_special)
     except (msgspec.MsgspecError, ValueError) as problem:
@@ -34,12 +34,12 @@ def unpack(kind: Any, data: bytes) -> Any:
 
 
 def pack_event(event: Event[Any]) -> bytes:
-    """With its name in front."""
+    """Serialize an event, preceded by its class name."""
     return msgspec.msgpack.encode((type(event).__name__, msgspec.Raw(pack(event))))
 
 
 def unpack_event(data: bytes) -> Event[Any]:
-    """Raises UnreadableError."""
+    """Return the event. Raises UnreadableError."""
     name, body = unpack(tuple[str, msgspec.Raw], data)
     kind = _EVENTS.get(name)
     if kind is None:
@@ -49,17 +49,17 @@ def unpack_event(data: bytes) -> Event[Any]:
 
 
 def pack_reply(reply: object) -> bytes:
-    """What became of an event; KafkaError may stand for it, or for items of a list."""
+    """Serialize the reply to an event; a KafkaError may replace it, or replace items of a list."""
     return msgspec.msgpack.encode(_parts(reply))
 
 
 def unpack_reply(event: type[Event[Any]], data: bytes) -> Any:
-    """The reply to an event of that kind. Raises UnreadableError."""
+    """Return the reply to an event of that kind. Raises UnreadableError."""
     return _read(reply_kind(event), data)
 
 
 def reply_kind(event: type[Event[Any]]) -> Any:
-    """What an event is answered with."""
+    """Return the reply type of an event."""
     for base in event.__dict__["__orig_bases__"]:
         if typing.get_origin(base) is Event:
             return typing.get_args(base)[0]
@@ -111,4 +111,4 @@ def _kinds(base: type[Event[Any]]) -> dict[str, type[Event[Any]]]:
 
 
 _EVENTS = _kinds(Event)
-"""Those of `cluster.events`: what any broker may ask for. What the controller tells itself is not among them."""
+"""The events in `cluster.events`, which any broker may submit. The controller's internal events are excluded."""

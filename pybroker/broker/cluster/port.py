@@ -1,4 +1,4 @@
-"""The way to the controller, wherever it is."""
+"""The controller client: submits events to the controller, on whichever broker it is."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ R = TypeVar("R")
 
 
 class Answer(msgspec.Struct, Generic[R], frozen=True):
-    """What became of an event: it is decided and durable."""
+    """The answer to an event, which is decided and durable."""
 
     reply: R
     in_force: bool
-    """False: the time was over before; it comes into force later."""
+    """False if the timeout came first; the decision is applied later."""
     throttle_time_ms: int = 0
-    """How long the client that wanted it has to wait: it is over its `controller_mutation_rate`."""
+    """How long the client has to wait because it exceeds its `controller_mutation_rate`."""
 
     @property
     def late(self) -> KafkaError | None:
-        """What is said of a change of settings or rights that is not in force; None of one that is."""
+        """The error for a change of settings or ACLs that is not applied everywhere yet; None if it is."""
         if self.in_force:
             return None
         return KafkaError(
@@ -35,54 +35,55 @@ class Answer(msgspec.Struct, Generic[R], frozen=True):
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """Which request an event is of. However often it is submitted, it is decided once."""
+    """The identity of a request. However often its event is submitted, the controller decides it only once."""
 
     request_id: Uuid
     ms_ago: int = 0
-    """When it was submitted for the first time; 0: now."""
+    """Time since the first submission in ms; 0 for the first one."""
 
 
 class ControllerPort(Protocol):
-    """Takes events. Who holds it knows nothing else of the controller."""
+    """Submits events to the controller and hides where it is."""
 
     async def submit(
         self, event: Event[R], timeout_ms: int | None = None, *, caller: Caller | None = None
     ) -> Answer[R]:
-        """Has an event decided, and answers when the decision is in force: when this broker's view and its clients see
-        it, and beyond that when
+        """Submit an event and answer when its decision is complete: when this broker's metadata and its clients show
+        it, and in addition when
 
-        - CreateTopics, CreatePartitions, TruncateTopics: the leaders take records. A topic that no disk took is taken
-          back, and its reply is the error;
+        - CreateTopics, CreatePartitions, TruncateTopics: the leaders take records. A topic that every log directory
+          refused is deleted again, and its reply is the error;
         - DeleteTopics: the name is free;
-        - UndeleteTopic: the topic is in service, or could not be brought back, which is its reply then;
-        - AlterConfigs, AlterClientQuotas, CreateAcls, DeleteAcls, AlterUsers, UpdateFeatures: every live
-          broker obeys.
+        - UndeleteTopic: the topic is in service, or could not be brought back; the reply is then the error;
+        - AlterConfigs, AlterClientQuotas, CreateAcls, DeleteAcls, AlterUsers, UpdateFeatures: every live broker has
+          applied it.
 
-        With `timeout_ms`, which counts from the call on, it answers then at the latest. In a cluster this holds for the
-        decision, too, and who names no time has 25 s. Who is cancelled while waiting does not stop what was submitted.
+        `timeout_ms` counts from the call and limits the wait. In a cluster it limits the decision too, and its default
+        is 25 s. Cancelling the caller does not stop a submitted event.
 
-        `caller`: the client that wants it. This broker has found that it may; the controller looks again (KIP-590), as
-        rights that were taken away may not be known here yet, and counts the partitions that are made and removed for
-        it (KIP-599). None: a broker wants it by itself.
+        `caller` is the client that submits the event. This broker has authorized it; the controller authorizes it again
+        (KIP-590), because this broker may not know of removed ACLs yet, and counts the partitions that it creates and
+        deletes (KIP-599). None: a broker submits the event for itself.
 
-        Raises KafkaError, and then nothing was changed: NOT_CONTROLLER (nobody decides now; try again),
-        KAFKA_STORAGE_ERROR (the store has failed), or why the event is refused as a whole. REQUEST_TIMED_OUT: the
-        message says whether it may have been decided.
+        Raises KafkaError if nothing was changed: NOT_CONTROLLER (there is no controller now; retry),
+        KAFKA_STORAGE_ERROR (the store has failed), or the reason to refuse the whole event. The message of
+        REQUEST_TIMED_OUT says whether the event may have been decided.
         """
         ...
 
     async def catch_up(self, timeout_ms: int | None = None) -> None:
-        """Returns when this broker's view shows all that was decided before the call: before something is called
-        unknown that another broker may have been asked for. Raises KafkaError NOT_CONTROLLER, REQUEST_TIMED_OUT."""
+        """Wait until this broker's metadata shows everything that was decided before the call. Callers use it before
+        they report something as unknown that another broker may have created. Raises KafkaError NOT_CONTROLLER,
+        REQUEST_TIMED_OUT."""
         ...
 
 
 class OwnPort(ControllerPort, Protocol):
-    """The port of the controller in this process, if there is one."""
+    """The controller client of the controller in this process, if there is one."""
 
     @property
     def is_open(self) -> bool:
-        """Whether events are taken: this broker is the controller."""
+        """Whether events are accepted: this broker is the controller."""
         ...
 
     async def submit(
@@ -94,6 +95,6 @@ class OwnPort(ControllerPort, Protocol):
         asked_by: int | None = None,
         asked: Asked | None = None,
     ) -> Answer[R]:
-        """As `ControllerPort`; NOT_CONTROLLER where there is no controller. `asked_by`: the broker that waits for the
-        answer, if not this one. `asked`: with it the outcome is kept."""
+        """Submit like `ControllerPort`; raises NOT_CONTROLLER if this broker is not the controller. `asked_by` is the
+        broker that waits for the answer, if not this one. `asked` records the outcome for retries."""
         ...

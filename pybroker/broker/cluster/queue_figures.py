@@ -1,4 +1,4 @@
-"""How long events wait for the controller in this process, and how long it works on them."""
+"""Metrics of the controller's event queue: waiting time and processing time."""
 
 from __future__ import annotations
 
@@ -9,46 +9,46 @@ import msgspec
 
 
 class Timer(msgspec.Struct):
-    """How often, and how long in all, since the start."""
+    """Count and total duration since the start."""
 
     count: int = 0
     total_ms: float = 0.0
 
     def add(self, seconds: float) -> None:
-        """Once more."""
+        """Count one event."""
         self.count += 1
         self.total_ms += seconds * 1000
 
 
 class QueueFigures:
-    """Of all terms of this broker as controller. `clock` gives seconds that only grow."""
+    """Queue metrics over all terms of this broker as controller. `clock` gives monotonic seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self.waited = Timer()
-        """From an event's coming to its turn."""
+        """Time from an event's arrival to its turn."""
         self.worked: dict[str, Timer] = {}
-        """From its turn to the next one's: by the name of the event's class."""
+        """Time from an event's turn to the next one's, by the name of the event's class."""
         self._at_work: tuple[str, float] | None = None
 
     def now(self) -> float:
-        """To be kept with an event that comes."""
+        """The current time, to keep with an arriving event."""
         return self._clock()
 
     def idle(self) -> None:
-        """The controller asks for the next event: the last one is done with."""
+        """The controller has finished an event and waits for the next one."""
         if self._at_work is not None:
             name, since = self._at_work
             self.worked.setdefault(name, Timer()).add(self._clock() - since)
             self._at_work = None
 
     def begins(self, name: str, came: float) -> None:
-        """It has one."""
+        """The controller begins an event."""
         now = self._clock()
         self.waited.add(now - came)
         self._at_work = name, now
 
     def total(self, *names: str) -> Timer:
-        """The work on events of these classes, or on all."""
+        """Return the processing time of events of these classes, or of all."""
         found = [timer for name, timer in self.worked.items() if not names or name in names]
         return Timer(sum(one.count for one in found), sum(one.total_ms for one in found))

@@ -1,4 +1,4 @@
-"""Who is the controller, as far as this broker knows."""
+"""The current controller, as far as this broker knows."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ from typing import Protocol
 
 
 class Office(Protocol):
-    """What a broker says of the controller to others."""
+    """A broker's information about the controller for metrics and other components."""
 
     @property
     def changes(self) -> tuple[int, int]:
-        """The controller epoch, and the number of the last change that brokers were told of, while it is this one."""
+        """The controller epoch, and the number of the last change sent to brokers, while this broker is the controller.
+        """
         ...
 
     @property
     def controller(self) -> int | None:
-        """The broker's id; None while nobody is, or nobody knows."""
+        """The controller's broker id; None if there is none or it is unknown."""
         ...
 
 
 class Seat:
-    """Written by the election, read by who forwards. On the loop's thread."""
+    """The current controller's id: the election writes it, request forwarding reads it. On the loop's thread."""
 
     def __init__(self) -> None:
         self._controller: int | None = None
@@ -30,16 +31,16 @@ class Seat:
         self._told: list[Callable[[], None]] = []
 
     def on_change(self, tell: Callable[[], None]) -> None:
-        """`tell` is called whenever somebody else is, or nobody."""
+        """Call `tell` whenever another broker becomes the controller, or the cluster has none."""
         self._told.append(tell)
 
     @property
     def controller(self) -> int | None:
-        """The broker's id; None while nobody is, or nobody knows."""
+        """The controller's broker id; None if there is none or it is unknown."""
         return self._controller
 
     def taken_by(self, broker_id: int | None) -> None:
-        """What the store says now."""
+        """Set the controller that the store names now."""
         if broker_id != self._controller:
             self._controller = broker_id
             self._changed.set()
@@ -48,5 +49,5 @@ class Seat:
                 tell()
 
     async def changes(self) -> None:
-        """Waits until somebody else is, or nobody."""
+        """Wait until another broker becomes the controller, or the cluster has none."""
         await self._changed.wait()

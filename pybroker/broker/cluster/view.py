@@ -1,4 +1,4 @@
-"""What this broker knows of the cluster."""
+"""This broker's view of the cluster."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pybroker.broker.metadata.image import ClusterImage
 
 
 class ClusterView(Protocol):
-    """Read-only. It follows the controller's messages, in their order, and may be a moment behind the controller: what
-    depends on the present state is checked again where it is decided."""
+    """The read-only view. It follows the controller's messages in order and may lag behind the controller, which
+    therefore checks every decision against the present state again."""
 
     @property
     def image(self) -> ClusterImage:
-        """The cluster as far as this broker has heard. Immutable: keep it as long as you like."""
+        """The cluster as far as this broker has received it. Immutable: callers may keep it."""
         ...

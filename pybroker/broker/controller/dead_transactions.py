@@ -71,7 +71,7 @@ def _is_of(one: TransactionOutcome, other: TransactionOutcome) -> bool:
 
 @decides(OutcomesWritten)
 def decide_written(image: ClusterImage, event: OutcomesWritten) -> Decision:
-    """The record of a living topic forgets what it owed, and goes when nothing is left."""
+    """Drop the written markers from the record of a live topic; remove the record when it is empty."""
     record = image.deletions.get(event.topic_id)
     if record is None or record.state != LIVE or not record.outcomes:
         return nothing(None)
