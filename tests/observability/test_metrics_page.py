@@ -297,10 +297,10 @@ def test_a_slow_request_tells_in_json_where_its_time_went(tmp_path: Path) -> Non
             lines = [json.loads(line) for line in broker.log_tail(1000).splitlines() if line.startswith("{")]
             return [one["message"] for one in lines if one["event"] == "slow_request"]
 
-        until(slow)
         shape = r"Fetch v\d+ from 127.0.0.1:\d+ took ([\d.]+) ms \(queue .*remote ([\d.]+),.*\"patient\""
-        found = re.search(shape, slow()[0])
-        assert found is not None, slow()
+        # Other requests are slow, too, on a busy machine.
+        until(lambda: any(re.search(shape, line) for line in slow()))
+        found = next(filter(None, (re.search(shape, line) for line in slow())))
         assert 200 <= float(found[2]) <= float(found[1])
         consumer.close()
         with socket.create_connection(("127.0.0.1", int(broker.bootstrap.rpartition(":")[2]))) as browser:

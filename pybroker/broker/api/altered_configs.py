@@ -1,5 +1,5 @@
-"""What the requests about settings have in common: how a topic among the resources is named (DescribeConfigs, key 32,
-too), and that AlterConfigs (33) and IncrementalAlterConfigs (44) answer alike."""
+"""What AlterConfigs (33), IncrementalAlterConfigs (44) and DescribeConfigs (32) share: topics among the resources by
+name or id, and equal responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What brokers ask each other: API key → handler. Only a broker in a cluster imports this."""
+"""Routes of requests between brokers: API key → handler. Only a broker in a cluster imports this module."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""THE table of clients' requests: API key → handler, bound to the services that it needs."""
+"""Routes of client requests: API key → handler, bound to the services that it needs."""
 
 from __future__ import annotations
 

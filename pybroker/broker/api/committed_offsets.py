@@ -1,5 +1,4 @@
-"""What OffsetCommit (key 8) and TxnOffsetCommit (key 28) have in common: whose offsets may be committed, and which
-answer belongs to which partition."""
+"""What OffsetCommit (8) and TxnOffsetCommit (28) share: authorization, and the mapping of results to partitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The controller's messages to this broker: as objects from the controller in this process, else from the wire."""
+"""The controller's messages to this broker: objects from a controller in this process, wire messages otherwise."""
 
 from __future__ import annotations
 

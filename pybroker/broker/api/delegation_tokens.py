@@ -1,4 +1,4 @@
-"""What the four requests about delegation tokens share (KIP-48): who may ask, and principals on the wire."""
+"""What the requests about delegation tokens share (KIP-48): who may send them, and principals on the wire."""
 
 from __future__ import annotations
 

@@ -1,13 +1,12 @@
 """Metadata (key 3), versions 0–13: the part that Rust does not answer.
 
-The native side answers when it knows all topics that are asked for, or when automatic creation is off. Otherwise the
-whole request comes here: unknown names are created if the request and the broker allow it.
-
-- One non-zero id makes all names in the request count for nothing, as in Kafka. By id nothing is ever created
-  (checklist 165); an unknown id answers UNKNOWN_TOPIC_ID with a null name, or "" in v10 and v11, where the name cannot
-  be null.
-- With auto.create.deleted.topics.enable=false a name whose last topic can still be undeleted is not created: it answers
-  UNKNOWN_TOPIC_OR_PARTITION.
+Behavior
+- Rust answers when it knows all requested topics or when automatic creation is off. Otherwise the whole request comes
+  here, and unknown names are created if the request and the broker allow it.
+- If a request contains a non-zero id, its names are ignored, as in Kafka. A request by id never creates a topic. An
+  unknown id answers UNKNOWN_TOPIC_ID with a null name, or with "" in v10 and v11, where the name cannot be null.
+- With auto.create.deleted.topics.enable=false a name whose last topic can still be undeleted answers
+  UNKNOWN_TOPIC_OR_PARTITION and is not created.
 - A name that cannot be created in time answers LEADER_NOT_AVAILABLE, which every client retries.
 """
 

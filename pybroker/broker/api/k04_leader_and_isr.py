@@ -1,4 +1,8 @@
-"""LeaderAndIsr (key 4), between controller and broker only; version 5 of KIP-516, by topic id, and 4, by name."""
+"""LeaderAndIsr (key 4), between controller and broker only.
+
+Versions
+- v5 is KIP-516's, by topic id; v4 is by name.
+"""
 
 from __future__ import annotations
 

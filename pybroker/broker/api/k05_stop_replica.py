@@ -1,4 +1,8 @@
-"""StopReplica (key 5), between controller and broker only; version 4 of KIP-516, by topic id, and 3, by name."""
+"""StopReplica (key 5), between controller and broker only.
+
+Versions
+- v4 is KIP-516's, by topic id; v3 is by name.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""UpdateMetadata (key 6), between controller and broker only; version 7 of KIP-516, with topic ids, and 6, without."""
+"""UpdateMetadata (key 6), between controller and broker only.
+
+Versions
+- v7 is KIP-516's, with topic ids; v6 has none.
+"""
 
 from __future__ import annotations
 

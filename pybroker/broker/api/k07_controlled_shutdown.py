@@ -1,4 +1,4 @@
-"""ControlledShutdown (key 7), between brokers only: a broker is about to stop."""
+"""ControlledShutdown (key 7), between brokers only: a broker announces that it stops."""
 
 from __future__ import annotations
 

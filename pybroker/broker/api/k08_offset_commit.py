@@ -1,13 +1,19 @@
-"""OffsetCommit (key 8), versions 1–10: stores how far a group has read; answered when it is on disk.
+"""OffsetCommit (key 8), versions 1–10: stores the offsets of a group.
 
-v1 has a commit timestamp for each partition, v2–4 a retention for the request, v6 leader epochs, v7
-group.instance.id, v9 is asked of members of consumer groups (KIP-848), v10 topic ids in place of names. A name or id
-that does not exist gets its error in its slots; the others are committed. Once a member's commit has succeeded, data
-threads take its next ones (`coordinators.shards.standing`).
+Behavior
+- The response leaves when the offsets are on disk.
+- A topic that does not exist gets its error in its own entries; the other offsets are committed.
+- After a member's first successful commit, data threads append its next ones (`coordinators.shards.standing`).
 
-Differs from Kafka: a member whose generation formed before a topic was deleted and created again cannot commit for that
-name (REBALANCE_IN_PROGRESS, and the group rebalances; in a consumer group STALE_MEMBER_EPOCH); Kafka stores the old
-position for the new topic.
+Versions
+- v1 has a commit timestamp for each partition, v2–4 a retention for the request, v6 leader epochs, v7
+  group.instance.id.
+- v9 carries the member epoch of consumer groups (KIP-848). v10 names topics by id.
+
+Differs from Kafka
+- A member whose generation formed before a topic was deleted and created again cannot commit for that name:
+  REBALANCE_IN_PROGRESS, and the group rebalances (in a consumer group STALE_MEMBER_EPOCH). A commit with a leader epoch
+  of the living topic is accepted. Kafka stores the old position for the new topic.
 """
 
 from __future__ import annotations

@@ -1,10 +1,14 @@
-"""OffsetFetch (key 9), versions 1–10: what groups have committed.
+"""OffsetFetch (key 9), versions 1–10: returns the committed offsets of groups.
 
-v2 allows null topics for "all" and has a code for the group, v5 leader epochs, v7 require_stable (offsets that depend
-on a transaction which has not ended are UNSTABLE_OFFSET_COMMIT), v8 several groups,
-v9 member id and epoch, which are checked for consumer groups (KIP-848), v10 topic ids in place of
-names. A partition without a commit has offset −1 and no error. Offsets are kept by topic id, so a name gives what was
-committed for its present incarnation only. An unknown id is UNKNOWN_TOPIC_ID in its slots.
+Behavior
+- A partition without a commit has offset −1 and no error.
+- Offsets are stored by topic id, so a name returns the commits of its living topic only.
+- An unknown id answers UNKNOWN_TOPIC_ID in its entries.
+
+Versions
+- v2 accepts null topics for all topics and has a group-level error code. v5 adds leader epochs.
+- v7 adds require_stable: offsets that depend on an open transaction answer UNSTABLE_OFFSET_COMMIT.
+- v8 takes several groups. v9 adds member id and epoch, checked for consumer groups (KIP-848). v10 names topics by id.
 """
 
 from __future__ import annotations

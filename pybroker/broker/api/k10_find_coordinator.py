@@ -1,8 +1,11 @@
-"""FindCoordinator (key 10), versions 0–6: which broker coordinates a group or a transactional id.
+"""FindCoordinator (key 10), versions 0–6: returns the broker that coordinates a group or a transactional id.
 
-v1 has key types (0 group, 1 transaction, 2 state of a share group from v6), v4 several keys in one request. The first
-call of a cluster's life creates the internal topic. The key of a share group's state is `group:topic id:partition`;
-only who may act for the cluster asks.
+Behavior
+- The first request in a cluster creates the internal topic.
+- The key of a share group's state is `group:topic id:partition`. It needs CLUSTER_ACTION.
+
+Versions
+- v1 adds key types (0 group, 1 transaction; from v6 2, share-group state). v4 takes several keys.
 """
 
 from __future__ import annotations

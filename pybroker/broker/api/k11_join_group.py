@@ -1,8 +1,13 @@
-"""JoinGroup (key 11), versions 0–9: enters a group, or says anew what one supports; parked until the round is over.
+"""JoinGroup (key 11), versions 0–9: a member joins a classic group or changes what it supports.
 
-v1 has the rebalance timeout (before: the session timeout), v4 demands a second request with the id handed out
-(KIP-394), v5 group.instance.id (KIP-345), v7 tells the protocol type (KIP-559), v8 a reason (KIP-800), v9 lets a
-static leader that comes back skip the assignment (KIP-814).
+Behavior
+- The response waits until the rebalance completes.
+
+Versions
+- v1 adds the rebalance timeout (before: the session timeout). v4 requires a second request with the returned member id
+  (KIP-394).
+- v5 adds group.instance.id (KIP-345), v7 the protocol type (KIP-559), v8 a reason (KIP-800). In v9 a returning static
+  leader may skip the assignment (KIP-814).
 """
 
 from __future__ import annotations

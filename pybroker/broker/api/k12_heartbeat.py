@@ -1,6 +1,10 @@
-"""Heartbeat (key 12), versions 0–4: keeps a member's session, and tells it of a rebalance. v3 has group.instance.id.
+"""Heartbeat (key 12), versions 0–4: keeps a member's session alive and reports a rebalance.
 
-Data threads repeat the answer that there is nothing to tell (`coordinators.shards.standing`).
+Behavior
+- Data threads repeat the response while nothing changes (`coordinators.shards.standing`).
+
+Versions
+- v3 adds group.instance.id.
 """
 
 from __future__ import annotations

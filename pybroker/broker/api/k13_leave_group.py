@@ -1,7 +1,9 @@
-"""LeaveGroup (key 13), versions 0–5: members leave, or an administrator removes them.
+"""LeaveGroup (key 13), versions 0–5: members leave a group, or an administrator removes them.
 
-v3 takes several members, by id or by group.instance.id (KIP-345), with a code for each; v5 reasons (KIP-800). Before
-v3 the one member's code stands at the top.
+Versions
+- Before v3 the request has one member, and the error code is at the top level.
+- v3 takes several members, by member id or group.instance.id, with an error code for each (KIP-345). v5 adds reasons
+  (KIP-800).
 """
 
 from __future__ import annotations

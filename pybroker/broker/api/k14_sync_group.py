@@ -1,7 +1,10 @@
-"""SyncGroup (key 14), versions 0–5: the leader brings the assignment, everybody takes his own away.
+"""SyncGroup (key 14), versions 0–5: the group's leader sends the assignment; each member receives its own.
 
-v3 has group.instance.id, v5 protocol type and name, which must agree with the group's (KIP-559).
-Followers are parked until the leader's assignment is on disk.
+Behavior
+- Followers wait until the leader's assignment is on disk.
+
+Versions
+- v3 adds group.instance.id. v5 adds protocol type and name, which must match the group's (KIP-559).
 """
 
 from __future__ import annotations

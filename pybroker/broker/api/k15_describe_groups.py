@@ -1,8 +1,11 @@
-"""DescribeGroups (key 15), versions 0–6: state and members of groups.
+"""DescribeGroups (key 15), versions 0–6: returns the state and members of classic groups.
 
-v3 tells what the caller may do on request, v4 has group.instance.id, v6 answers GROUP_ID_NOT_FOUND for a group that
-does not exist (before: the state "Dead" without an error). Metadata of members is given only while the group is
-stable.
+Behavior
+- Member metadata is returned only while the group is stable.
+
+Versions
+- v3 returns the caller's authorized operations on request. v4 adds group.instance.id.
+- v6 answers GROUP_ID_NOT_FOUND for a group that does not exist (before: the state "Dead" without an error).
 """
 
 from __future__ import annotations

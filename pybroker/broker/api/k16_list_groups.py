@@ -1,8 +1,11 @@
-"""ListGroups (key 16), versions 0–5: all groups of this broker.
+"""ListGroups (key 16), versions 0–5: lists the groups that this broker coordinates.
 
-v4 filters by state (KIP-518), v5 by type (KIP-848): "classic", "consumer", "share" or "streams"; both without regard
-to case, and NotReady also as not_ready. While shards load, the groups known so far come with
-COORDINATOR_LOAD_IN_PROGRESS.
+Behavior
+- While shards load, the response has the groups loaded so far and COORDINATOR_LOAD_IN_PROGRESS.
+- Filters ignore case, and accept NotReady as not_ready.
+
+Versions
+- v4 filters by state (KIP-518). v5 filters by type (KIP-848): "classic", "consumer", "share" or "streams".
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
-"""SaslHandshake, versions 0–1: the client names its mechanism. After version 0 tokens come bare (KIP-43), after 1 in
-SaslAuthenticate requests (KIP-152)."""
+"""SaslHandshake (key 17), versions 0–1: the client chooses a SASL mechanism.
+
+Versions
+- After v0 the tokens follow without Kafka headers (KIP-43), after v1 in SaslAuthenticate requests (KIP-152).
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,14 @@
 """CreateTopics (key 19), versions 0–7.
 
-v1 adds validate_only and messages, v5 (KIP-525) the resulting numbers and configs, v7 (KIP-516) the topic id. Each
-topic succeeds or fails by itself. timeout_ms ≤ 0 creates and answers REQUEST_TIMED_OUT at once, as Kafka does. A name
-that stands in a request more than once is answered once, with INVALID_REQUEST. Over controller_mutation_rate topics are
-THROTTLING_QUOTA_EXCEEDED from v6, older clients are slowed down only (KIP-599).
+Behavior
+- Each topic succeeds or fails by itself. A name that occurs more than once is answered once, with INVALID_REQUEST.
+- timeout_ms ≤ 0 creates the topics and answers REQUEST_TIMED_OUT at once, as Kafka does.
+- Above controller_mutation_rate topics answer THROTTLING_QUOTA_EXCEEDED from v6; older clients are only throttled
+  (KIP-599).
+
+Versions
+- v1 adds validate_only and error messages, v5 the resulting partitions and configs (KIP-525), v7 the topic id
+  (KIP-516).
 """
 
 from __future__ import annotations

@@ -1,10 +1,14 @@
 """DeleteTopics (key 20), versions 0–6.
 
-v6 (KIP-516) deletes by name or by id; by id exactly that incarnation, never a newer one of the name. Deletion is
-immediate: the answer means that the topic is gone and its name is free. Refused with INVALID_REQUEST, as Kafka does:
-name and id both, neither, the same topic twice in any combination. An unknown id answers
-UNKNOWN_TOPIC_ID. Over controller_mutation_rate: THROTTLING_QUOTA_EXCEEDED from v5 (KIP-599). With
-delete.topic.enable=false: TOPIC_DELETION_DISABLED, before v3 INVALID_REQUEST.
+Behavior
+- The response means that the topic is gone for clients and its name is free.
+- INVALID_REQUEST, as in Kafka: both name and id, neither, or the same topic twice in any combination.
+- An unknown id answers UNKNOWN_TOPIC_ID.
+- With delete.topic.enable=false: TOPIC_DELETION_DISABLED, before v3 INVALID_REQUEST.
+- Above controller_mutation_rate: THROTTLING_QUOTA_EXCEEDED from v5 (KIP-599).
+
+Versions
+- v6 deletes by name or by id (KIP-516). By id it deletes exactly that incarnation, never a newer topic of the name.
 """
 
 from __future__ import annotations

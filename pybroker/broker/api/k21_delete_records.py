@@ -1,9 +1,12 @@
-"""DeleteRecords (key 21), versions 0–2: moves the log start up; offset -1 means the high watermark.
+"""DeleteRecords (key 21), versions 0–2: advances the log start offset; −1 means the high watermark.
 
-Refused per partition, as in Kafka: UNKNOWN_TOPIC_OR_PARTITION; INVALID_TOPIC_EXCEPTION for an internal topic;
-POLICY_VIOLATION for a topic whose cleanup.policy is without "delete"; OFFSET_OUT_OF_RANGE above the high watermark
-(the native side knows, and waits for a flush that is under way, so that what was acknowledged with acks=1 can go).
-From v2 on by id as well (`topic_ids`).
+Behavior
+- Errors per partition, as in Kafka: UNKNOWN_TOPIC_OR_PARTITION; INVALID_TOPIC_EXCEPTION for an internal topic;
+  POLICY_VIOLATION when cleanup.policy lacks "delete"; OFFSET_OUT_OF_RANGE above the high watermark.
+- The native side waits for a flush under way, so that records acknowledged with acks=1 can be deleted.
+
+Versions
+- From v2 a tagged field names the topic by id (`topic_ids`).
 """
 
 from __future__ import annotations

@@ -1,9 +1,12 @@
-"""InitProducerId (key 22), versions 0–5: an id and epoch for an idempotent or transactional producer.
+"""InitProducerId (key 22), versions 0–5: returns a producer id and epoch.
 
-From v3 on a producer may bring its id and epoch to get the next epoch (KIP-360). Without a transactional id: one that
-this cluster has handed out and whose epochs are not used up keeps its id, so that a retried request gives the same
-answer; any other gets a new id. With one, its coordinator answers: who had the id before is fenced, and what it left
-open is aborted. v4 knows PRODUCER_FENCED.
+Behavior
+- Without a transactional id, a producer id of this cluster with unused epochs is kept, so that a retry returns the same
+  response; any other request gets a new id.
+- With a transactional id its coordinator answers: it fences the former producer and aborts its open transaction.
+
+Versions
+- From v3 a producer may send its id and epoch to get the next epoch (KIP-360). v4 adds PRODUCER_FENCED.
 """
 
 from __future__ import annotations

@@ -1,8 +1,12 @@
-"""AddPartitionsToTxn (key 24), versions 0–5: partitions join the transaction of a producer.
+"""AddPartitionsToTxn (key 24), versions 0–5: adds partitions to a producer's transaction.
 
-To v3 a producer asks for itself, and either all partitions are added or none (OPERATION_NOT_ATTEMPTED). v2 knows
-PRODUCER_FENCED. v4 is for brokers (KIP-890), for several transactions at once, and may only ask whether partitions are
-part of one; v5 is told TRANSACTION_ABORTABLE where they are not. From v3 on by id as well (`topic_ids`).
+Behavior
+- Up to v3 a producer adds its own partitions: all of them or none (OPERATION_NOT_ATTEMPTED).
+
+Versions
+- v2 adds PRODUCER_FENCED. From v3 a tagged field names the topic by id (`topic_ids`).
+- v4 is for brokers (KIP-890): several transactions at once, optionally only to verify that partitions are part of one.
+- v5 answers TRANSACTION_ABORTABLE for partitions that are not.
 """
 
 from __future__ import annotations

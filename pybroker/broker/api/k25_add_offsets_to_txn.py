@@ -1,6 +1,10 @@
-"""AddOffsetsToTxn (key 25), versions 0–4: the offsets of a group join the transaction of a producer.
+"""AddOffsetsToTxn (key 25), versions 0–4: adds a group's offsets to a producer's transaction.
 
-What joins is the partition of the offsets topic that the group belongs to. v2 knows PRODUCER_FENCED.
+Behavior
+- It adds the group's partition of `__consumer_offsets`.
+
+Versions
+- v2 adds PRODUCER_FENCED.
 """
 
 from __future__ import annotations

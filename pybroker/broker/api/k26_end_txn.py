@@ -1,8 +1,11 @@
 """EndTxn (key 26), versions 0–5: a producer commits or aborts its transaction.
 
-Answered when the outcome is stored; the markers follow, and what the producer begins before they are written waits for
-them (`coordinators.transaction.coordinator`). v2 knows PRODUCER_FENCED. From v5 on (KIP-890) the producer goes on under
-the epoch, or the id, that the answer gives.
+Behavior
+- The response leaves when the outcome is stored. Markers follow; the producer's next transaction waits for them
+  (`coordinators.transaction.coordinator`).
+
+Versions
+- v2 adds PRODUCER_FENCED. From v5 the producer continues with the returned id and epoch (KIP-890).
 """
 
 from __future__ import annotations

@@ -1,9 +1,13 @@
 """WriteTxnMarkers (key 27), versions 0–2: ends transactions in partitions that this broker leads.
 
-For brokers, and for administrators that end a hanging transaction by hand (KIP-664), who need CLUSTER_ACTION or ALTER
-on the cluster. v2 says by which version of the protocol the transaction ran. A marker of an older epoch than the
-partition knows is refused with INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED. From v1 on by id as well
-(`topic_ids`).
+Behavior
+- Brokers send it, and administrators who end a hanging transaction (KIP-664). It needs CLUSTER_ACTION or ALTER on the
+  cluster.
+- A marker with an epoch older than the partition's is refused with INVALID_PRODUCER_EPOCH or
+  TRANSACTION_COORDINATOR_FENCED.
+
+Versions
+- v2 adds the transaction version. From v1 a tagged field names the topic by id (`topic_ids`).
 """
 
 from __future__ import annotations

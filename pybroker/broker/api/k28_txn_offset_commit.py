@@ -1,8 +1,11 @@
-"""TxnOffsetCommit (key 28), versions 0–6: offsets of a group as part of a producer's transaction.
+"""TxnOffsetCommit (key 28), versions 0–6: commits a group's offsets as part of a transaction.
 
-They count when the transaction is committed. v3 names the group's member and generation, which are checked (KIP-447);
-v4 knows TRANSACTION_ABORTABLE; from v5 on (KIP-890) the group's partition of the offsets topic becomes part of the
-transaction by this; v6 names topics by id.
+Behavior
+- The offsets take effect when the transaction commits.
+
+Versions
+- v3 adds the group's member and generation, which are checked (KIP-447). v4 adds TRANSACTION_ABORTABLE.
+- From v5 the request itself adds the group's offsets partition to the transaction (KIP-890). v6 names topics by id.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""DescribeAcls, versions 0–3: entries that match a filter, by resource pattern (KIP-140, KIP-290)."""
+"""DescribeAcls (key 29), versions 0–3: returns the ACLs that match a filter (KIP-140, KIP-290)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CreateAcls, versions 0–3: adds entries (KIP-140, KIP-290)."""
+"""CreateAcls (key 30), versions 0–3: adds ACLs (KIP-140, KIP-290)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DeleteAcls, versions 0–3: removes the entries that match filters (KIP-140, KIP-290)."""
+"""DeleteAcls (key 31), versions 0–3: removes the ACLs that match filters (KIP-140, KIP-290)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""UndeleteTopics (key 32143, pybroker's own), version 0: deleted topics live again while their data still waits.
+"""UndeleteTopics (key 32143, pybroker's own), version 0: restores deleted topics whose data still exists.
 
-Each topic by its id, with a new name where its own is taken. Needs DELETE on the name that it had and, to give it
-another one, CREATE on that; whoever may not see the topic is told nothing of its name.
+Behavior
+- Topics are named by id. A topic takes a new name where its own is in use.
+- It needs DELETE on the topic's former name and, for another name, CREATE on that. Without DESCRIBE the response omits
+  the name.
 """
 
 from __future__ import annotations

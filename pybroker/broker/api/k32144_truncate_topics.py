@@ -1,7 +1,8 @@
-"""TruncateTopics (key 32144, pybroker's own), version 0: an empty incarnation takes the place of each topic.
+"""TruncateTopics (key 32144, pybroker's own), version 0: replaces each topic by an empty incarnation.
 
-A topic is given by name or by id, not by both; by id exactly that incarnation. Needs DELETE on the topic. With
-`keep_offsets` the new logs begin where the old ones end, and groups keep what they have committed.
+Behavior
+- A topic is named by name or by id, not by both. By id it is exactly that incarnation. It needs DELETE on the topic.
+- With `keep_offsets` the new logs begin at the old end offsets, and groups keep their committed offsets.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""DescribeTopicHistory (key 32145, pybroker's own), version 0: the incarnations that have or had a name, or the one
-with an id.
+"""DescribeTopicHistory (key 32145, pybroker's own), version 0: returns the incarnations of a name, or of an id.
 
-Needs DESCRIBE on the name. An unknown id answers UNKNOWN_TOPIC_ID before anything is authorized; without DESCRIBE an
-id is answered without its name, a name as if it did not exist. Other names that a topic had before, or got by
-an undeletion, are empty for those who may not DESCRIBE them.
+Behavior
+- It needs DESCRIBE on the name. An unknown id answers UNKNOWN_TOPIC_ID before authorization.
+- Without DESCRIBE an id is answered without its name, and a name as if it did not exist. Other names of a topic are
+  empty for callers without DESCRIBE on them.
 """
 
 from __future__ import annotations

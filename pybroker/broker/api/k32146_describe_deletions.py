@@ -1,14 +1,12 @@
-"""DescribeDeletions (key 32146, pybroker's own), versions 0 and 1: what is being deleted, how much of it is still on
-disk, and when it goes.
+"""DescribeDeletions (key 32146, pybroker's own), versions 0–1: returns the progress of deletions.
 
 Behavior
-- Without topics: every deletion whose data is not gone. With topics, by name or by id: all of theirs, finished ones
-  too. Shows what the caller may DESCRIBE, nothing else.
-- The broker that is asked asks the others what they hold. Of a broker that does not answer within 2 s sizes and times
-  are unknown (-1).
+- Without topics: every deletion whose data still exists. With topics, by name or id: all their deletions, finished ones
+  too. Only topics that the caller may DESCRIBE.
+- The broker asks the other brokers for their part. Sizes and times of a broker that does not answer within 2 s are −1.
 
 Versions
-- 1 adds when the delay ends (`remove_after_ms`) and whether the topic can still come back (`undeletable`).
+- v1 adds the end of the delay (`remove_after_ms`) and whether the topic can be restored (`undeletable`).
 """
 
 from __future__ import annotations

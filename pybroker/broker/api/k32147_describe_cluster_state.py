@@ -1,8 +1,10 @@
-"""DescribeClusterState (key 32147, pybroker's own), version 0: how the cluster is, as the asked broker knows it.
+"""DescribeClusterState (key 32147, pybroker's own), version 0: returns the cluster's state as this broker knows it.
 
-Brokers with their epochs and what they have; counts of partitions that are not well, and the first of those; whether
-the asked broker reaches the metadata store, and which of its own partitions do not do what clients read of them. Any
-broker answers. Needs DESCRIBE on the cluster. Ids of topics are zero while `inter.broker.protocol.version` shows none.
+Behavior
+- It contains brokers with their epochs, counts of unhealthy partitions and the first of them, whether this broker
+  reaches the metadata store, and its partitions whose role differs from the metadata.
+- Any broker answers. It needs DESCRIBE on the cluster.
+- Topic ids are zero while `inter.broker.protocol.version` hides them.
 """
 
 from __future__ import annotations

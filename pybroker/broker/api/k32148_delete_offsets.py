@@ -1,7 +1,8 @@
-"""DeleteOffsets (key 32148, pybroker's own), version 0: OffsetDelete (key 47) by topic id, which has no place in
-Kafka's request: that has no flexible version.
+"""DeleteOffsets (key 32148, pybroker's own), version 0: OffsetDelete (key 47) by topic id.
 
-A client that sees this key knows, too, that the broker heeds the tagged ids of Kafka's requests (`topic_ids`).
+Behavior
+- Kafka's request has no flexible version, so it has no tagged field for an id.
+- A client that sees this key in ApiVersions may also send topic ids in tagged fields (`topic_ids`).
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""PurgeTopics (key 32149, pybroker's own), version 0: the data of deleted topics goes now, or sooner than it would.
+"""PurgeTopics (key 32149, pybroker's own), version 0: removes the data of deleted topics now, or sooner.
 
 Behavior
-- Topics are named by id. `delay_ms` 0 removes the data at once on every broker and ends the way back; more than 0
-  shortens the delay, which counts from the deletion, and never makes it longer.
-- It needs DELETE on the name that the topic had. An unknown id answers UNKNOWN_TOPIC_ID, a topic that lives or is being
-  undeleted TOPIC_ALREADY_EXISTS, what brokers found without a deletion INVALID_REQUEST.
-- A repeated request succeeds: data that is gone already is gone.
+- Topics are named by id. `delay_ms` 0 removes the data at once on every broker, for ever. A value above 0 shortens the
+  delay, which counts from the deletion; it never extends it.
+- It needs DELETE on the topic's former name. An unknown id answers UNKNOWN_TOPIC_ID, a living topic or one that is
+  being undeleted TOPIC_ALREADY_EXISTS, stray replicas INVALID_REQUEST.
+- A repeated request succeeds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""IngestBegin (key 32150), version 0: opens a staged ingest, or says that it was committed (docs/staged-ingest.md)."""
+"""IngestBegin (key 32150, pybroker's own), version 0: opens a staged ingest, or reports that it is committed
+(docs/staged-ingest.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""IngestCommit (key 32152), version 0: what is listed becomes part of the topic, once (docs/staged-ingest.md)."""
+"""IngestCommit (key 32152, pybroker's own), version 0: makes the listed attempts part of the topic, once
+(docs/staged-ingest.md)."""
 
 from __future__ import annotations
 

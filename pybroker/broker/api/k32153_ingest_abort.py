@@ -1,4 +1,8 @@
-"""IngestAbort (key 32153), version 0: drops an open ingest; after its commit it does nothing and says so."""
+"""IngestAbort (key 32153, pybroker's own), version 0: drops an open ingest.
+
+Behavior
+- After the commit it changes nothing and says so.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""ListIngests (key 32154), version 0: open ingests with what they have staged, and, if asked for, remembered commits.
+"""ListIngests (key 32154, pybroker's own), version 0: lists open ingests and, on request, committed ones.
 
-Ingests of topics that the asker may not describe are left out without a word, and do not count towards a page's size.
+Behavior
+- Ingests of topics that the caller may not DESCRIBE are omitted and do not count towards the page size.
 """
 
 from __future__ import annotations

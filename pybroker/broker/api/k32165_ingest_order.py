@@ -1,5 +1,5 @@
-"""IngestOrder (key 32165), between brokers only: another broker commits a staged ingest, and this one is to have on
-disk what is listed (docs/staged-ingest.md)."""
+"""IngestOrder (key 32165), between brokers only: the receiver brings the listed attempts to disk before another broker
+commits the ingest (docs/staged-ingest.md)."""
 
 from __future__ import annotations
 

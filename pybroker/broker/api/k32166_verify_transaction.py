@@ -1,5 +1,5 @@
-"""VerifyTransaction (key 32166), between brokers only: a leader asks this broker, which coordinates a transaction,
-whether partitions are part of it, before the first records are written (KIP-890)."""
+"""VerifyTransaction (key 32166), between brokers only: a leader asks the transaction coordinator whether partitions are
+part of a transaction, before it appends the first records (KIP-890)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,9 @@
-"""EndTransaction (key 32167), between brokers only: the coordinator of a transaction ends it in partitions that this
-broker leads. Kafka's WriteTxnMarkers by topic id: a marker is never written to another incarnation of a name."""
+"""EndTransaction (key 32167), between brokers only: the coordinator ends a transaction in partitions that this broker
+leads.
+
+Behavior
+- It is Kafka's WriteTxnMarkers by topic id, so a marker never reaches another incarnation of a name.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,9 @@
-"""AppendDeadLetters (key 32168), between brokers only: the leader of a partition of a share group's dead letter queue
-is given records of what failed elsewhere (KIP-1191). By topic id: never into another incarnation of the name."""
+"""AppendDeadLetters (key 32168), between brokers only: another broker sends records for a partition of a share group's
+dead letter queue (KIP-1191).
+
+Behavior
+- The topic is named by id, so records never reach another incarnation of the name.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ProbeBroker (key 32170), between brokers only: is a broker's port refused, seen from here?"""
+"""ProbeBroker (key 32170), between brokers only: reports whether a broker's port refuses connections from here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""StagedReplicas (key 32171), between brokers only: what the receiver's disks hold of deleted topics."""
+"""StagedReplicas (key 32171), between brokers only: reports the replicas of deleted topics on the receiver's disks."""
 
 from __future__ import annotations
 

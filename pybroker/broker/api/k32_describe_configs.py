@@ -1,11 +1,15 @@
-"""DescribeConfigs, versions 0 to 4: settings of topics, of groups, of client metrics, of this broker, of all
-brokers (broker with an empty name), and logger levels.
+"""DescribeConfigs (key 32), versions 0–4: returns settings of topics, groups, client metrics, brokers and loggers.
 
-v1 brought sources and synonyms, v3 types and documentation, v4 flexible encoding, and
-topics by id (`topic_ids`). Asked of another broker's settings:
-INVALID_REQUEST, as Kafka answers. Differs from Kafka in showing every synonym that decides a value (see
-`admin.config_views`), and in answering a resource that is asked for again in the same words only
-once: a name of a few bytes would otherwise buy some 20 KB of answer each time.
+Behavior
+- A broker with an empty name means the defaults of all brokers. Settings of another broker answer INVALID_REQUEST, as
+  in Kafka.
+
+Versions
+- v1 adds sources and synonyms, v3 types and documentation, v4 flexible encoding and topics by id (`topic_ids`).
+
+Differs from Kafka
+- It shows every synonym that determines a value (`admin.config_views`).
+- A resource that is repeated in the same words is answered once: a few bytes would otherwise buy 20 KB of response.
 """
 
 from __future__ import annotations

@@ -1,7 +1,10 @@
-"""AlterConfigs, versions 0 to 2: replaces all settings of a resource; what is not named goes back to its default.
+"""AlterConfigs (key 33), versions 0–2: replaces all settings of a resource; omitted settings return to their defaults.
 
-v2 brought flexible encoding, and topics by id (`topic_ids`). Kafka calls it deprecated (KIP-339) in favour of
-IncrementalAlterConfigs.
+Behavior
+- Kafka deprecates it in favour of IncrementalAlterConfigs (KIP-339).
+
+Versions
+- v2 adds flexible encoding and topics by id (`topic_ids`).
 """
 
 from __future__ import annotations

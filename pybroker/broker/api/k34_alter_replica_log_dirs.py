@@ -1,5 +1,8 @@
-"""AlterReplicaLogDirs (key 34, KIP-113): moves partitions of this broker to other log directories. From v2 on by id as
-well (`topic_ids`)."""
+"""AlterReplicaLogDirs (key 34), versions 0–2: moves partitions of this broker to other log directories (KIP-113).
+
+Versions
+- From v2 a tagged field names the topic by id (`topic_ids`).
+"""
 
 from __future__ import annotations
 

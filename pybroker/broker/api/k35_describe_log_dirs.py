@@ -1,8 +1,12 @@
-"""DescribeLogDirs, versions 0 to 5: the log directories of this broker with the partitions in them (KIP-113).
+"""DescribeLogDirs (key 35), versions 0–5: returns this broker's log directories and their partitions (KIP-113).
 
-v3 brought an error code for the whole answer, v4 the sizes of the file systems (KIP-827), v5 the mark of
-cordoned directories (KIP-1066). From v2 on by id as well (`topic_ids`); a topic
-has no place for an error: one whose id is not that of its name is left out, as one that does not exist.
+Behavior
+- The response has no error per topic: a topic whose id does not match its name is omitted, like one that does not
+  exist.
+
+Versions
+- v3 adds an error code for the response, v4 the sizes of file systems (KIP-827), v5 cordoned directories (KIP-1066).
+- From v2 a tagged field names the topic by id (`topic_ids`).
 """
 
 from __future__ import annotations

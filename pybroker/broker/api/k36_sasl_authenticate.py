@@ -1,4 +1,8 @@
-"""SaslAuthenticate, versions 0–2: the tokens of a mechanism (KIP-152), and how long the session lasts (KIP-368, v1)."""
+"""SaslAuthenticate (key 36), versions 0–2: carries the tokens of a SASL mechanism (KIP-152).
+
+Versions
+- v1 adds the session lifetime (KIP-368).
+"""
 
 from __future__ import annotations
 

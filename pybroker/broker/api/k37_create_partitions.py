@@ -1,5 +1,12 @@
-"""CreatePartitions (key 37), versions 0–3 (KIP-195). Each topic succeeds or fails by itself. Over
-controller_mutation_rate: THROTTLING_QUOTA_EXCEEDED from v3 (KIP-599). From v2 on by id as well (`topic_ids`)."""
+"""CreatePartitions (key 37), versions 0–3 (KIP-195).
+
+Behavior
+- Each topic succeeds or fails by itself.
+- Above controller_mutation_rate: THROTTLING_QUOTA_EXCEEDED from v3 (KIP-599).
+
+Versions
+- From v2 a tagged field names the topic by id (`topic_ids`).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""CreateDelegationToken (key 38), versions 0–3 (KIP-48). v3 may name another owner (KIP-373)."""
+"""CreateDelegationToken (key 38), versions 0–3 (KIP-48).
+
+Versions
+- v3 may name another owner (KIP-373).
+"""
 
 from __future__ import annotations
 

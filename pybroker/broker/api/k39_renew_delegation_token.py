@@ -1,4 +1,4 @@
-"""RenewDelegationToken (key 39), versions 0–2 (KIP-48): another time to expire at, within its longest life."""
+"""RenewDelegationToken (key 39), versions 0–2 (KIP-48): sets a token's expiry, within its maximum lifetime."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""ExpireDelegationToken (key 40), versions 0–2 (KIP-48): the end of a token, at once with a negative period."""
+"""ExpireDelegationToken (key 40), versions 0–2 (KIP-48): shortens a token's expiry.
+
+Behavior
+- A negative period removes the token at once.
+"""
 
 from __future__ import annotations
 

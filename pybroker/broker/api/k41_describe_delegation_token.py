@@ -1,4 +1,8 @@
-"""DescribeDelegationToken (key 41), versions 0–3 (KIP-48). v3 tells who has asked for the token (KIP-373)."""
+"""DescribeDelegationToken (key 41), versions 0–3 (KIP-48).
+
+Versions
+- v3 returns who requested the token (KIP-373).
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""DeleteGroups (key 42), versions 0–3: deletes groups without members, with their offsets. v3 has error messages
-(KIP-1043).
+"""DeleteGroups (key 42), versions 0–3: deletes groups without members, with their offsets.
+
+Versions
+- v3 adds error messages (KIP-1043).
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
-"""ElectLeaders (key 43), versions 0–2 (KIP-460). v0 knows preferred leaders only and has no error for the whole.
-From v2 on by id as well (`topic_ids`).
+"""ElectLeaders (key 43), versions 0–2 (KIP-460).
+
+Versions
+- v0 elects preferred leaders only and has no top-level error.
+- From v2 a tagged field names the topic by id (`topic_ids`).
 """
 
 from __future__ import annotations

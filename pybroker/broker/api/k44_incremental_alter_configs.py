@@ -1,7 +1,10 @@
-"""IncrementalAlterConfigs, versions 0 and 1 (KIP-339): SET, DELETE, APPEND and SUBTRACT on single settings.
+"""IncrementalAlterConfigs (key 44), versions 0–1 (KIP-339): applies SET, DELETE, APPEND and SUBTRACT to settings.
 
-v1 brought flexible encoding, and topics by id (`topic_ids`). Each resource succeeds or fails as a whole; a
-resource that is named twice fails, as in Kafka.
+Behavior
+- Each resource succeeds or fails as a whole. A resource that is named twice fails, as in Kafka.
+
+Versions
+- v1 adds flexible encoding and topics by id (`topic_ids`).
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
-"""AlterPartitionReassignments (key 45), versions 0–1 (KIP-455). v1 (KIP-860) may forbid another number of replicas.
-By id as well (`topic_ids`).
+"""AlterPartitionReassignments (key 45), versions 0–1 (KIP-455).
+
+Versions
+- v1 may forbid a change of the replication factor (KIP-860).
+- From v0 a tagged field names the topic by id (`topic_ids`).
 """
 
 from __future__ import annotations

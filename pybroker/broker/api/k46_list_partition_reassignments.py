@@ -1,5 +1,10 @@
-"""ListPartitionReassignments (key 46), version 0 (KIP-455): from what this broker knows of the cluster. By
-id as well (`topic_ids`); there is no place for the error of a topic: one whose id is not that of its name is left out.
+"""ListPartitionReassignments (key 46), version 0 (KIP-455): answered from this broker's view of the cluster.
+
+Behavior
+- The response has no error per topic: a topic whose id does not match its name is omitted.
+
+Versions
+- From v0 a tagged field names the topic by id (`topic_ids`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""OffsetDelete (key 47), version 0: forgets committed offsets of topics that no member of the group subscribes to
-(KIP-496).
-"""
+"""OffsetDelete (key 47), version 0: deletes committed offsets of topics that no member subscribes to (KIP-496)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeClientQuotas (key 48), versions 0 and 1 (KIP-546)."""
+"""DescribeClientQuotas (key 48), versions 0–1 (KIP-546)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""AlterClientQuotas (key 49), versions 0 and 1 (KIP-546): each entity succeeds or fails by itself."""
+"""AlterClientQuotas (key 49), versions 0–1 (KIP-546).
+
+Behavior
+- Each entity succeeds or fails by itself.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""DescribeUserScramCredentials, version 0 (KIP-554): mechanisms and iterations, never what a password can be found
-with."""
+"""DescribeUserScramCredentials (key 50), version 0 (KIP-554): returns mechanisms and iterations, never keys or
+salts."""
 
 from __future__ import annotations
 

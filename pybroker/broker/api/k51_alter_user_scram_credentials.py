@@ -1,4 +1,8 @@
-"""AlterUserScramCredentials, version 0 (KIP-554): the client sends salted passwords, the broker keeps keys."""
+"""AlterUserScramCredentials (key 51), version 0 (KIP-554).
+
+Behavior
+- The client sends salted passwords; the broker stores keys only.
+"""
 
 from __future__ import annotations
 

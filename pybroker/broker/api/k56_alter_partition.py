@@ -1,4 +1,4 @@
-"""AlterPartition (key 56), between brokers only: who is in sync, as leaders propose it (KIP-497, by topic id)."""
+"""AlterPartition (key 56), between brokers only: a leader proposes a new ISR (KIP-497, by topic id)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
-"""UpdateFeatures (key 57), versions 0–2 (KIP-584, KIP-1022): all levels are changed, or none. What is in force is told
-by ApiVersions."""
+"""UpdateFeatures (key 57), versions 0–2 (KIP-584, KIP-1022).
+
+Behavior
+- All levels change, or none. ApiVersions reports the levels in force.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
-"""Envelope (key 58), between brokers only: what one broker was asked, and the controller has to decide, for the client
-that asked (KIP-590 has the key; an event of ours is in it)."""
+"""Envelope (key 58), between brokers only: forwards a client's request to the controller (KIP-590).
+
+Behavior
+- It carries one of pybroker's own events and the client's principal.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,11 @@
 """DescribeCluster (key 60), versions 0–2.
 
-v1 adds the endpoint type (1 = brokers; 2 = controllers, of which clients see none here: MISMATCHED_ENDPOINT_TYPE), v2
-(KIP-1073) whether fenced brokers are included: a broker that is not alive is not listed at all.
+Behavior
+- A dead broker is not listed.
+
+Versions
+- v1 adds the endpoint type: 1 for brokers; 2 for controllers answers MISMATCHED_ENDPOINT_TYPE. v2 includes fenced
+  brokers on request (KIP-1073).
 """
 
 from __future__ import annotations

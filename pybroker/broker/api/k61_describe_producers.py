@@ -1,5 +1,8 @@
-"""DescribeProducers (key 61), version 0: who writes idempotently or in transactions to partitions that are led here
-(KIP-664), by id as well (`topic_ids`).
+"""DescribeProducers (key 61), version 0: returns the idempotent and transactional producers of partitions that this
+broker leads (KIP-664).
+
+Versions
+- From v0 a tagged field names the topic by id (`topic_ids`).
 """
 
 from __future__ import annotations

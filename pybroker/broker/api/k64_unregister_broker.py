@@ -1,7 +1,8 @@
-"""UnregisterBroker (key 64), version 0 (KIP-631): a dead broker will not come back under its id.
+"""UnregisterBroker (key 64), version 0 (KIP-631): removes a dead broker's registration.
 
-Kafka forgets one that runs as well, and one that has replicas, which then wait for a broker that nobody knows; here it
-has to be dead and drained.
+Differs from Kafka
+- The broker must be dead and have no replicas. Kafka also unregisters a running broker, and one with replicas, which
+  then wait for an unknown broker.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""DescribeTransactions (key 65), version 0: state and partitions of transactional ids that are coordinated here
-(KIP-664).
-"""
+"""DescribeTransactions (key 65), version 0: returns state and partitions of transactional ids that this broker
+coordinates (KIP-664)."""
 
 from __future__ import annotations
 

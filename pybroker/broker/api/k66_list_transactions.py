@@ -1,7 +1,11 @@
-"""ListTransactions (key 66), versions 0–2: the transactional ids that are coordinated here (KIP-664).
+"""ListTransactions (key 66), versions 0–2: lists the transactional ids that this broker coordinates (KIP-664).
 
-Filters: states, ids of producers, from v1 how long a transaction has been open at least, from v2 a regular expression
-that the whole transactional id matches (KIP-1152), which is evaluated in linear time.
+Behavior
+- Filters: states and producer ids.
+
+Versions
+- v1 adds a minimum duration. v2 adds a regular expression for the whole transactional id (KIP-1152), evaluated in
+  linear time.
 """
 
 from __future__ import annotations

@@ -1,9 +1,12 @@
-"""ConsumerGroupHeartbeat (key 68), versions 0–1: a member of a consumer group joins, lives, tells what changed, leaves,
-and is told what it may read (KIP-848).
+"""ConsumerGroupHeartbeat (key 68), versions 0–1: a member of a consumer group joins, stays, changes its subscription or
+leaves, and receives its assignment (KIP-848).
 
-v1 has subscription by regular expression, and members make their ids themselves (KIP-1082). Answered when what it
-changes is on disk; most heartbeats change nothing, and data threads repeat the answer to them
-(`coordinators.shards.standing`).
+Behavior
+- The response leaves when its change is on disk. Most heartbeats change nothing, and data threads repeat their response
+  (`coordinators.shards.standing`).
+
+Versions
+- v1 adds subscription by regular expression, and members choose their own ids (KIP-1082).
 """
 
 from __future__ import annotations

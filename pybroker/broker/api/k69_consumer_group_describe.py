@@ -1,7 +1,11 @@
-"""ConsumerGroupDescribe (key 69), versions 0–1: state, epochs and members of consumer groups (KIP-848).
+"""ConsumerGroupDescribe (key 69), versions 0–1: returns state, epochs and members of consumer groups (KIP-848).
 
-v1 tells which members speak the classic protocol (KIP-1099). Any other group is GROUP_ID_NOT_FOUND. A group with a
-topic that the caller may not describe is TOPIC_AUTHORIZATION_FAILED, without its members.
+Behavior
+- A group of another type answers GROUP_ID_NOT_FOUND. A group with a topic that the caller may not DESCRIBE answers
+  TOPIC_AUTHORIZATION_FAILED, without members.
+
+Versions
+- v1 shows which members use the classic protocol (KIP-1099).
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
-"""GetTelemetrySubscriptions (key 71), version 0: which metrics a client shall push, and how often (KIP-714). Everybody
-may ask, as in Kafka."""
+"""GetTelemetrySubscriptions (key 71), version 0: tells a client which metrics to push and how often (KIP-714).
+
+Behavior
+- It needs no permission, as in Kafka.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
-"""PushTelemetry (key 72), version 0: what a client has measured (KIP-714). Everybody may push what is asked of them, as
-in Kafka."""
+"""PushTelemetry (key 72), version 0: a client pushes the metrics it was asked for (KIP-714).
+
+Behavior
+- It needs no permission, as in Kafka.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,13 @@
-"""ListConfigResources (key 74), versions 0 and 1 (KIP-714, KIP-1142): what has settings, by name.
+"""ListConfigResources (key 74), versions 0–1 (KIP-714, KIP-1142): lists resources that have settings.
 
-v0 is of subscriptions to metrics of clients alone. They and groups are listed if they have settings of their own.
-Differs from Kafka in leaving out topics and groups that the client may not describe.
+Behavior
+- Groups and client-metrics subscriptions are listed if they have settings of their own.
+
+Versions
+- v0 lists client-metrics subscriptions only.
+
+Differs from Kafka
+- It omits topics and groups that the client may not DESCRIBE.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""DescribeTopicPartitions (key 75), version 0 (KIP-966): topics in order of their names, in pages of partitions.
+"""DescribeTopicPartitions (key 75), version 0 (KIP-966): returns topics by name, in pages of partitions.
 
-No names means all topics. The cursor names the first partition of the next page; a topic that was deleted meanwhile
-is passed over when all topics are asked for. Eligible leader replicas are empty, not null: ISR membership alone
-decides here, and the Java admin client (so Spark and Kafka's tools) does not expect a null.
+Behavior
+- No names means all topics. The cursor names the first partition of the next page. When all topics are requested, one
+  that was deleted meanwhile is skipped.
+- Eligible leader replicas are empty, not null: leader election uses the ISR only, and the Java admin client does not
+  accept null.
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
-"""ShareGroupHeartbeat (key 76), version 1: a member of a share group joins, lives, tells what it subscribes to, leaves,
-and is told what it may read (KIP-932). Answered when what it changes is on disk; most heartbeats change nothing.
+"""ShareGroupHeartbeat (key 76), version 1: a member of a share group joins, stays, changes its subscription or leaves,
+and receives its assignment (KIP-932).
+
+Behavior
+- The response leaves when its change is on disk. Most heartbeats change nothing.
 """
 
 from __future__ import annotations

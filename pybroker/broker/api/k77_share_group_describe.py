@@ -1,7 +1,8 @@
-"""ShareGroupDescribe (key 77), version 1: state, epochs and members of share groups (KIP-932).
+"""ShareGroupDescribe (key 77), version 1: returns state, epochs and members of share groups (KIP-932).
 
-Any other group is GROUP_ID_NOT_FOUND. A group with a topic that the caller may not describe is
-TOPIC_AUTHORIZATION_FAILED, without its members.
+Behavior
+- A group of another type answers GROUP_ID_NOT_FOUND. A group with a topic that the caller may not DESCRIBE answers
+  TOPIC_AUTHORIZATION_FAILED, without members.
 """
 
 from __future__ import annotations

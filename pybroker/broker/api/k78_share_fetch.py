@@ -1,8 +1,11 @@
-"""ShareFetch (key 78), versions 1–2: a member of a share group acknowledges records, and is given more (KIP-932).
+"""ShareFetch (key 78), versions 1–2: a member of a share group acknowledges records and acquires more (KIP-932).
 
-v2 has requests that only make locks longer (KIP-1222) and a strict limit of records (KIP-1206). Records leave as the
-log has them: whole batches, of which the member reads what it has acquired. What was acknowledged is on disk before it
-is answered.
+Behavior
+- The response has whole batches as the log stores them; the member reads only the records that it acquired.
+- Acknowledgements are on disk before the response leaves.
+
+Versions
+- v2 adds requests that only renew locks (KIP-1222) and a strict record limit (KIP-1206).
 """
 
 from __future__ import annotations

@@ -1,5 +1,10 @@
-"""ShareAcknowledge (key 79), versions 1–2: a member of a share group acknowledges records (KIP-932); v2 makes locks
-longer, too (KIP-1222). What was acknowledged is on disk before it is answered.
+"""ShareAcknowledge (key 79), versions 1–2: a member of a share group acknowledges records (KIP-932).
+
+Behavior
+- Acknowledgements are on disk before the response leaves.
+
+Versions
+- v2 renews locks (KIP-1222).
 """
 
 from __future__ import annotations

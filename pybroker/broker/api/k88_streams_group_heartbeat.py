@@ -1,8 +1,12 @@
-"""StreamsGroupHeartbeat (key 88), versions 0–1: a member of a streams group joins, lives, tells its topology and tasks,
-leaves, and is told what to run (KIP-1071). v1 tells which tags the member lacks, and how much lag is acceptable.
+"""StreamsGroupHeartbeat (key 88), versions 0–1: a member of a streams group joins, stays, sends its topology and tasks
+or leaves, and receives its tasks (KIP-1071).
 
-Answered when what it changes is on disk; most heartbeats change nothing. Internal topics that are missing are made
-meanwhile, by the rights of whoever heartbeats.
+Behavior
+- The response leaves when its change is on disk. Most heartbeats change nothing.
+- Missing internal topics are created with the permissions of the client that sends the heartbeat.
+
+Versions
+- v1 adds missing client tags and the acceptable recovery lag.
 """
 
 from __future__ import annotations

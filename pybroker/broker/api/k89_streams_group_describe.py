@@ -1,8 +1,12 @@
-"""StreamsGroupDescribe (key 89), versions 0–1: state, epochs, topology and members of streams groups (KIP-1071). v1
-names the assignor, and whether there is a description of the topology: there is none here (see key 93).
+"""StreamsGroupDescribe (key 89), versions 0–1: returns state, epochs, topology and members of streams groups
+(KIP-1071).
 
-Any other group is GROUP_ID_NOT_FOUND. A group with a topic that the caller may not describe is
-TOPIC_AUTHORIZATION_FAILED, without its members.
+Behavior
+- A group of another type answers GROUP_ID_NOT_FOUND. A group with a topic that the caller may not DESCRIBE answers
+  TOPIC_AUTHORIZATION_FAILED, without members.
+
+Versions
+- v1 adds the assignor and whether the group has a topology description; it has none here (key 93).
 """
 
 from __future__ import annotations

@@ -1,7 +1,11 @@
-"""DescribeShareGroupOffsets (key 90), versions 0–1: where share groups stand (KIP-932); v1 tells their lag (KIP-1226).
+"""DescribeShareGroupOffsets (key 90), versions 0–1: returns the start offsets of share groups (KIP-932).
 
-Without topics: all that the group has a state of and the caller may describe. −1: the group has not begun there. The
-lag is what a member that reads all would be given: −1 where the leader cannot be asked.
+Behavior
+- Without topics: every topic that the group has state for and the caller may DESCRIBE. −1: the group has not begun
+  there.
+
+Versions
+- v1 adds the lag (KIP-1226): the records that the group has still to read, −1 where the leader cannot be reached.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
-"""AlterShareGroupOffsets (key 91), version 0: sets where a share group without members goes on (KIP-932). A group that
-does not exist is made.
+"""AlterShareGroupOffsets (key 91), version 0: sets the start offsets of a share group without members (KIP-932).
+
+Behavior
+- A group that does not exist is created.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""DeleteShareGroupOffsets (key 92), version 0: a share group without members forgets where it stands in topics
-(KIP-932).
-"""
+"""DeleteShareGroupOffsets (key 92), version 0: deletes the state of a share group without members for topics
+(KIP-932)."""
 
 from __future__ import annotations
 

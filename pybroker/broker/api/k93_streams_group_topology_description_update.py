@@ -1,6 +1,9 @@
-"""StreamsGroupTopologyDescriptionUpdate (key 93), version 0: a member tells the whole topology of its application, for
-a plug-in that keeps it. Kafka has none by default, and this broker cannot have any (they are Java classes): members are
-never asked for it, and who tells it all the same is answered as by a Kafka without a plug-in.
+"""StreamsGroupTopologyDescriptionUpdate (key 93), version 0: a member sends the topology of its application for a
+plug-in.
+
+Behavior
+- Plug-ins are Java classes, so this broker has none. It never asks members for the request, and answers as a Kafka
+  without a plug-in.
 """
 
 from __future__ import annotations

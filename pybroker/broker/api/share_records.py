@@ -1,4 +1,4 @@
-"""What the requests of share groups have in common: ShareFetch (78), ShareAcknowledge (79), their administration."""
+"""What ShareFetch (78), ShareAcknowledge (79) and the administration of share groups share."""
 
 from __future__ import annotations
 

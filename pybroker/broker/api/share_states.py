@@ -1,6 +1,8 @@
-"""What brokers ask the coordinator of share groups' states: InitializeShareGroupState (83), ReadShareGroupState (84),
-WriteShareGroupState (85, v1), DeleteShareGroupState (86) and ReadShareGroupStateSummary (87, v1), between brokers only.
-Each names a group, topics by id and partitions, and gets a result for each partition.
+"""Requests of brokers to the coordinator of share-group state: InitializeShareGroupState (83), ReadShareGroupState
+(84), WriteShareGroupState (85, v1), DeleteShareGroupState (86) and ReadShareGroupStateSummary (87, v1).
+
+Behavior
+- Each names a group, topics by id and partitions, and returns a result for each partition.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""Which topic a request means that gives an id beside the name, in the tagged field that pybroker adds to Kafka's
-requests by name (docs/protocol.md, KIP-516's future work).
+"""Topic ids in the tagged field that pybroker adds to Kafka's requests by name (docs/protocol.md; KIP-516, future
+work).
 
-Without an id the name decides, as ever. With one the topic of that id is meant and no other: it must have the name as
-well, unless the name is empty. A check and what is done because of it belong to one step of the loop; what waits in
-between goes by the id from here on.
+Behavior
+- Without an id the name decides. With an id only that topic is meant: it must also have the name, unless the name is
+  empty.
+- A check and its effect happen in one step of the event loop; whatever waits in between uses the id.
 """
 
 from __future__ import annotations

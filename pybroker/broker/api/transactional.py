@@ -1,4 +1,5 @@
-"""What the requests of transactional producers share: the right to the id, codes by version, names of partitions."""
+"""What the requests of transactional producers share: authorization of the id, error codes by version, partition
+names."""
 
 from __future__ import annotations
 
