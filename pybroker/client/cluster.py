@@ -1,4 +1,4 @@
-"""What a client knows of the cluster: immutable, replaced whole by each metadata response."""
+"""A client's cluster metadata: immutable; each metadata response replaces it as a whole."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pybroker.native import Uuid
 
 
 class TopicPartition(NamedTuple):
-    """A partition by the name of its topic. It carries no id on purpose (KIP-516)."""
+    """A partition by topic name. It has no topic id on purpose (KIP-516)."""
 
     topic: str
     partition: int
@@ -22,19 +22,19 @@ class TopicPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopicIdPartition:
-    """A partition of one incarnation of a topic: by id, with the name for people (KIP-516)."""
+    """A partition of one incarnation of a topic: identified by id, with the name for display (KIP-516)."""
 
     topic_id: Uuid
     topic_partition: TopicPartition
 
     @property
     def topic(self) -> str:
-        """The name."""
+        """The topic's name."""
         return self.topic_partition.topic
 
     @property
     def partition(self) -> int:
-        """The index."""
+        """The partition's index."""
         return self.topic_partition.partition
 
     def __str__(self) -> str:
@@ -42,7 +42,7 @@ class TopicIdPartition:
 
 
 class Node(NamedTuple):
-    """A broker."""
+    """A broker: id, address, rack."""
 
     id: int
     host: str
@@ -54,7 +54,7 @@ class Node(NamedTuple):
 
 
 class PartitionInfo(NamedTuple):
-    """A partition as the metadata show it. `leader` is -1 while there is none, `leader_epoch` -1 where unknown."""
+    """A partition in the metadata. `leader` is -1 without a leader, `leader_epoch` -1 if unknown."""
 
     topic: str
     partition: int
@@ -66,14 +66,13 @@ class PartitionInfo(NamedTuple):
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Its topic and index."""
+        """The topic name and index."""
         return TopicPartition(self.topic, self.partition)
 
 
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
-    """A topic as the metadata show it. `topic_id` is Uuid.ZERO from brokers without ids; `error_code` 0 if it is
-    there.
+    """A topic in the metadata. `topic_id` is Uuid.ZERO from brokers without topic ids; `error_code` is 0 if it exists.
     """
 
     name: str
@@ -87,7 +86,7 @@ class TopicInfo:
 class Cluster:
     """A snapshot of the cluster's metadata.
 
-    id: the cluster's (KIP-78); None before the first answer and from clusters that have none.
+    id: the cluster id (KIP-78); None before the first response and from clusters without one.
     """
 
     id: str | None = None
@@ -108,65 +107,65 @@ class Cluster:
         return (topic for topic in self.by_name.values() if not topic.error_code)
 
     def node(self, node_id: int) -> Node | None:
-        """The broker of that id."""
+        """Return the broker with that id, or None."""
         return self._nodes.get(node_id)
 
     def topics(self) -> Collection[str]:
-        """The names of all topics."""
+        """Return the names of all topics."""
         return {topic.name for topic in self._live}
 
     def topic_ids(self) -> Collection[Uuid]:
-        """The ids of all topics that have one."""
+        """Return the ids of all topics that have one."""
         return self._names.keys()
 
     def topic_id(self, name: str) -> Uuid:
-        """The topic's id; Uuid.ZERO if it has none or does not exist."""
+        """Return the topic's id; Uuid.ZERO if it has none or does not exist."""
         topic = self.by_name.get(name)
         return topic.topic_id if topic is not None and not topic.error_code else Uuid.ZERO
 
     def topic_name(self, topic_id: Uuid) -> str | None:
-        """The name of the topic with that id."""
+        """Return the name of the topic with that id, or None."""
         return self._names.get(topic_id)
 
     def internal_topics(self) -> Collection[str]:
-        """Topics that belong to the cluster itself."""
+        """Return the names of internal topics, such as `__consumer_offsets`."""
         return {topic.name for topic in self._live if topic.internal}
 
     def partitions(self, topic: str) -> tuple[PartitionInfo, ...]:
-        """The topic's partitions in order; empty if it does not exist."""
+        """Return the topic's partitions in order; empty if it does not exist."""
         found = self.by_name.get(topic)
         return found.partitions if found is not None and not found.error_code else ()
 
     def absence(self, partition: TopicPartition) -> str:
-        """That a partition does not exist, in words: it is its topic that does not, or it is one too many."""
+        """Return a sentence that says why a partition does not exist: no such topic, or the index is too high."""
         count = len(self.partitions(partition.topic))
         if not count:
             return f"topic {partition.topic} does not exist"
         return f"topic {partition.topic} has partitions 0 to {count - 1}, not {partition.partition}"
 
     def partition(self, partition: TopicPartition) -> PartitionInfo | None:
-        """One partition."""
+        """Return the partition, or None if it does not exist."""
         partitions = self.partitions(partition.topic)
         return partitions[partition.partition] if 0 <= partition.partition < len(partitions) else None
 
     def leader_id(self, partition: TopicPartition) -> int:
-        """The id of the broker that leads it now; -1 while there is none."""
+        """Return the id of the current leader; -1 if there is none."""
         found = self.partition(partition)
         return found.leader if found is not None else -1
 
     def leader(self, partition: TopicPartition) -> Node | None:
-        """The broker that leads it now."""
+        """Return the current leader, or None."""
         return self.node(self.leader_id(partition))
 
 
 Partition = TypeVar("Partition", bound=TopicPartition | TopicIdPartition)
-"""By which a call is asked about partitions, and answers."""
+"""A call answers with the kind of partition it was asked with."""
 
 
 def by_topic_and_id(
     partitions: Iterable[TopicPartition | TopicIdPartition],
 ) -> dict[tuple[str, Uuid], list[int]]:
-    """(topic, its id or ZERO) → partition indexes."""
+    """Return (topic, its id or ZERO) → partition indexes."""
     found: dict[tuple[str, Uuid], list[int]] = {}
     for each in partitions:
         found.setdefault((each.topic, topic_id_of(each)), []).append(each.partition)
@@ -174,23 +173,23 @@ def by_topic_and_id(
 
 
 def topic_id_of(partition: TopicPartition | TopicIdPartition) -> Uuid:
-    """ZERO of one that goes by name."""
+    """Return the topic id, ZERO for a partition by name."""
     return partition.topic_id if isinstance(partition, TopicIdPartition) else Uuid.ZERO
 
 
 def partition_of(topic: str, topic_id: Uuid, index: int) -> Any:
-    """A partition as it was asked for: by id unless that is ZERO."""
+    """Return the partition as requested: by id unless the id is ZERO."""
     named = TopicPartition(topic, index)
     return named if topic_id == Uuid.ZERO else TopicIdPartition(topic_id, named)
 
 
 def by_name(partition: TopicPartition | TopicIdPartition) -> TopicPartition:
-    """The partition without the id."""
+    """Return the partition without the id."""
     return partition.topic_partition if isinstance(partition, TopicIdPartition) else partition
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Topic → partition indexes."""
+    """Return topic → partition indexes."""
     found: dict[str, list[int]] = {}
     for each in partitions:
         found.setdefault(each.topic, []).append(each.partition)

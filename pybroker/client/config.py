@@ -1,4 +1,4 @@
-"""Settings of the clients under Kafka's names: one table for each class, strict parsing; the error for an unknown name
+"""Client settings under Kafka's names: one table for each client class, strict parsing. The error for an unknown name
 suggests the nearest known one.
 """
 
@@ -327,7 +327,7 @@ SHARE_CONSUMER = ConfigDef(
 NOT_SERVED = {
     "transactional.id": "use a TransactionalProducer; a Producer is idempotent by default and has no transactions",
 }
-"""Settings of Kafka's clients that would promise what a client does not keep."""
+"""Settings of Kafka's clients that these clients refuse because they would not take effect."""
 
 
 _OF_PROTOCOL = {
@@ -339,7 +339,7 @@ _OF_PROTOCOL = {
 
 
 def check_protocol(config: ClientConfig) -> None:
-    """Raises ClientConfigError for settings that `group.protocol` does not use, as Kafka's consumer does."""
+    """Raise ClientConfigError for settings that `group.protocol` does not use, as Kafka's consumer does."""
     protocol = config["group.protocol"]
     for name, (needs, instead) in _OF_PROTOCOL.items():
         if name in config and protocol != needs:
@@ -349,8 +349,8 @@ def check_protocol(config: ClientConfig) -> None:
 class ClientConfig:
     """The settings of one client, parsed and checked.
 
-    Text and typed values are both fine (`"100"`, `100`, `"100ms"`), so that a file of `key=value` and a dict in the
-    code mean the same. Raises ClientConfigError.
+    Accepts text and typed values (`"100"`, `100`, `"100ms"`): a `key=value` file and a dict mean the same. Raises
+    ClientConfigError.
     """
 
     def __init__(self, table: ConfigDef, settings: Mapping[str, Any]) -> None:
@@ -369,46 +369,48 @@ class ClientConfig:
             self._values["acks"] = -1 if self._values["acks"] == "all" else int(self._values["acks"])
 
     def __contains__(self, name: str) -> bool:
-        """Whether the setting was given."""
+        """Return whether the setting was given."""
         return self._given.get(name) is not None
 
     def __getitem__(self, name: str) -> Any:
-        """The value: what was given, else the default."""
+        """Return the given value, else the default."""
         value = self._values.get(name)
         return self._table[name].default if value is None else value
 
     def once(self, what: str, make: Callable[[], Any]) -> Any:
-        """What all that goes by these settings shares; made when it is asked for first."""
+        """Return an object shared by all users of these settings; `make` creates it on first use."""
         if what not in self._made:
             self._made[what] = make()
         return self._made[what]
 
     def seconds(self, name: str) -> float:
-        """A setting in milliseconds, as seconds."""
+        """Return a setting in milliseconds as seconds."""
         return float(self[name]) / 1000
 
     def plugin(self, name: str) -> Any:
-        """The object that a setting names: itself, an instance of the class, or of `package.module:Class`."""
+        """Return the object that a setting names: an object itself, an instance of a class or of
+        `package.module:Class`.
+        """
         return make_plugin(name, self[name])
 
     def plugins(self, name: str) -> list[Any]:
-        """The objects that a list setting names."""
+        """Return the objects that a list setting names."""
         return [make_plugin(name, each) for each in self[name] or ()]
 
     def originals(self) -> dict[str, Any]:
-        """The settings as they were given, for plug-ins' `configure`."""
+        """Return the settings as they were given, for `configure` of plug-ins."""
         return dict(self._given)
 
 
 def make_plugin(name: str, value: Any) -> Any:
-    """An object from what the setting `name` says."""
+    """Return the object for the value of setting `name`. Raises ClientConfigError if the import fails."""
     if isinstance(value, str):
         module, _, attribute = value.replace(":", ".").rpartition(".")
         try:
             value = getattr(import_module(module), attribute)
         except (ImportError, AttributeError, ValueError) as error:
             raise ClientConfigError(f"{name}={value}: cannot be imported: {error}") from error
-    # A class of ours is made an object; any other, as `int`, is a function of bytes.
+    # Instantiate plug-in classes; any other class, such as `int`, is used as a function of bytes.
     return value() if isinstance(value, type) and hasattr(value, "configure") else value
 
 
@@ -419,7 +421,7 @@ def _typed(key: ConfigKey, value: Any) -> Any:
         if not isinstance(value, list | tuple):
             value = (value,)
         if any(not isinstance(each, str) for each in value):
-            return tuple(value)  # objects: plug-ins
+            return tuple(value)  # plug-in objects
         value = ",".join(value)
     shown = "[hidden]" if key.sensitive else value
     if not isinstance(value, str | bool | int | float):
@@ -432,7 +434,7 @@ def _typed(key: ConfigKey, value: Any) -> Any:
 
 
 def addresses(config: ClientConfig) -> list[tuple[str, int]]:
-    """`bootstrap.servers` as (host, port). Raises ClientConfigError."""
+    """Return `bootstrap.servers` as (host, port) pairs. Raises ClientConfigError."""
     found = []
     for entry in config["bootstrap.servers"] or ():
         host, colon, port = entry.rpartition(":")

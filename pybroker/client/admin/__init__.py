@@ -1,1 +1,1 @@
-"""`AdminClient`: a file of calls for each subject, the types they take and give beside them."""
+"""`AdminClient`: one file of calls for each subject, with the argument and result types in files beside it."""

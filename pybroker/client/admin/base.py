@@ -1,4 +1,4 @@
-"""What the parts of AdminClient share."""
+"""Code that the parts of AdminClient share: settings, connections, routing of requests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pybroker.protocol.error_codes import ErrorCode
 
 
 class AdminBase:
-    """Settings and connections."""
+    """The settings and connections of an admin client."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self._config = ClientConfig(ADMIN, config)
@@ -26,7 +26,7 @@ class AdminBase:
 
     @property
     def cluster(self) -> Cluster:
-        """What is known of the cluster so far."""
+        """The newest cluster metadata that the client has received."""
         return self._network.cluster
 
     def _timeout_ms(self, timeout_s: float | None) -> int:
@@ -35,8 +35,10 @@ class AdminBase:
     async def _controller(
         self, message: Any, rows: Callable[[Any], Iterable[Any]], ids: Iterable[Uuid] = ()
     ) -> Any:
-        """Asks the controller; again while some item says that it is not the controller. ids: those that the topics of
-        the message have in tags."""
+        """Send `message` to the controller and return the response; retry while any row says NOT_CONTROLLER.
+
+        rows: returns the rows of a response. ids: topic ids that the message carries in tagged fields.
+        """
 
         async def ask(connection: BrokerConnection) -> Any:
             self._heed_ids(connection, ids)
@@ -48,11 +50,11 @@ class AdminBase:
         return await self._network.attempt("controller", ask, about=message_facts(type(message)).name)
 
     async def _coordinator(self, group: str, ask: Callable[[BrokerConnection], Any]) -> Any:
-        """Asks the coordinator of a group."""
+        """Run `ask` on a connection to the coordinator of a group, with retries."""
         return await self._network.attempt(lambda: self._network.coordinator(group), ask, about=f"group {group}")
 
     async def _leaders(self, partitions: Iterable[Partition]) -> dict[int, list[Partition]]:
-        """The partitions by their leader's id. Raises KafkaError for one that has none or does not exist."""
+        """Group partitions by their leader's id. Raises KafkaError if a partition has no leader or does not exist."""
         wanted = list(partitions)
         cluster = await self._network.existing([by_name(each) for each in wanted])
         found: dict[int, list[Partition]] = {}
@@ -65,8 +67,10 @@ class AdminBase:
 
     @staticmethod
     def _heed_ids(connection: BrokerConnection, ids: Iterable[Uuid]) -> None:
-        """Before a request whose topics have these ids (ZERO: none) in pybroker's tags, which other brokers skip: what
-        is meant for one incarnation must not reach another."""
+        """Raise UnsupportedVersionError if `ids` holds a topic id and the broker ignores pybroker's tagged fields.
+
+        A broker that skips the tags would apply a request for one incarnation to another of the same name.
+        """
         if any(one != Uuid.ZERO for one in ids) and not heeds_ids(connection):
             raise UnsupportedVersionError(f"the broker at {connection.address} takes these topics by name only")
 

@@ -1,4 +1,4 @@
-"""`AdminClient`: topics, groups, settings, records and whatever else an administrator asks of a cluster."""
+"""`AdminClient`: topics, groups, settings, records and the other administrative calls."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pybroker.client.connection.network import Where
 
 @dataclass(frozen=True, slots=True)
 class ClusterDescription:
-    """Who is there. cluster_id: None from clusters older than KIP-78."""
+    """The brokers of a cluster and its controller. cluster_id: None from clusters older than KIP-78."""
 
     cluster_id: str | None
     controller: Node | None
@@ -45,32 +45,32 @@ class AdminClient(
     ClusterStateAdmin,
     ClientQuotasAdmin,
 ):
-    """Asks a cluster, asynchronously; `pybroker.client.blocking.AdminClient` is the same without asyncio.
+    """Administers a cluster, asynchronously; `pybroker.client.blocking.AdminClient` has the same calls without asyncio.
 
         async with AdminClient({"bootstrap.servers": "127.0.0.1:9092"}) as admin:
             created = await admin.create_topics([NewTopic("words", num_partitions=3)])
             print(created["words"].topic_id)
 
-    config: settings under Kafka's names; unknown ones raise ClientConfigError. Connects when it is first asked.
-    Calls about several items return a result at once: await it for all of them, or one of its futures.
+    config: settings under Kafka's names; an unknown name raises ClientConfigError. The first call connects.
+    Calls about several items return a result at once: await it for all items, or await one of its futures.
     """
 
     async def send(self, message: Any, *, node: Where = "any") -> Any:
-        """Sends any message of `pybroker.protocol.messages`, pybroker's own keys included, and gives its answer.
+        """Send any message of `pybroker.protocol.messages`, also of pybroker's own API keys, and return the response.
 
-        node: "any", "controller" or a broker's id. Error codes in the answer are the caller's to judge. A request
-        that is lost with its connection is sent again. Raises UnsupportedVersionError if the broker does not know the
-        key, BrokerConnectionError, KafkaTimeoutError.
+        node: "any", "controller" or a broker's id. The caller checks error codes in the response. The client resends a
+        request when its connection breaks. Raises UnsupportedVersionError if the broker does not know the API key,
+        BrokerConnectionError, KafkaTimeoutError.
         """
         return await self._network.ask(message, node)
 
     async def describe_cluster(self) -> ClusterDescription:
-        """The cluster's id, its controller, its brokers."""
+        """Return the cluster's id, its controller and its brokers."""
         cluster = await self._network.refresh(())
         return ClusterDescription(cluster.id, cluster.controller, cluster.nodes)
 
     async def close(self) -> None:
-        """Closes all connections."""
+        """Close all connections."""
         await self._network.close()
 
     async def __aenter__(self) -> Self:

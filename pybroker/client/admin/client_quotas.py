@@ -1,4 +1,4 @@
-"""AdminClient's calls about clients' quotas (KIP-546, KIP-612)."""
+"""AdminClient's calls about client quotas (KIP-546, KIP-612)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pybroker.client.errors import broker_error
 from pybroker.protocol import messages as m
 
 DEFAULT = ""
-"""In place of a name: the default of its type."""
+"""Used as a name: the default entity of its type."""
 
 _EXACT, _DEFAULT = 0, 1
 _TYPES = {"user": "user", "client-id": "client_id", "ip": "ip"}
@@ -19,7 +19,8 @@ _TYPES = {"user": "user", "client-id": "client_id", "ip": "ip"}
 
 @dataclass(frozen=True, slots=True)
 class QuotaEntity:
-    """Whom a quota is for: a user, a client id, both, or an address. None: no such part; DEFAULT: its default."""
+    """The entity of a quota: a user, a client id, both, or an IP address. None: not part of it; DEFAULT: the default.
+    """
 
     user: str | None = None
     client_id: str | None = None
@@ -30,24 +31,24 @@ class QuotaEntity:
 
     @property
     def parts(self) -> dict[str, str | None]:
-        """By Kafka's types; None is the default of the type."""
+        """Kafka's entity type → name; None is the default of the type."""
         given = {kind: getattr(self, field) for kind, field in _TYPES.items()}
         return {kind: name or None for kind, name in given.items() if name is not None}
 
 
 @dataclass(frozen=True, slots=True)
 class ClientQuota:
-    """entity: type (`user`, `client-id`, `ip`) → name, None for the default of that type. limits: quota → its value."""
+    """The quotas of an entity. entity: type (`user`, `client-id`, `ip`) → name, None for the default of that type."""
 
     entity: dict[str, str | None]
     limits: dict[str, float]
 
 
 class ClientQuotasAdmin(AdminBase):
-    """Quotas of users, client ids and addresses."""
+    """Calls about quotas of users, client ids and addresses."""
 
     async def describe_client_quotas(self, entity: QuotaEntity | None = None) -> list[ClientQuota]:
-        """All that are set; given an entity, what is set for that one. Needs DESCRIBE_CONFIGS on the cluster."""
+        """Return all quotas, or those set for `entity`. Needs DESCRIBE_CONFIGS on the cluster."""
         components = [
             m.DescribeClientQuotasRequest_ComponentData(
                 entity_type=kind, match_type=_DEFAULT if name is None else _EXACT, match=name
@@ -69,7 +70,7 @@ class ClientQuotasAdmin(AdminBase):
     def alter_client_quotas(
         self, changes: Mapping[QuotaEntity, Mapping[str, float | None]], *, validate_only: bool = False
     ) -> KeyedResult[QuotaEntity, None]:
-        """Sets quotas by Kafka's names (`producer_byte_rate`, …); None removes one. Entities → done."""
+        """Set quotas by Kafka's names (`producer_byte_rate`, …); the value None removes one."""
         entries = [
             m.AlterClientQuotasRequest_EntryData(
                 entity=[

@@ -1,4 +1,4 @@
-"""AdminClient's call about the health of a cluster: pybroker's own request (docs/protocol.md)."""
+"""AdminClient's call about the health of a cluster, over pybroker's own request (docs/protocol.md)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pybroker.protocol import messages as m
 
 @dataclass(frozen=True, slots=True)
 class TroubledPartition:
-    """A partition that is not as it should be. leader: None while there is none. min_isr: `min.insync.replicas`."""
+    """A partition with a problem. leader: a broker id, None without a leader. min_isr: `min.insync.replicas`."""
 
     topic: str
     partition: int
@@ -23,7 +23,7 @@ class TroubledPartition:
 
 @dataclass(frozen=True, slots=True)
 class ClusterState:
-    """How many there are of what, and of which partitions something is the matter."""
+    """Counts of topics and partitions, and the partitions and topics that have a problem."""
 
     topics: int
     partitions: int
@@ -33,14 +33,14 @@ class ClusterState:
     reassigning_partitions: int
     troubled: tuple[TroubledPartition, ...]
     damaged_topics: tuple[tuple[str, str], ...]
-    """Name and reason."""
+    """(topic name, reason) of each damaged topic."""
 
 
 class ClusterStateAdmin(AdminBase):
-    """Health. Raises UnsupportedVersionError at brokers that are not pybroker."""
+    """The health call. Raises UnsupportedVersionError if the broker is not pybroker."""
 
     async def describe_cluster_state(self, *, partitions_max: int = 20) -> ClusterState:
-        """Counts, and the first `partitions_max` partitions with trouble. Needs DESCRIBE on the cluster."""
+        """Return counts and the first `partitions_max` partitions with a problem. Needs DESCRIBE on the cluster."""
         answer = await self._network.ask(m.DescribeClusterStateRequest(partitions_max=partitions_max), "controller")
         if answer.error_code:
             raise broker_error(answer.error_code, answer.error_message, about="state of the cluster")

@@ -1,4 +1,4 @@
-"""DescribeConfigs as AdminClient and Spark's driver ask it: the request, and what the answer says. Pure."""
+"""DescribeConfigs requests and responses for AdminClient and Spark's driver. Pure functions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pybroker.protocol import messages as m
 
 
 class Described(NamedTuple):
-    """The settings of one resource by name, or an error code other than 0 and none."""
+    """The settings of one resource by name, or an error code other than 0 and no settings."""
 
     resource: ConfigResource
     error_code: int
@@ -25,7 +25,7 @@ def describe_request(
     synonyms: bool = False,
     documentation: bool = False,
 ) -> m.DescribeConfigsRequest:
-    """Asks for settings, all or those of some names."""
+    """Return a DescribeConfigs request for all settings of the resources, or for the given names."""
     keys = None if names is None else list(names)
     return m.DescribeConfigsRequest(
         resources=[
@@ -43,7 +43,7 @@ def describe_request(
 
 
 def described(answer: Any) -> list[Described]:
-    """What an answer says, in its order."""
+    """Return the rows of a response, in its order."""
     return [
         Described(
             answered_resource(row),
@@ -56,7 +56,7 @@ def described(answer: Any) -> list[Described]:
 
 
 def answered_resource(row: Any) -> ConfigResource:
-    """What a row of an answer is about, as it was asked for."""
+    """Return the resource of a response row, equal to the resource in the request."""
     return ConfigResource(ConfigResourceType(row.resource_type), row.resource_name, row.topic_id)
 
 

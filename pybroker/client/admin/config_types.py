@@ -1,4 +1,4 @@
-"""Settings of topics and brokers as administrators see them."""
+"""Types of AdminClient's calls about settings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pybroker.native import Uuid
 
 
 class ConfigResourceType(IntEnum):
-    """What settings belong to; Kafka's codes."""
+    """The type of a resource that has settings; Kafka's codes."""
 
     TOPIC = 2
     BROKER = 4
@@ -20,8 +20,11 @@ class ConfigResourceType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigResource:
-    """A topic by name, by id or by both, a broker by id as text ("" = all brokers), a group, a subscription to metrics
-    of clients. topic_id: of the incarnation that is meant; ZERO = the one that has the name."""
+    """A topic (by name, id or both), a broker (its id as text, "" = all brokers), a group, or a client metrics
+    subscription.
+
+    topic_id: the incarnation of the topic; ZERO = the current topic of that name.
+    """
 
     type: ConfigResourceType
     name: str
@@ -33,19 +36,19 @@ class ConfigResource:
 
     @classmethod
     def topic(cls, topic: str | Uuid) -> ConfigResource:
-        """A topic by name, or by id."""
+        """Return the resource of a topic by name or by id."""
         if isinstance(topic, Uuid):
             return cls(ConfigResourceType.TOPIC, "", topic)
         return cls(ConfigResourceType.TOPIC, topic)
 
     @classmethod
     def broker(cls, broker_id: int | str) -> ConfigResource:
-        """A broker; "" = the defaults of all."""
+        """Return the resource of a broker; "" = the cluster-wide default."""
         return cls(ConfigResourceType.BROKER, str(broker_id))
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from; Kafka's codes."""
+    """The source of a value; Kafka's codes."""
 
     UNKNOWN = 0
     TOPIC_CONFIG = 1
@@ -60,7 +63,7 @@ class ConfigSource(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigSynonym:
-    """A value that would hold if stronger ones were absent."""
+    """A value that applies if sources of higher precedence have none."""
 
     name: str
     value: str | None
@@ -69,7 +72,7 @@ class ConfigSynonym:
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """A setting and its value; None for sensitive ones."""
+    """A setting and its value; the value of a sensitive setting is None."""
 
     name: str
     value: str | None
@@ -82,12 +85,12 @@ class ConfigEntry:
 
     @property
     def is_default(self) -> bool:
-        """Whether nobody set it."""
+        """Whether the value is the built-in default."""
         return self.source == ConfigSource.DEFAULT_CONFIG
 
 
 class OpType(IntEnum):
-    """What to do with a setting; Kafka's codes (KIP-339)."""
+    """An operation on a setting; Kafka's codes (KIP-339)."""
 
     SET = 0
     DELETE = 1
@@ -97,7 +100,7 @@ class OpType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class AlterConfigOp:
-    """One change. `value` is not looked at for DELETE."""
+    """One change of a setting. DELETE ignores `value`."""
 
     name: str
     value: str | None

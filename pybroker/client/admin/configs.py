@@ -28,7 +28,8 @@ from pybroker.protocol import messages as m
 
 @dataclass(frozen=True, slots=True)
 class ReplicaInfo:
-    """A replica in a log directory. size in bytes; offset_lag: behind the log end (or the replica it replaces)."""
+    """A replica in a log directory. size: bytes. offset_lag: offsets behind the log end (or the replica it replaces).
+    """
 
     size: int
     offset_lag: int
@@ -37,7 +38,7 @@ class ReplicaInfo:
 
 @dataclass(frozen=True, slots=True)
 class LogDirDescription:
-    """A log directory. error_code: 0, or KAFKA_STORAGE_ERROR once it is offline. Bytes are -1 where unknown."""
+    """A log directory. error_code: 0, or KAFKA_STORAGE_ERROR if it is offline. Byte counts are -1 if unknown."""
 
     error_code: int
     replicas: Mapping[TopicPartition, ReplicaInfo]
@@ -46,7 +47,7 @@ class LogDirDescription:
 
 
 class ConfigsAdmin(AdminBase):
-    """Settings: describe, alter. Log directories: describe, move replicas."""
+    """Calls that describe and alter settings, describe log directories, and move replicas between them."""
 
     def describe_configs(
         self,
@@ -55,7 +56,7 @@ class ConfigsAdmin(AdminBase):
         include_synonyms: bool = False,
         include_documentation: bool = False,
     ) -> KeyedResult[ConfigResource, dict[str, ConfigEntry]]:
-        """The settings of resources: resource → name → entry."""
+        """Return the settings of resources: resource → name → entry."""
         wanted = list(resources)
 
         async def work(futures: Futures[ConfigResource, dict[str, ConfigEntry]]) -> None:
@@ -74,7 +75,7 @@ class ConfigsAdmin(AdminBase):
         *,
         validate_only: bool = False,
     ) -> KeyedResult[ConfigResource, None]:
-        """Changes single settings and leaves the others (KIP-339)."""
+        """Change single settings and keep the others (KIP-339)."""
 
         async def work(futures: Futures[ConfigResource, None]) -> None:
             for where, group in _by_broker(changes).items():
@@ -104,7 +105,7 @@ class ConfigsAdmin(AdminBase):
         return KeyedResult(start(changes, work))
 
     async def _ask_by_id(self, request: Any, where: Where, ids: Sequence[Uuid]) -> Any:
-        """ids: those of the request's topics in tags."""
+        """Send `request` to `where`. ids: topic ids that the request carries in tagged fields."""
 
         async def ask(connection: BrokerConnection) -> Any:
             self._heed_ids(connection, ids)
@@ -118,8 +119,10 @@ class ConfigsAdmin(AdminBase):
         *,
         partitions: Iterable[TopicPartition | TopicIdPartition] | None = None,
     ) -> dict[int, dict[str, LogDirDescription]]:
-        """The log directories of brokers: broker id → path → description. brokers: None = all. partitions: whose
-        replicas are told, by name or by id (what has another name or id now is left out); None = all of them.
+        """Return the log directories of brokers: broker id → path → description.
+
+        brokers: None = all. partitions: describe only their replicas, by name or by id; a partition that has another
+        name or id by now is left out. None = all replicas.
         """
         topics = None
         ids: list[Uuid] = []
@@ -142,8 +145,7 @@ class ConfigsAdmin(AdminBase):
     def alter_replica_log_dirs(
         self, assignment: Mapping[tuple[Partition, int], str]
     ) -> KeyedResult[tuple[Partition, int], None]:
-        """Moves replicas between log directories: (partition, by name or by id; broker id) → the directory to move
-        to."""
+        """Move replicas to other log directories: (partition by name or id, broker id) → target directory."""
 
         async def work(futures: Futures[Any, None]) -> None:
             for broker in {broker for _, broker in assignment}:
@@ -177,7 +179,7 @@ class ConfigsAdmin(AdminBase):
 
 
 def _by_broker(resources: Iterable[ConfigResource]) -> dict[Where, list[ConfigResource]]:
-    """Static and logger settings of a broker are known to that broker only."""
+    """Group resources by the broker to ask: only the broker itself knows its static and logger settings."""
     groups: dict[Where, list[ConfigResource]] = {}
     for each in resources:
         own = each.type in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER) and each.name != ""

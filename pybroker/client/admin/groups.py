@@ -36,7 +36,7 @@ from pybroker.protocol.error_codes import ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
-    """A group. state and type are "" from brokers that do not tell."""
+    """A group. state and type are "" if the broker does not report them."""
 
     group_id: str
     protocol_type: str
@@ -46,7 +46,7 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True)
 class MemberDescription:
-    """A member of a group and what it reads."""
+    """A member of a group and the partitions it reads."""
 
     member_id: str
     group_instance_id: str | None
@@ -57,10 +57,14 @@ class MemberDescription:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """A group. state: Stable, Empty, PreparingRebalance, CompletingRebalance or Dead; of a consumer group (KIP-848)
-    Stable, Empty, Assigning, Reconciling or Dead, of a share group (KIP-932, protocol_type "share") Stable, Empty or
-    Dead, of a streams group (KIP-1071, protocol_type "streams") also NotReady: topics of the application are missing.
-    What its members read are the input partitions of their active tasks, where the topic has as many."""
+    """A group and its members.
+
+    state: Stable, Empty, PreparingRebalance, CompletingRebalance or Dead for a classic group; Stable, Empty, Assigning,
+    Reconciling or Dead for a consumer group (KIP-848); Stable, Empty or Dead for a share group (KIP-932, protocol_type
+    "share"); a streams group (KIP-1071, protocol_type "streams") also has NotReady: topics of the application are
+    missing. A streams member's assignment has the input partitions of its active tasks, if the topic has that many
+    partitions.
+    """
 
     group_id: str
     state: str
@@ -71,10 +75,10 @@ class GroupDescription:
 
 
 class GroupsAdmin(AdminBase):
-    """Consumer groups."""
+    """Calls about groups and their committed offsets."""
 
     async def list_groups(self, *, states: Iterable[str] = ()) -> list[GroupListing]:
-        """The groups of all brokers. states: only those in one of them."""
+        """Return the groups of all brokers. states: only groups in one of these states; empty = all."""
         cluster = await self._network.refresh(())
         request = m.ListGroupsRequest(states_filter=list(states))
         found = {}
@@ -91,7 +95,7 @@ class GroupsAdmin(AdminBase):
         return list(found.values())
 
     async def _row(self, group: str, request: Any, rows: Callable[[Any], Sequence[Any]]) -> Any:
-        """What the group's coordinator answers about it; asks again while the error is one that passes."""
+        """Return the coordinator's row about the group; retry while it has a retriable error."""
 
         async def ask(connection: BrokerConnection) -> Any:
             row = rows(await connection.request(request))[0]
@@ -102,7 +106,7 @@ class GroupsAdmin(AdminBase):
         return await self._coordinator(group, ask)
 
     def describe_groups(self, group_ids: Iterable[str]) -> KeyedResult[str, GroupDescription]:
-        """Group → description. A group that does not exist is Dead, or GROUP_ID_NOT_FOUND from newer brokers."""
+        """Describe groups. A missing group is Dead, or fails with GROUP_ID_NOT_FOUND at newer brokers."""
         groups = list(group_ids)
 
         async def work(futures: Futures[str, GroupDescription]) -> None:
@@ -115,7 +119,7 @@ class GroupsAdmin(AdminBase):
         return KeyedResult(start(groups, work))
 
     def delete_groups(self, group_ids: Iterable[str]) -> KeyedResult[str, None]:
-        """Deletes groups without members, with their offsets."""
+        """Delete groups that have no members, with their offsets."""
         groups = list(group_ids)
 
         async def work(futures: Futures[str, None]) -> None:
@@ -128,7 +132,7 @@ class GroupsAdmin(AdminBase):
     async def list_consumer_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The committed positions; partitions without one are missing. partitions: None = all."""
+        """Return committed offsets; partitions without one are left out. partitions: None = all."""
         wanted = None if partitions is None else by_topic(partitions)
 
         async def ask(connection: BrokerConnection) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -142,7 +146,7 @@ class GroupsAdmin(AdminBase):
     def alter_consumer_group_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata | int]
     ) -> KeyedResult[TopicPartition, None]:
-        """Sets committed positions of a group without members."""
+        """Set committed offsets of a group that has no members."""
         plain = with_metadata(offsets)
         request = m.OffsetCommitRequest(
             group_id=group_id,
@@ -161,7 +165,8 @@ class GroupsAdmin(AdminBase):
     def delete_consumer_group_offsets(
         self, group_id: str, partitions: Iterable[Partition]
     ) -> KeyedResult[Partition, None]:
-        """Deletes committed positions of topics, by name or by id, to which no member of the group is subscribed."""
+        """Delete committed offsets of partitions, by name or by id. No member of the group may subscribe to the topics.
+        """
         wanted = list(partitions)
         ids = [topic_id_of(each) for each in wanted]
         by_id = m.DeleteOffsetsRequest(
@@ -203,11 +208,11 @@ class GroupsAdmin(AdminBase):
         group_id: str,
         ask: Callable[[BrokerConnection], Any],
     ) -> KeyedResult[Partition, None]:
-        """What the group's coordinator answers to `ask`, a code for each partition."""
+        """Run `ask` at the group's coordinator and settle each partition with its error code."""
 
         async def work(futures: Futures[Any, None]) -> None:
             for topic in (await self._coordinator(group_id, ask)).topics:
-                # Commits have ids of their own, with which nobody asks here.
+                # The topic ids in OffsetCommit responses are unused here: these commits go by name.
                 by_id = isinstance(topic, m.DeleteOffsetsResponse_DeleteOffsetsTopicResult)
                 topic_id = topic.topic_id if by_id else Uuid.ZERO
                 for row in topic.partitions:
@@ -224,11 +229,11 @@ def _raise_retriable(codes: Iterable[int], group_id: str) -> None:
 
 
 _ANOTHER_KIND = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION})
-"""It is a group of another protocol, or that one is switched off (`group.version`, `share.version`, …)."""
+"""The group uses another protocol, or the broker has that protocol off (`group.version`, `share.version`, …)."""
 
 
 async def _describe(group: str, connection: BrokerConnection) -> Any:
-    """The group's row, of the protocol that it has: only one of the requests knows it."""
+    """Return the group's row. Tries each describe request, because only the one of the group's protocol knows it."""
     row: Any = None
     for request in (m.ConsumerGroupDescribeRequest, m.ShareGroupDescribeRequest, m.StreamsGroupDescribeRequest):
         lowest = message_facts(request).lowest

@@ -1,4 +1,4 @@
-"""AdminClient's calls about staged ingests: pybroker's own requests (docs/staged-ingest.md)."""
+"""AdminClient's calls about staged ingests, over pybroker's own requests (docs/staged-ingest.md)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from pybroker.protocol import messages as m
 
 
 class IngestState(IntEnum):
-    """Where an ingest stands. COMMITTING: decided, not attached everywhere. ABSENT: never begun, aborted, expired."""
+    """The state of an ingest. COMMITTING: decided, not linked on every broker. ABSENT: never begun, aborted or expired.
+    """
 
     OPEN = 0
     COMMITTING = 1
@@ -25,8 +26,8 @@ class IngestState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class IngestPartition:
-    """What an ingest has for a partition. base_offset, end_offset (exclusive): where it lies in the topic, None before
-    it is committed.
+    """The part of an ingest in one partition. base_offset, end_offset (exclusive): its offsets in the topic, None
+    before the commit.
     """
 
     partition: int
@@ -38,8 +39,8 @@ class IngestPartition:
 
 @dataclass(frozen=True, slots=True)
 class IngestListing:
-    """A staged ingest. batch_id: of a stream, None for a single load. created_ms, touched_ms (its last append):
-    milliseconds since 1970. ttl_ms: how long it lives without an append. rows, bytes: all that is staged.
+    """A staged ingest. batch_id: the batch of a stream, None for a single load. created_ms, touched_ms (last append):
+    milliseconds since 1970. ttl_ms: the ingest expires after this time without an append. rows, bytes: staged totals.
     """
 
     topic_id: Uuid
@@ -58,7 +59,7 @@ class IngestListing:
 
 
 class IngestsAdmin(AdminBase):
-    """Bulk loads, under way or committed. The calls raise UnsupportedVersionError at brokers that are not pybroker."""
+    """Calls about running and committed bulk loads. They raise UnsupportedVersionError if a broker is not pybroker."""
 
     async def list_ingests(
         self,
@@ -67,7 +68,8 @@ class IngestsAdmin(AdminBase):
         ingest_id: str | None = None,
         include_committed: bool = False,
     ) -> list[IngestListing]:
-        """Staged ingests, of all topics or some, of all ids or one. include_committed: also the remembered ones."""
+        """Return staged ingests. topic_ids, ingest_id: None = all. include_committed: also remembered, committed ones.
+        """
         request = m.ListIngestsRequest(
             topic_ids=None if topic_ids is None else list(TopicCollection.of_topic_ids(topic_ids).topic_ids()),
             ingest_id=ingest_id,
@@ -84,8 +86,9 @@ class IngestsAdmin(AdminBase):
             request.after = answer.next
 
     async def abort_ingest(self, topic_id: Uuid, ingest_id: str, *, batch_id: int | None = None) -> IngestState:
-        """Drops what an ingest has staged. ABSENT: it is gone; COMMITTED, COMMITTING: it was committed, and stays."""
-        TopicCollection.of_topic_ids([topic_id])  # an id and nothing else
+        """Drop the staged data of an ingest. Returns ABSENT on success; COMMITTED or COMMITTING: committed, data stays.
+        """
+        TopicCollection.of_topic_ids([topic_id])  # refuses anything but ids
         cluster = await self._network.refresh(())
         request = m.IngestAbortRequest(
             cluster_id=cluster.id or "",

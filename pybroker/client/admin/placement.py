@@ -1,4 +1,4 @@
-"""AdminClient's calls about who leads partitions and which brokers have their replicas."""
+"""AdminClient's calls about leaders and the placement of replicas."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _UNCLEAN = 1
 
 
 class PlacementAdmin(AdminBase):
-    """Leaders and replicas."""
+    """Calls about leaders and replicas."""
 
     async def elect_leaders(
         self,
@@ -27,8 +27,11 @@ class PlacementAdmin(AdminBase):
         *,
         timeout_s: float | None = None,
     ) -> dict[Partition, KafkaError | None]:
-        """Elects leaders, of all partitions that need it (None) or of these, by name or by id. Partition → None, or why
-        it has no new leader (ELECTION_NOT_NEEDED: it is led as it should be)."""
+        """Elect leaders of these partitions, by name or by id, or of all partitions that need it (None).
+
+        Returns partition → None, or the error (ELECTION_NOT_NEEDED: the partition already has the leader it should
+        have).
+        """
         wanted = None if partitions is None else by_topic_and_id(partitions)
         request = m.ElectLeadersRequest(
             election_type=int(election_type),
@@ -62,8 +65,10 @@ class PlacementAdmin(AdminBase):
     def alter_partition_reassignments(
         self, reassignments: Mapping[Partition, Sequence[int] | None], *, timeout_s: float | None = None
     ) -> KeyedResult[Partition, None]:
-        """Partition, by name or by id → the brokers that shall have its replicas, the preferred leader first; None: the
-        reassignment that is under way is taken back. Answered when it has begun."""
+        """Start reassignments: partition, by name or by id → broker ids of its replicas, the preferred leader first.
+
+        None cancels the reassignment in progress. The futures complete when the reassignment has started.
+        """
         wanted: Mapping[Any, Sequence[int] | None] = reassignments
         by_id = by_topic_and_id(reassignments)
         request = m.AlterPartitionReassignmentsRequest(
@@ -89,7 +94,9 @@ class PlacementAdmin(AdminBase):
         return KeyedResult(start(reassignments, work))
 
     async def _decided(self, request: Any, about: str, ids: Iterable[Uuid] = ()) -> Any:
-        """What the controller answers, unless it refuses the request as a whole. ids: those of its topics in tags."""
+        """Return the controller's response. Raises KafkaError if its top-level error is set. ids: topic ids in its
+        tags.
+        """
         given = tuple(ids)
 
         async def ask(connection: BrokerConnection) -> Any:
@@ -102,15 +109,17 @@ class PlacementAdmin(AdminBase):
         return await self._network.attempt("controller", ask, about=about)
 
     async def unregister_broker(self, broker_id: int) -> None:
-        """A broker that is dead and has no replicas will not come back: nobody waits for what it has of deleted topics.
-        Raises KafkaError: BROKER_ID_NOT_REGISTERED; INVALID_REQUEST, which says what is in the way."""
+        """Unregister a dead broker that has no replicas, so that deletions of topics stop waiting for its copies.
+
+        Raises KafkaError: BROKER_ID_NOT_REGISTERED; INVALID_REQUEST, whose message names the obstacle.
+        """
         request = m.UnregisterBrokerRequest(broker_id=broker_id)
         await self._decided(request, f"broker {broker_id}")
 
     async def list_partition_reassignments(
         self, partitions: Iterable[TopicPartition] | None = None, *, timeout_s: float | None = None
     ) -> dict[TopicPartition, PartitionReassignment]:
-        """The reassignments that are under way: all, or of these partitions."""
+        """Return the reassignments in progress: all, or those of these partitions."""
         wanted = None if partitions is None else by_topic(partitions)
         request = m.ListPartitionReassignmentsRequest(
             topics=None

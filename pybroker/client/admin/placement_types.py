@@ -1,4 +1,4 @@
-"""What AdminClient's calls about leaders and replicas take and give."""
+"""Types of AdminClient's calls about leaders and replicas."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from enum import IntEnum
 
 
 class ElectionType(IntEnum):
-    """Who may be elected (KIP-460)."""
+    """Which replicas may become leader (KIP-460)."""
 
     PREFERRED = 0
     """The first replica of the assignment, if it is in sync."""
     UNCLEAN = 1
-    """Any replica, where nobody leads: what only others had is lost."""
+    """Any live replica, if the partition has no leader: records that only other replicas have are lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionReassignment:
-    """A reassignment under way (KIP-455). replicas: all that there are now."""
+    """A reassignment in progress (KIP-455). replicas: all current replicas."""
 
     replicas: tuple[int, ...]
     adding_replicas: tuple[int, ...]

@@ -20,12 +20,13 @@ _MAX_TIMESTAMP_VERSION = 7
 
 
 class RecordsAdmin(AdminBase):
-    """Offsets and records of partitions."""
+    """Calls about offsets and records of partitions."""
 
     def list_offsets(
         self, partitions: Mapping[Partition, OffsetSpec], *, read_committed: bool = False
     ) -> KeyedResult[Partition, OffsetAndTimestamp]:
-        """Partition, by name or by id → the offset found; -1 if there is no record of that time or later."""
+        """Look up offsets: partition, by name or by id → offset and timestamp; -1 if no record is at or after the time.
+        """
 
         async def work(futures: Futures[Partition, OffsetAndTimestamp]) -> None:
             async def one_round(_: BrokerConnection) -> None:
@@ -61,8 +62,10 @@ class RecordsAdmin(AdminBase):
     def delete_records(
         self, offsets: Mapping[Partition, int], *, timeout_s: float | None = None
     ) -> KeyedResult[Partition, int]:
-        """Deletes the records before an offset (-1: before the high watermark). Partition, by name or by id → first
-        offset left."""
+        """Delete the records before an offset (-1: before the high watermark).
+
+        The result has partition, by name or by id → new log start offset.
+        """
         before: Mapping[Any, int] = offsets
 
         async def work(futures: Futures[Any, int]) -> None:
@@ -100,7 +103,7 @@ class RecordsAdmin(AdminBase):
 
 
 def _comes_later(code: int) -> bool:
-    """Whether it may be answered yet. An id that is dead stays dead, although consumers look at the metadata for it."""
+    """Whether to retry. Not for a dead topic id, although UNKNOWN_TOPIC_ID makes consumers refresh their metadata."""
     return is_retriable(code) and code not in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID)
 
 

@@ -1,8 +1,8 @@
-"""What a call for several items gives: a future for each, and one for all.
+"""Results of calls about several items: a future for each item, and one for all.
 
 result = admin.create_topics([NewTopic("a"), NewTopic("b")])
-await result                       # all of them, or the first failure
-await result.topic_id("a")         # one of them
+await result                       # all items, or the first failure
+await result.topic_id("a")         # one item
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _running: set[asyncio.Task[None]] = set()
 
 
 def start(keys: Iterable[Key], work: Callable[[Futures[Key, Value]], Coroutine[Any, Any, None]]) -> Futures[Key, Value]:
-    """A future for each key, and the work that answers them. What it does not answer fails with it."""
+    """Create a future for each key and start `work`, which settles them. Futures left open fail when `work` ends."""
     loop = asyncio.get_running_loop()
     futures: Futures[Key, Value] = {key: loop.create_future() for key in keys}
     for future in futures.values():
-        # Whoever looks at one of them need not look at all.
+        # Marks the exception as retrieved: asyncio must not warn about a future that the caller ignores.
         future.add_done_callback(lambda each: each.cancelled() or each.exception())
 
     async def run() -> None:
@@ -51,7 +51,7 @@ def start(keys: Iterable[Key], work: Callable[[Futures[Key, Value]], Coroutine[A
 
 
 def settle(future: asyncio.Future[Value], error_code: int, message: str | None, value: Value, about: str) -> None:
-    """Answers one item. about: what it is, which its failure names."""
+    """Complete one item's future. about: the item's name for the error message."""
     if future.done():
         return
     if error_code:
@@ -61,7 +61,7 @@ def settle(future: asyncio.Future[Value], error_code: int, message: str | None, 
 
 
 def _refusal(code: int, message: str | None, about: str) -> KafkaError:
-    """Why an item failed. A broker's words may leave out which one it was: the caller asked for several."""
+    """Return the error of an item; its message names the item, which the broker's message may not do."""
     words = message or about
     if about.rpartition(" ")[2] not in words:
         words = f"{about}: {words}"
@@ -71,21 +71,21 @@ def _refusal(code: int, message: str | None, about: str) -> KafkaError:
 
 
 class KeyedResult(Generic[Key, Value]):
-    """Key → future. Awaiting it gives key → value, or raises the first failure once all are answered."""
+    """Key → future. Awaiting it returns key → value, or raises the first failure after all items completed."""
 
     def __init__(self, futures: Futures[Key, Value]) -> None:
         self._futures = futures
 
     def values(self) -> Mapping[Key, asyncio.Future[Value]]:
-        """The future of each item."""
+        """Return key → future."""
         return dict(self._futures)
 
     def futures(self) -> list[asyncio.Future[Value]]:
-        """The futures of all items."""
+        """Return the futures of all items."""
         return list(self._futures.values())
 
     async def all(self) -> dict[Key, Value]:
-        """Every value; raises the first failure."""
+        """Wait for all items and return key → value; raise the first failure."""
         return await gather(self._futures)
 
     def __await__(self) -> Generator[Any, None, dict[Key, Value]]:
@@ -93,7 +93,7 @@ class KeyedResult(Generic[Key, Value]):
 
 
 async def gather(futures: Futures[Key, Value]) -> dict[Key, Value]:
-    """Waits for all, then gives the values or raises the first failure."""
+    """Wait for all futures, then return the values or raise the first failure."""
     if futures:
         await asyncio.wait(futures.values())
     return {key: future.result() for key, future in futures.items()}
@@ -101,9 +101,7 @@ async def gather(futures: Futures[Key, Value]) -> dict[Key, Value]:
 
 @dataclass(frozen=True, slots=True)
 class TopicMetadataAndConfig:
-    """What a created topic is. num_partitions, replication_factor: -1, config: None where the broker
-    does not say.
-    """
+    """A created topic. num_partitions, replication_factor: -1, config: None if the broker does not report them."""
 
     topic_id: Uuid
     num_partitions: int
@@ -112,22 +110,22 @@ class TopicMetadataAndConfig:
 
 
 class CreateTopicsResult(KeyedResult[str, TopicMetadataAndConfig]):
-    """By name. Awaiting it gives name → TopicMetadataAndConfig, or raises the first failure."""
+    """Results by topic name. Awaiting it returns name → TopicMetadataAndConfig, or raises the first failure."""
 
     async def topic_id(self, topic: str) -> Uuid:
-        """The new topic's id; Uuid.ZERO from a broker without ids. Raises why it was not created."""
+        """Return the new topic's id; Uuid.ZERO from a broker without topic ids. Raises the error of its creation."""
         return (await self._futures[topic]).topic_id
 
     async def num_partitions(self, topic: str) -> int:
-        """Its number of partitions."""
+        """Return the number of partitions. Raises UnsupportedVersionError if the broker did not report it."""
         return _said((await self._futures[topic]).num_partitions)
 
     async def replication_factor(self, topic: str) -> int:
-        """The number of replicas of each partition."""
+        """Return the replicas per partition. Raises UnsupportedVersionError if the broker did not report it."""
         return _said((await self._futures[topic]).replication_factor)
 
     async def config(self, topic: str) -> Mapping[str, ConfigEntry]:
-        """Its settings. Raises KafkaError if the caller may not see them."""
+        """Return the topic's settings. Raises KafkaError if the caller may not see them."""
         config = (await self._futures[topic]).config
         if config is None:
             raise UnsupportedVersionError("the broker does not tell the settings of new topics")
@@ -143,7 +141,7 @@ def _said(number: int) -> int:
 class _ByIdOrName(Generic[Value]):
     """Futures by id if the request used ids, by name if it used names.
 
-    Made by `of_topic_ids` and `of_topic_names`; the constructor is for children, as tests' doubles (KIP-516).
+    Create it with `of_topic_ids` or `of_topic_names`; the constructor is for subclasses such as test doubles (KIP-516).
     """
 
     def __init__(
@@ -164,14 +162,14 @@ class _ByIdOrName(Generic[Value]):
 
     @classmethod
     def of_topic_ids(cls, futures: Futures[Uuid, Value]) -> Self:
-        """The result of a request that used ids."""
+        """Create the result of a request that used ids."""
         made = cls.__new__(cls)
         made._take(futures, None)
         return made
 
     @classmethod
     def of_topic_names(cls, futures: Futures[str, Value]) -> Self:
-        """The result of a request that used names."""
+        """Create the result of a request that used names."""
         made = cls.__new__(cls)
         made._take(None, futures)
         return made
@@ -181,40 +179,40 @@ class _ByIdOrName(Generic[Value]):
         return self._by_name if self._by_id is None else self._by_id  # type: ignore[return-value]  # one is there
 
     def futures(self) -> list[asyncio.Future[Value]]:
-        """All of them."""
+        """Return all futures."""
         return list(self._futures.values())
 
     def topic_id_values(self) -> dict[Uuid, asyncio.Future[Value]] | None:
-        """Id → future if the request used ids, else None."""
+        """Return id → future if the request used ids, else None."""
         return None if self._by_id is None else dict(self._by_id)
 
     def topic_name_values(self) -> dict[str, asyncio.Future[Value]] | None:
-        """Name → future if the request used names, else None."""
+        """Return name → future if the request used names, else None."""
         return None if self._by_name is None else dict(self._by_name)
 
     def values(self) -> dict[str, asyncio.Future[Value]] | None:
-        """Deprecated: `topic_name_values`."""
+        """Deprecated: use `topic_name_values`."""
         deprecated("values()", "topic_name_values()")
         return self.topic_name_values()
 
 
 class DescribeTopicsResult(_ByIdOrName[TopicDescription]):
-    """Awaiting it gives id or name, whichever was asked → TopicDescription, or raises the first failure."""
+    """Awaiting it returns TopicDescription by id or by name, as requested, or raises the first failure."""
 
     async def all_topic_ids(self) -> dict[Uuid, TopicDescription]:
-        """By id. Raises ValueError if the request used names."""
+        """Return id → description. Raises ValueError if the request used names."""
         if self._by_id is None:
             raise ValueError("the request used names: all_topic_names()")
         return await gather(self._by_id)
 
     async def all_topic_names(self) -> dict[str, TopicDescription]:
-        """By name. Raises ValueError if the request used ids."""
+        """Return name → description. Raises ValueError if the request used ids."""
         if self._by_name is None:
             raise ValueError("the request used ids: all_topic_ids()")
         return await gather(self._by_name)
 
     def all(self) -> Awaitable[dict[str, TopicDescription]]:
-        """Deprecated: `all_topic_names` (KIP-516)."""
+        """Deprecated: use `all_topic_names` (KIP-516)."""
         deprecated("all()", "all_topic_names()")
         return self.all_topic_names()
 
@@ -223,10 +221,10 @@ class DescribeTopicsResult(_ByIdOrName[TopicDescription]):
 
 
 class DeleteTopicsResult(_ByIdOrName[None]):
-    """Awaiting it waits for all deletions, or raises the first failure."""
+    """Awaiting it waits for all deletions, then raises the first failure, if any."""
 
     async def all(self) -> None:
-        """Succeeds only if all deletions do."""
+        """Wait for all deletions; raise the first failure."""
         await gather(self._futures)
 
     def __await__(self) -> Generator[Any, None, None]:
@@ -234,5 +232,5 @@ class DeleteTopicsResult(_ByIdOrName[None]):
 
 
 def deprecated(old: str, new: str) -> None:
-    """Warns the caller of a method that KIP-516 deprecates."""
+    """Warn the caller of a method that KIP-516 deprecates."""
     warnings.warn(f"{old} is deprecated: use {new}", DeprecationWarning, stacklevel=3)

@@ -25,7 +25,7 @@ from pybroker.protocol.error_codes import ErrorCode
 
 
 def _filter_fields(wanted: AclBindingFilter) -> dict[str, Any]:
-    """A filter as DescribeAcls and DeleteAcls name its parts."""
+    """Return a filter as keyword arguments of DescribeAcls and DeleteAcls."""
     return {
         "resource_type_filter": wanted.resource_type,
         "resource_name_filter": wanted.name,
@@ -38,10 +38,10 @@ def _filter_fields(wanted: AclBindingFilter) -> dict[str, Any]:
 
 
 class SecurityAdmin(AdminBase):
-    """Who may do what (KIP-140), and who is who (KIP-554)."""
+    """Calls about ACLs (KIP-140) and users' SCRAM credentials (KIP-554)."""
 
     def create_acls(self, acls: Iterable[AclBinding]) -> KeyedResult[AclBinding, None]:
-        """Adds entries."""
+        """Create ACL entries."""
         wanted = list(acls)
         request = m.CreateAclsRequest(
             creations=[
@@ -66,7 +66,7 @@ class SecurityAdmin(AdminBase):
         return KeyedResult(start(wanted, work))
 
     async def describe_acls(self, wanted: AclBindingFilter | None = None) -> list[AclBinding]:
-        """The entries that match; all of them without a filter."""
+        """Return the ACL entries that match the filter; all entries without a filter."""
         request = m.DescribeAclsRequest(**_filter_fields(wanted or AclBindingFilter()))
         answer = await self._network.ask(request)
         if answer.error_code:
@@ -74,7 +74,7 @@ class SecurityAdmin(AdminBase):
         return [_binding(resource, row) for resource in answer.resources for row in resource.acls]
 
     def delete_acls(self, filters: Iterable[AclBindingFilter]) -> KeyedResult[AclBindingFilter, list[AclBinding]]:
-        """Removes the entries that match; each filter → what it removed."""
+        """Delete the ACL entries that match; filter → deleted entries."""
         wanted = list(filters)
         request = m.DeleteAclsRequest(
             filters=[m.DeleteAclsRequest_DeleteAclsFilter(**_filter_fields(each)) for each in wanted]
@@ -93,7 +93,7 @@ class SecurityAdmin(AdminBase):
     async def describe_user_scram_credentials(
         self, users: Sequence[str] | None = None
     ) -> dict[str, list[ScramCredentialInfo]]:
-        """User → mechanisms; users without a password are missing. users: None = all."""
+        """Return user → mechanisms; users without a password are left out. users: None = all."""
         names = None if users is None else [m.DescribeUserScramCredentialsRequest_UserName(name=name) for name in users]
         answer = await self._network.ask(m.DescribeUserScramCredentialsRequest(users=names), "controller")
         if answer.error_code:
@@ -110,7 +110,7 @@ class SecurityAdmin(AdminBase):
         return found
 
     def alter_user_scram_credentials(self, changes: Iterable[ScramUpsertion | ScramDeletion]) -> KeyedResult[str, None]:
-        """Sets and removes passwords. Users → done."""
+        """Set and delete passwords; results by user."""
         wanted = list(changes)
         request = m.AlterUserScramCredentialsRequest(
             deletions=[

@@ -1,4 +1,4 @@
-"""Access control lists and users as administrators see them; codes are Kafka's."""
+"""Types of AdminClient's calls about ACLs and users; codes are Kafka's."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class AclBinding:
-    """An entry: who (`User:alice`) may do what to what, from where (`*` = everywhere)."""
+    """An ACL entry: principal (`User:alice`), operation, resource, and host (`*` = everywhere)."""
 
     resource_type: ResourceType
     name: str
@@ -38,7 +38,7 @@ class AclBinding:
 
 @dataclass(frozen=True, slots=True)
 class AclBindingFilter:
-    """Which entries; None and ANY mean all."""
+    """A filter of ACL entries; None and ANY match all."""
 
     resource_type: ResourceType = ResourceType.ANY
     name: str | None = None
@@ -51,7 +51,7 @@ class AclBindingFilter:
 
 @dataclass(frozen=True, slots=True)
 class ScramUpsertion:
-    """A user's new password. Only salt and salted password travel. iterations: 4096 to 16384."""
+    """A user's new password. Only the salt and the salted password are sent. iterations: 4096 to 16384."""
 
     user: str
     password: str = field(repr=False)
@@ -61,13 +61,13 @@ class ScramUpsertion:
 
     @property
     def salted_password(self) -> bytes:
-        """RFC 5802's Hi(password)."""
+        """RFC 5802's Hi(password, salt, iterations)."""
         return self.mechanism.salted_password(self.password, self.salt, self.iterations)
 
 
 @dataclass(frozen=True, slots=True)
 class ScramDeletion:
-    """A user's password of one mechanism shall go."""
+    """The deletion of a user's password for one mechanism."""
 
     user: str
     mechanism: ScramMechanism
@@ -75,7 +75,7 @@ class ScramDeletion:
 
 @dataclass(frozen=True, slots=True)
 class ScramCredentialInfo:
-    """What is told of a stored password."""
+    """The public part of a stored password."""
 
     mechanism: ScramMechanism
     iterations: int

@@ -16,19 +16,19 @@ from pybroker.protocol import messages as m
 
 @dataclass(frozen=True, slots=True)
 class SharePartitionOffset:
-    """Where a share group is in a partition."""
+    """The progress of a share group in a partition."""
 
     start_offset: int
-    """All before it is done."""
+    """Share-partition start offset: all records before it are complete."""
     lag: int | None
-    """Records that are not done; None where the broker does not tell."""
+    """Number of records that are not complete; None if the broker does not report it."""
 
 
 class ShareGroupsAdmin(AdminBase):
-    """Share groups; they are listed, described and deleted as other groups are."""
+    """Calls about offsets of share groups. `GroupsAdmin` lists, describes and deletes these groups."""
 
     async def list_share_group_offsets(self, group_id: str) -> dict[TopicPartition, SharePartitionOffset]:
-        """Where the group is, in all partitions that it reads or has read."""
+        """Return the group's offsets in all partitions that it reads or has read."""
         wanted = m.DescribeShareGroupOffsetsRequest_DescribeShareGroupOffsetsRequestGroup(group_id, None)
         request = m.DescribeShareGroupOffsetsRequest([wanted])
         answer = await self._ask_share(group_id, request, lambda all_groups: all_groups.groups[0])
@@ -45,7 +45,7 @@ class ShareGroupsAdmin(AdminBase):
     def alter_share_group_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, int]
     ) -> KeyedResult[TopicPartition, None]:
-        """Sets the offsets from which a share group without members gives out records."""
+        """Set the start offsets of a share group that has no members."""
         request = m.AlterShareGroupOffsetsRequest(
             group_id,
             [
@@ -71,7 +71,7 @@ class ShareGroupsAdmin(AdminBase):
         return KeyedResult(start(offsets, work))
 
     def delete_share_group_offsets(self, group_id: str, topics: Iterable[str]) -> KeyedResult[str, None]:
-        """Forgets topics: a share group without members begins anew there."""
+        """Delete the group's offsets of topics: a share group without members starts anew there."""
         names = list(topics)
         make = m.DeleteShareGroupOffsetsRequest_DeleteShareGroupOffsetsRequestTopic
         request = m.DeleteShareGroupOffsetsRequest(group_id, [make(name) for name in names])
@@ -83,7 +83,9 @@ class ShareGroupsAdmin(AdminBase):
         return KeyedResult(start(names, work))
 
     async def _ask_share(self, group_id: str, request: Any, whole: Any) -> Any:
-        """The coordinator's answer; again while an error passes. `whole`: which part of it has the group's error."""
+        """Return the coordinator's response; retry retriable errors. whole: returns the part that has the group's
+        error.
+        """
 
         async def ask(connection: BrokerConnection) -> Any:
             answer = await connection.request(request)

@@ -1,4 +1,4 @@
-"""The lives of topics as administrators see them: incarnations, deletions (docs/topic-life.md). pybroker only."""
+"""Types of AdminClient's calls about incarnations and deletions of topics (docs/topic-life.md). pybroker only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pybroker.native import Uuid
 
 @dataclass(frozen=True, slots=True)
 class UndeletedTopic:
-    """A topic that lives again. name: what it is called now."""
+    """A topic that was undeleted. name: its current name."""
 
     name: str
     topic_id: Uuid
@@ -17,7 +17,7 @@ class UndeletedTopic:
 
 @dataclass(frozen=True, slots=True)
 class PurgedTopic:
-    """A deleted topic whose data goes now, or sooner than it would have. remove_after_ms: when the delay ends."""
+    """A deleted topic with a shortened or ended delay. remove_after_ms: end of the delay, milliseconds since 1970."""
 
     name: str
     topic_id: Uuid
@@ -26,7 +26,7 @@ class PurgedTopic:
 
 @dataclass(frozen=True, slots=True)
 class TruncatedTopic:
-    """A topic whose records are gone: it has a new id, and the old one waits as a deleted topic does."""
+    """A truncated topic: it has a new id; its old incarnation is now a deleted topic."""
 
     name: str
     topic_id: Uuid
@@ -35,8 +35,8 @@ class TruncatedTopic:
 
 @dataclass(frozen=True, slots=True)
 class TopicEvent:
-    """Something that happened to an incarnation after its creation, as `undeleted`. at_ms: milliseconds since 1970. by:
-    the principal. name: what it was called then; None where that did not matter.
+    """An event in an incarnation's life after its creation, such as `undeleted`. at_ms: milliseconds since 1970. by:
+    the principal. name: the topic's name at that time, None if the event does not need it.
     """
 
     what: str
@@ -47,7 +47,7 @@ class TopicEvent:
 
 @dataclass(frozen=True, slots=True)
 class LogEnds:
-    """Where a partition's log began and ended when its topic was deleted; None where nobody knows."""
+    """The log start and end offset of a partition when its topic was deleted; None if unknown."""
 
     partition: int
     log_start_offset: int | None
@@ -56,8 +56,8 @@ class LogEnds:
 
 @dataclass(frozen=True, slots=True)
 class TopicIncarnation:
-    """One life of a name. state: `live`, `deleting`, `staged`, `undeleting`, `removed`. Times are milliseconds since
-    1970; `deleted_…` are None while it lives, `successor_id` where no truncation replaced it.
+    """One incarnation of a topic name. state: `live`, `deleting`, `staged`, `undeleting`, `removed`. Times are
+    milliseconds since 1970; `deleted_…` are None while it is live, `successor_id` unless a truncation replaced it.
     """
 
     name: str
@@ -76,9 +76,7 @@ class TopicIncarnation:
 
 @dataclass(frozen=True, slots=True)
 class DeletedReplica:
-    """What is left of a deleted topic's partition on a broker. size_bytes, remaining_ms (until it is removed), log_dir:
-    None where unknown.
-    """
+    """A broker's replica of a deleted topic. size_bytes, remaining_ms (until its removal), log_dir: None if unknown."""
 
     partition: int
     broker_id: int
@@ -90,9 +88,9 @@ class DeletedReplica:
 
 @dataclass(frozen=True, slots=True)
 class TopicDeletion:
-    """A deleted topic. state: `deleting`, `staged`, `undeleting`, `found`, `removed`. how: by what it was deleted.
-    size_bytes: on all brokers that say what they hold. remaining_ms: until the last of them removes it. None where
-    unknown. undeletable: whether it can still come back; remove_after_ms: until when, None where no delay runs.
+    """A deleted topic. state: `deleting`, `staged`, `undeleting`, `found`, `removed`. how: the operation that deleted
+    it. size_bytes: on all brokers that report a size. remaining_ms: until the last broker removes it. None if unknown.
+    undeletable: whether undelete is still possible; remove_after_ms: until when, None if no delay is running.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""AdminClient's calls about the lives of topics: pybroker's own requests (docs/protocol.md, docs/topic-life.md)."""
+"""AdminClient's calls about incarnations of topics: pybroker's own requests (docs/protocol.md, docs/topic-life.md)."""
 
 from __future__ import annotations
 
@@ -26,17 +26,18 @@ from pybroker.protocol import messages as m
 
 
 class TopicLivesAdmin(AdminBase):
-    """Undelete, purge, truncate, history, deletions. Raise UnsupportedVersionError at brokers that are not pybroker."""
+    """Undelete, purge, truncate, history, deletions. They raise UnsupportedVersionError if a broker is not pybroker."""
 
     def undelete_topics(
         self, topics: Iterable[Uuid] | Mapping[Uuid, str | None], *, timeout_s: float | None = None
     ) -> KeyedResult[Uuid, UndeletedTopic]:
-        """Brings deleted topics back while their data still waits: records, settings, committed offsets.
+        """Bring deleted topics back with records, settings and committed offsets, while their replicas are still
+        staged.
 
-        topics: their ids, or id → the name that it shall get (None = the one that it had).
+        topics: their ids, or id → new name (None = the old name).
         """
         names = topics if isinstance(topics, Mapping) else dict.fromkeys(topics)
-        TopicCollection.of_topic_ids(names)  # ids and nothing else
+        TopicCollection.of_topic_ids(names)  # refuses anything but ids
         request = m.UndeleteTopicsRequest(
             topics=[
                 m.UndeleteTopicsRequest_UndeletableTopic(topic_id=topic_id, new_name=name)
@@ -57,8 +58,8 @@ class TopicLivesAdmin(AdminBase):
     def purge_topics(
         self, topics: Iterable[Uuid], *, delay_s: float = 0, timeout_s: float | None = None
     ) -> KeyedResult[Uuid, PurgedTopic]:
-        """Has brokers remove the data of deleted topics now: for good, and on every broker, also on those that are down
-        as soon as they are back.
+        """Remove the data of deleted topics now, permanently, on every broker; brokers that are down do it when they
+        return.
 
         delay_s above 0 shortens the delay of these deletions instead, counted from the deletion; undelete stays
         possible until it is over.
@@ -86,19 +87,19 @@ class TopicLivesAdmin(AdminBase):
         keep_offsets: bool = False,
         timeout_s: float | None = None,
     ) -> KeyedResult[Any, TruncatedTopic]:
-        """Removes all records of topics at once: each gets a new id and empty logs, and keeps name and settings.
+        """Remove all records of topics at once: each topic gets a new id and empty logs, and keeps name and settings.
 
-        The old records wait as those of a deleted topic, and can be undeleted under another name.
+        The old incarnation becomes a deleted topic, which can be undeleted under another name.
 
-        keep_offsets: new records go on at the old log ends, groups keep their offsets. Result: by id or by name,
-        whichever was given.
+        keep_offsets: new records continue at the old log end offsets, and groups keep their offsets. The result is by
+        id or by name, as requested.
         """
         wanted = topic_collection(topics)
         by_id = isinstance(wanted, TopicIdCollection)
         keys: Iterable[Any] = wanted.topic_ids() if isinstance(wanted, TopicIdCollection) else wanted.topic_names()
 
         async def work(futures: Futures[Any, TruncatedTopic]) -> None:
-            # By id, so that a request that is sent twice does not truncate twice.
+            # Truncate by id: a request that is sent twice must not truncate twice.
             ids = {each: each for each in futures} if by_id else await self._ids(futures)
             if not ids:
                 return
@@ -117,7 +118,7 @@ class TopicLivesAdmin(AdminBase):
         return KeyedResult(start(keys, work))
 
     async def _ids(self, futures: Futures[str, TruncatedTopic]) -> dict[Uuid, str]:
-        """The ids of those that exist; the others are answered."""
+        """Return the ids of the existing topics; settle the futures of the others."""
 
         async def look(name: str) -> tuple[Uuid, str] | None:
             try:
@@ -132,7 +133,8 @@ class TopicLivesAdmin(AdminBase):
     def describe_topic_history(
         self, topics: TopicCollection | Iterable[str]
     ) -> KeyedResult[Any, tuple[TopicIncarnation, ...]]:
-        """Every incarnation of topics that is remembered, dead ones too. Result: by id or name, whichever was given."""
+        """Return every remembered incarnation of topics, also deleted ones. The result is by id or name, as requested.
+        """
         wanted = topic_collection(topics)
         by_id = isinstance(wanted, TopicIdCollection)
         keys: Iterable[Any] = wanted.topic_ids() if isinstance(wanted, TopicIdCollection) else wanted.topic_names()
@@ -149,7 +151,8 @@ class TopicLivesAdmin(AdminBase):
         return KeyedResult(start(keys, work))
 
     async def describe_deletions(self, topics: TopicCollection | Iterable[str] | None = None) -> list[TopicDeletion]:
-        """Topics that are deleted. topics: None = all whose data is not gone yet; else these, also where it is."""
+        """Return deleted topics. topics: None = all whose data is not removed yet; else these, also after the removal.
+        """
         filters = None
         if topics is not None:
             wanted = topic_collection(topics)
@@ -210,6 +213,6 @@ def _deletion(row: Any) -> TopicDeletion:
             for each in row.partitions
         ),
         _known(row.remove_after_ms),
-        # Version 0 does not say it.
+        # Version 0 of the response does not have the field.
         row.undeletable or (row.remove_after_ms < 0 and row.state in ("deleting", "staged")),
     )

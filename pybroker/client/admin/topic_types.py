@@ -1,4 +1,4 @@
-"""Topics in AdminClient's calls: which ones are meant, new ones, descriptions and listings of existing ones."""
+"""Topics in AdminClient's calls: collections of topics, new topics, descriptions and listings."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pybroker.client.cluster import Node
 from pybroker.native import Uuid
 
 _KEY = object()
-"""Known to this module only, so that nobody else makes a collection."""
+"""Private to this module: only the factory methods below can create a collection."""
 
 
 class TopicCollection:
-    """Topics by id or by name, never mixed: made by `of_topic_ids` or `of_topic_names` and by nothing else."""
+    """Topics by id or by name, never mixed. Create it with `of_topic_ids` or `of_topic_names`."""
 
     __slots__ = ()
 
@@ -29,12 +29,12 @@ class TopicCollection:
 
     @staticmethod
     def of_topic_ids(topics: Collection[Uuid]) -> TopicIdCollection:
-        """The topics with these ids. Raises TypeError for anything but Uuids."""
+        """Return a collection of topics by id. Raises TypeError for anything but Uuids."""
         return TopicIdCollection(_KEY, topics)
 
     @staticmethod
     def of_topic_names(topics: Collection[str]) -> TopicNameCollection:
-        """The topics with these names. Raises TypeError for anything but text."""
+        """Return a collection of topics by name. Raises TypeError for anything but text."""
         return TopicNameCollection(_KEY, topics)
 
 
@@ -49,7 +49,7 @@ class TopicIdCollection(TopicCollection):
         _only(Uuid, self._ids)
 
     def topic_ids(self) -> Collection[Uuid]:
-        """The ids."""
+        """Return the ids."""
         return self._ids
 
     def __repr__(self) -> str:
@@ -69,7 +69,7 @@ class TopicNameCollection(TopicCollection):
         _only(str, self._names)
 
     def topic_names(self) -> Collection[str]:
-        """The names."""
+        """Return the names."""
         return self._names
 
     def __repr__(self) -> str:
@@ -84,7 +84,7 @@ def _only(kind: type, items: Sequence[object]) -> None:
 
 
 def topic_collection(topics: TopicCollection | Iterable[str]) -> TopicIdCollection | TopicNameCollection:
-    """The collection that a caller means; plain names count as one. Raises TypeError for plain ids: those need
+    """Return a caller's topics as a collection; plain names become one. Raises TypeError for plain ids: they need
     `TopicCollection.of_topic_ids`.
     """
     if isinstance(topics, TopicIdCollection | TopicNameCollection):
@@ -103,7 +103,7 @@ def _wrong(topics: object) -> NoReturn:
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to be created. -1 = the broker's default (`num.partitions`, `default.replication.factor`).
+    """A topic to create. -1 = the broker's default (`num.partitions`, `default.replication.factor`).
 
     replica_assignments: partition → broker ids, instead of the two numbers. config: settings under Kafka's names.
     """
@@ -117,7 +117,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class NewPartitions:
-    """How many partitions a topic shall have. assignments: broker ids of each added one."""
+    """The new total number of a topic's partitions. assignments: broker ids for each added partition."""
 
     total_count: int
     assignments: Sequence[Sequence[int]] | None = None
@@ -125,7 +125,7 @@ class NewPartitions:
 
 @dataclass(frozen=True, slots=True)
 class TopicPartitionInfo:
-    """A partition in a description. `leader` is None while there is none, `leader_epoch` -1 where unknown."""
+    """A partition in a description. `leader` is None without a leader, `leader_epoch` -1 if unknown."""
 
     partition: int
     leader: Node | None
@@ -136,11 +136,10 @@ class TopicPartitionInfo:
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """A topic as `describe_topics` shows it (KIP-516).
+    """A topic as returned by `describe_topics` (KIP-516).
 
-    partitions: the one with index i is partition i. authorized_operations: codes of the operations (Kafka's
-    AclOperation) that the caller may perform; None if unknown, as where it was not asked for. topic_id: Uuid.ZERO from
-    a broker without ids.
+    partitions: index i is partition i. authorized_operations: codes of the operations (Kafka's AclOperation) that the
+    caller may perform; None if unknown or not requested. topic_id: Uuid.ZERO from a broker without topic ids.
     """
 
     name: str
@@ -152,7 +151,7 @@ class TopicDescription:
 
 @dataclass(frozen=True, slots=True)
 class TopicListing:
-    """A topic as `list_topics` shows it. topic_id: Uuid.ZERO where the broker's answer has none."""
+    """A topic as returned by `list_topics`. topic_id: Uuid.ZERO if the response has none."""
 
     name: str
     topic_id: Uuid
@@ -161,23 +160,23 @@ class TopicListing:
 
 @dataclass(frozen=True, slots=True)
 class TopicPage:
-    """A page of `list_topics_page`. next: what `after` has to be for the next one; None behind the last."""
+    """A page of `list_topics_page`. next: value of `after` for the next page; None on the last page."""
 
     listings: tuple[TopicListing, ...]
     next: str | None
 
 
 class ListTopicsResult(dict[str, TopicListing]):
-    """Name → listing, with Java's accessors."""
+    """Name → listing, with the accessors of Java's class."""
 
     def names(self) -> frozenset[str]:
-        """The names."""
+        """Return the names."""
         return frozenset(self)
 
     def listings(self) -> list[TopicListing]:
-        """The listings."""
+        """Return the listings."""
         return list(self.values())
 
     def names_to_listings(self) -> dict[str, TopicListing]:
-        """The same as a plain dict."""
+        """Return a plain dict of name → listing."""
         return dict(self)

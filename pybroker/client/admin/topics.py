@@ -39,7 +39,7 @@ from pybroker.protocol.error_codes import ErrorCode
 
 _NOT_SAID = -(1 << 31)
 _METADATA_BY_ID = 12
-"""Released Kafka refuses ids in versions 10 and 11, whose names are not nullable."""
+"""Apache Kafka refuses ids in versions 10 and 11, whose names are not nullable."""
 _DELETE_BY_ID = 6
 
 Named = TypeVar("Named", bound=str | Uuid)
@@ -47,7 +47,7 @@ Named = TypeVar("Named", bound=str | Uuid)
 
 
 class TopicsAdmin(AdminBase):
-    """Topics: create, delete, describe, list, add partitions."""
+    """Calls that create, delete, describe and list topics, and add partitions."""
 
     def create_topics(
         self,
@@ -56,8 +56,8 @@ class TopicsAdmin(AdminBase):
         validate_only: bool = False,
         timeout_s: float | None = None,
     ) -> CreateTopicsResult:
-        """Creates topics, each independently of the others. validate_only: only checks whether they could be created.
-        timeout_s: how long the broker may take, else `request.timeout.ms`.
+        """Create topics, each independently of the others. validate_only: only check whether creation would succeed.
+        timeout_s: time limit for the broker, None = `request.timeout.ms`.
         """
         topics = {topic.name: topic for topic in new_topics}
         request = m.CreateTopicsRequest(
@@ -77,7 +77,7 @@ class TopicsAdmin(AdminBase):
     def delete_topics(
         self, topics: TopicCollection | Iterable[str], *, timeout_s: float | None = None
     ) -> DeleteTopicsResult:
-        """Deletes topics: exactly the incarnations given by id (KIP-516), or whatever has the names."""
+        """Delete topics: by id exactly that incarnation (KIP-516), by name the topic that has the name now."""
         wanted = topic_collection(topics)
         keys: Iterable[Any]
         if isinstance(wanted, TopicIdCollection):
@@ -114,7 +114,7 @@ class TopicsAdmin(AdminBase):
     def describe_topics(
         self, topics: TopicCollection | Iterable[str], *, include_authorized_operations: bool = False
     ) -> DescribeTopicsResult:
-        """Describes topics by id or by name. Never creates any."""
+        """Describe topics by id or by name. Never creates a topic."""
         wanted = topic_collection(topics)
         keys: Iterable[Any]
         topic = m.MetadataRequest_MetadataRequestTopic
@@ -153,9 +153,11 @@ class TopicsAdmin(AdminBase):
     async def list_topics_page(
         self, *, prefix: str = "", after: str | None = None, limit: int = 100, list_internal: bool = False
     ) -> TopicPage:
-        """Topics in the order of their names, `limit` at most: those that begin with `prefix`, behind `after`.
+        """Return at most `limit` topics in the order of their names: names that start with `prefix` and come after
+        `after`.
 
-        ListTopics of version 1 does this at the broker; from others all names are fetched, and the page is cut here.
+        Brokers with ListTopics version 1 page themselves; from other brokers the client fetches all names and cuts the
+        page.
         """
 
         async def ask(connection: BrokerConnection) -> TopicPage | None:
@@ -177,9 +179,9 @@ class TopicsAdmin(AdminBase):
         return TopicPage(tuple(found[name] for name in names[:limit]), names[limit - 1] if more else None)
 
     async def list_topics(self, *, list_internal: bool = False) -> ListTopicsResult:
-        """All topics that the caller may see. list_internal: internal topics as well.
+        """Return all topics that the caller may see. list_internal: include internal topics.
 
-        Uses ListTopics (KIP-142) where the broker has it, else Metadata.
+        Uses ListTopics (KIP-142) if the broker has it, else Metadata.
         """
 
         async def ask(connection: BrokerConnection) -> ListTopicsResult:
@@ -201,7 +203,7 @@ class TopicsAdmin(AdminBase):
         validate_only: bool = False,
         timeout_s: float | None = None,
     ) -> KeyedResult[Named, None]:
-        """Adds partitions to topics: topic, by name or by id → its new number of partitions."""
+        """Add partitions: topic, by name or by id → new total number of partitions."""
         rows = []
         for topic, new in new_partitions.items():
             wanted = NewPartitions(new) if isinstance(new, int) else new
@@ -238,14 +240,16 @@ class TopicsAdmin(AdminBase):
 
 
 def _refuse_zero(futures: Futures[Any, Any]) -> None:
-    """The zero id is no topic's; on the wire it says that there is no id."""
+    """Fail the zero id: it belongs to no topic; in requests it means "no id"."""
     if Uuid.ZERO in futures:
         code = ErrorCode.INVALID_TOPIC_EXCEPTION
         settle(futures[Uuid.ZERO], code, f"the id {Uuid.ZERO} is no topic's: it means that there is none", None, "")
 
 
 async def _list_topics(connection: BrokerConnection, list_internal: bool) -> ListTopicsResult:
-    """By KIP-142's request: page by page with ids from version 1 on, as the document has it from others."""
+    """List topics with KIP-142's request: in pages and with ids from version 1, in a single response without ids
+    before.
+    """
     paged = connection.supports(m.ListTopicsRequest, 1)
     found: list[TopicListing] = []
     after: str | None = None

@@ -1,5 +1,4 @@
-"""AdminClient's calls about transactions (KIP-664): which there are, who writes in them, and ending those that nobody
-ends."""
+"""AdminClient's calls about transactions (KIP-664): list and describe them, their producers, and abort hanging ones."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
 
 OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
-"""States of a transactional id in which its partitions wait for a marker."""
+"""States of a transactional id whose partitions still wait for a marker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +33,9 @@ class TransactionListing:
 
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
-    """A transactional id and its transaction. start_ms: when it began; None while none is open. partitions: what it
-    has written to, or groups' partitions of `__consumer_offsets`."""
+    """A transactional id and its transaction. start_ms: begin of the transaction, milliseconds since 1970; None if none
+    is open. partitions: partitions it has written to, and partitions of `__consumer_offsets` for committed offsets.
+    """
 
     transactional_id: str
     coordinator: int
@@ -49,8 +49,9 @@ class TransactionDescription:
 
 @dataclass(frozen=True, slots=True)
 class ProducerState:
-    """A producer that a partition's leader knows. transaction_start: the first offset of its open transaction there;
-    None without one. coordinator_epoch: -1 before its first transaction has ended."""
+    """A producer in a leader's producer state. transaction_start: first offset of its open transaction there, None
+    without one. coordinator_epoch: -1 until its first transaction ended.
+    """
 
     producer_id: int
     producer_epoch: int
@@ -62,14 +63,14 @@ class ProducerState:
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """A transaction that is open in a partition: what identifies it there."""
+    """A transaction that is open in a partition, identified by the producer's state there."""
 
     partition: TopicPartition
     producer: ProducerState
 
 
 class TransactionsAdmin(AdminBase):
-    """Transactions and producers."""
+    """Calls about transactions and producers."""
 
     async def list_transactions(
         self,
@@ -79,8 +80,9 @@ class TransactionsAdmin(AdminBase):
         open_for_ms: int | None = None,
         pattern: str | None = None,
     ) -> list[TransactionListing]:
-        """The transactional ids of all brokers. open_for_ms: only those whose transaction has been open for longer.
-        pattern: a regular expression (RE2) that the whole id matches."""
+        """Return the transactional ids of all brokers. open_for_ms: only those with a transaction open for longer than
+        this. pattern: a regular expression (RE2) that the whole id must match.
+        """
         cluster = await self._network.refresh(())
         request = m.ListTransactionsRequest(
             state_filters=list(states),
@@ -106,7 +108,7 @@ class TransactionsAdmin(AdminBase):
         return list(found.values())
 
     def describe_transactions(self, transactional_ids: Iterable[str]) -> KeyedResult[str, TransactionDescription]:
-        """Transactional id → its state; TRANSACTIONAL_ID_NOT_FOUND for one that nobody uses."""
+        """Describe transactional ids; an unknown id fails with TRANSACTIONAL_ID_NOT_FOUND."""
         wanted = list(transactional_ids)
 
         async def work(futures: Futures[str, TransactionDescription]) -> None:
@@ -138,7 +140,7 @@ class TransactionsAdmin(AdminBase):
     def describe_producers(
         self, partitions: Iterable[TopicPartition]
     ) -> KeyedResult[TopicPartition, tuple[ProducerState, ...]]:
-        """Partition → the producers that its leader knows."""
+        """Return partition → the producers in the leader's producer state."""
         wanted = list(partitions)
 
         async def work(futures: Futures[TopicPartition, tuple[ProducerState, ...]]) -> None:
@@ -174,8 +176,11 @@ class TransactionsAdmin(AdminBase):
                     settle(futures[where], row.error_code, row.error_message, states, str(where))
 
     async def abort_transaction(self, transaction: OpenTransaction) -> None:
-        """Writes an abort marker into one partition, whatever its coordinator knows: for transactions that nobody ends.
-        Raises KafkaError: INVALID_PRODUCER_EPOCH if the producer has gone on there."""
+        """Write an abort marker into one partition without asking the transaction's coordinator, for hanging
+        transactions.
+
+        Raises KafkaError: INVALID_PRODUCER_EPOCH if the producer wrote with a newer epoch since.
+        """
         where, producer = transaction.partition, transaction.producer
         request = m.WriteTxnMarkersRequest(
             markers=[
@@ -204,7 +209,7 @@ class TransactionsAdmin(AdminBase):
         await self._network.attempt("any", once, about=f"markers for {where}")
 
     async def terminate_transaction(self, transactional_id: str) -> None:
-        """Aborts what is open under a transactional id and shuts its producer out (PRODUCER_FENCED)."""
+        """Abort the open transaction of a transactional id and fence its producer (PRODUCER_FENCED)."""
         request = m.InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=60_000)
 
         async def ask(connection: BrokerConnection) -> None:
@@ -212,16 +217,19 @@ class TransactionsAdmin(AdminBase):
             if answer.error_code:
                 raise broker_error(answer.error_code, about=f"transactional id {transactional_id}")
 
-        # One that nobody uses must not come to be by this.
+        # InitProducerId would create an unknown id: fail on it first.
         await self.describe_transactions([transactional_id])
         await self._transaction_coordinator(transactional_id, ask)
 
     async def find_hanging_transactions(
         self, partitions: Iterable[TopicPartition], *, idle_ms: int = 900_000
     ) -> list[OpenTransaction]:
-        """Transactions that are open in these partitions although no coordinator knows of them: nothing will end them
-        but `abort_transaction`. idle_ms: whose producer has written nothing there for so long (the longest time-out
-        that the brokers allow, `transaction.max.timeout.ms`)."""
+        """Return transactions that are open in these partitions but unknown to every coordinator: only
+        `abort_transaction` ends them.
+
+        idle_ms: skip producers that wrote to the partition within this time. The default is the longest transaction
+        timeout that brokers allow (`transaction.max.timeout.ms`).
+        """
         wanted = list(partitions)
         known, now_ms = await self.describe_producers(wanted), time.time_ns() // 1_000_000
         candidates = [
@@ -243,7 +251,7 @@ class TransactionsAdmin(AdminBase):
             elif getattr(description, "code", None) != ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
                 raise description
         unheld = [one for one in candidates if (one.producer.producer_id, one.partition) not in held]
-        # What has ended while coordinators were asked is none.
+        # Drop transactions that ended while the coordinators were asked.
         now = await self.describe_producers({one.partition for one in unheld})
         return [one for one in unheld if _is_open(now[one.partition], one.producer)]
 

@@ -1,12 +1,12 @@
-"""The clients for programs without asyncio: the same classes and methods, which wait.
+"""The clients for programs without asyncio: the same classes and methods, but every call blocks.
 
     from pybroker.client.blocking import AdminClient, Consumer, Producer
 
     with Producer({"bootstrap.servers": "127.0.0.1:9092"}) as producer:
         producer.send("words", "hello")
 
-One background thread runs the event loop of all of them. They may be used from any thread, a Consumer from one at a
-time.
+One background thread runs the event loop of all clients. Clients are thread-safe; only one thread at a time may use a
+Consumer.
 """
 
 from __future__ import annotations

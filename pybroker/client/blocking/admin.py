@@ -1,4 +1,4 @@
-"""The `AdminClient` that waits."""
+"""The blocking `AdminClient`."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ Outer = TypeVar("Outer")
 def answered(
     method: Callable[Concatenate[Any, Given], Inner], wrap: Callable[[Inner], Outer]
 ) -> Callable[Concatenate[Any, Given], Outer]:
-    """A method about several items: returns when all of them are answered, and raises the first failure unless the
-    client was made with `raise_errors=False`.
+    """Return the blocking form of a method about several items. It returns when all items completed, and raises the
+    first failure unless the client was created with `raise_errors=False`.
     """
 
     @functools.wraps(method)
     def call(self: Any, /, *args: Given.args, **named: Given.kwargs) -> Outer:
         async def there() -> Inner:
             result = method(self._inner, *args, **named)
-            futures = result.futures()  # type: ignore[attr-defined]  # every result of several items has it
+            futures = result.futures()  # results of several items have futures()
             if futures:
                 await asyncio.wait(futures)
             if self.raise_errors:
@@ -40,8 +40,10 @@ def answered(
 
 
 class AdminClient(BlockingClient):
-    """The blocking `pybroker.client.AdminClient`. raise_errors: whether calls about several items raise the first
-    failure; otherwise the futures of the result hold the failures.
+    """The blocking `pybroker.client.AdminClient`.
+
+    raise_errors: whether calls about several items raise the first failure; otherwise the futures of the result hold
+    the failures.
     """
 
     def __init__(self, config: Mapping[str, Any], *, raise_errors: bool = True) -> None:

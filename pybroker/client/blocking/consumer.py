@@ -1,4 +1,4 @@
-"""The `Consumer` that waits."""
+"""The blocking `Consumer`."""
 
 from __future__ import annotations
 
@@ -17,17 +17,19 @@ from pybroker.native import ConsumerRecord, Uuid
 
 
 class Consumer(BlockingClient):
-    """The blocking `pybroker.client.Consumer`. Iterate over it for one record after the other."""
+    """The blocking `pybroker.client.Consumer`. Iteration yields records."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self._client = run(made(consumer.Consumer, config))
-        # What iteration took ahead, the next record last, and the record that the caller has now.
+        # Records that iteration fetched ahead (next record last), and the record that the caller has now.
         self._ahead: list[ConsumerRecord] = []
         self._current: ConsumerRecord | None = None
 
     @property
     def _inner(self) -> consumer.Consumer:
-        """The asynchronous one, back where the caller is: what iteration took ahead is given back."""
+        """The asynchronous consumer, with its positions reset behind the caller's current record: drops records read
+        ahead.
+        """
         if self._current is not None:
             current, self._current = self._current, None
             ahead, self._ahead = self._ahead, []
@@ -66,8 +68,8 @@ class Consumer(BlockingClient):
     def subscribe(
         self, topics: Iterable[str] | Pattern[str] | str, *, listener: RebalanceListener | None = None
     ) -> None:
-        """As `pybroker.client.Consumer.subscribe`. The listener runs on a thread of its own and may call this
-        consumer, except for polling.
+        """Subscribe as `pybroker.client.Consumer.subscribe` does. The listener runs in a thread of its own and may call
+        this consumer, except `poll`.
         """
         wrapped = None if listener is None else _Elsewhere(listener)
 
@@ -77,42 +79,42 @@ class Consumer(BlockingClient):
         run(there())
 
     def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions assigned to this consumer."""
+        """Return the partitions assigned to this consumer."""
         return self._client.assignment()
 
     def subscription(self) -> frozenset[str]:
-        """The topics subscribed to."""
+        """Return the subscribed topics."""
         return self._client.subscription()
 
     def paused(self) -> frozenset[TopicPartition]:
-        """The partitions that are paused."""
+        """Return the paused partitions."""
         return self._client.paused()
 
     def lag(self, partition: TopicPartition) -> int | None:
-        """As `pybroker.client.Consumer.lag`."""
+        """Return the lag as `pybroker.client.Consumer.lag` does."""
         return self._inner.lag(partition)
 
     def group_metadata(self) -> GroupMetadata | None:
-        """This consumer's identity in its group."""
+        """Return this consumer's identity in its group."""
         return self._client.group_metadata()
 
     def metrics(self) -> ClientMetrics:
-        """This consumer's metrics."""
+        """Return this consumer's metrics."""
         return self._client.metrics()
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         while True:
-            # Several at once, because each change of threads costs more than a record. They are kept in the order in
-            # which they are given, the next one last.
+            # Fetch several at once: each thread switch costs more than a record. In reverse, so that pop() yields in
+            # order.
             while not self._ahead:
-                self._current = None  # finished with
+                self._current = None  # the caller is done with it
                 self._ahead = list(reversed(run(self._client.poll(1.0))))
             self._current = self._ahead.pop()
             yield self._current
 
 
 class _Elsewhere(RebalanceListener):
-    """Runs a listener on another thread, so that it may call blocking methods."""
+    """Runs a listener in another thread, because it may call blocking methods."""
 
     def __init__(self, listener: RebalanceListener) -> None:
         self._listener = listener

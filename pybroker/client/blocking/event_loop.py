@@ -1,4 +1,4 @@
-"""The loop that serves all blocking clients, and how their methods wait for it."""
+"""The event loop of all blocking clients, and wrappers that wait for it."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _thread: threading.Thread | None = None
 
 
 def loop() -> asyncio.AbstractEventLoop:
-    """The loop that serves all blocking clients of this process; its thread is a daemon."""
-    global _loop, _thread  # noqa: PLW0603 - one for the process, made when it is first needed
+    """Return the loop of all blocking clients of this process; its thread is a daemon."""
+    global _loop, _thread  # noqa: PLW0603 - one for the process, created on first use
     with _lock:
         if _loop is None or _thread is None or not _thread.is_alive():
             _loop = asyncio.new_event_loop()
@@ -31,7 +31,7 @@ def loop() -> asyncio.AbstractEventLoop:
 
 
 def run(work: Coroutine[Any, Any, Result]) -> Result:
-    """Runs a coroutine on the loop and waits for it. An interrupt (Ctrl-C) cancels it."""
+    """Run a coroutine on the loop and wait for it. An interrupt (Ctrl-C) cancels it."""
     target = loop()
     if threading.current_thread() is _thread:
         work.close()
@@ -47,7 +47,7 @@ def run(work: Coroutine[Any, Any, Result]) -> Result:
 def waiting(
     method: Callable[Concatenate[Any, Given], Coroutine[Any, Any, Result]],
 ) -> Callable[Concatenate[Any, Given], Result]:
-    """The blocking form of an asynchronous method."""
+    """Return the blocking form of an asynchronous method."""
 
     @functools.wraps(method)
     def call(self: Any, /, *args: Given.args, **named: Given.kwargs) -> Result:
@@ -57,7 +57,7 @@ def waiting(
 
 
 def direct(method: Callable[Concatenate[Any, Given], Result]) -> Callable[Concatenate[Any, Given], Result]:
-    """A method that does not wait for anything, run on the loop's thread."""
+    """Return a form of a non-waiting method that runs on the loop's thread."""
 
     @functools.wraps(method)
     def call(self: Any, /, *args: Given.args, **named: Given.kwargs) -> Result:
@@ -70,13 +70,13 @@ def direct(method: Callable[Concatenate[Any, Given], Result]) -> Callable[Concat
 
 
 class BlockingClient:
-    """What all blocking clients have."""
+    """Base of the blocking clients."""
 
     _inner: Any
 
     @property
     def cluster(self) -> Cluster:
-        """What is known of the cluster so far."""
+        """The newest cluster metadata that the client has received."""
         cluster: Cluster = self._inner.cluster
         return cluster
 
@@ -90,5 +90,5 @@ class BlockingClient:
 
 
 async def made(kind: Callable[[Mapping[str, Any]], Result], config: Mapping[str, Any]) -> Result:
-    """A client made on the loop that it belongs to."""
+    """Create a client on the loop that it belongs to."""
     return kind(config)

@@ -1,7 +1,7 @@
-"""Records on their way from callers' threads into a producer's batches.
+"""The bridge from callers' threads into a producer's batches.
 
-To change threads for each record costs more than the record: callers put them into a queue, the loop takes many at
-once, again each millisecond for as long as more comes.
+A thread switch costs more than a record. Callers therefore append records to a queue, and the loop takes many at once,
+again every millisecond while records keep coming.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ log = logging.getLogger(__name__)
 _PAUSE_S = 0.001
 _RECORDS_AT_ONCE = 1_000
 _TURN_S = 0.05
-"""Answers are read between two turns: callers that are faster than the loop must not keep it from them."""
+"""Time limit of one turn. The loop reads responses between turns; callers faster than the loop must not starve it."""
 
 
 class Extras(NamedTuple):
-    """What a record may have beside topic and value."""
+    """The parts of a record beside topic and value."""
 
     key: Any
     partition: int | None
@@ -46,7 +46,7 @@ NO_EXTRAS = Extras(None, None, None, None, None)
 
 
 class Delivery:
-    """A record that was handed over. Its parts are the feed's."""
+    """A record that the caller handed over. The feed sets its attributes."""
 
     __slots__ = ("_feed", "batch", "error", "extras", "index", "timestamp", "topic", "value")
 
@@ -55,40 +55,40 @@ class Delivery:
         self.topic = topic
         self.value = value
         self.extras = extras
-        # Its place, once it has one, or why it gets none.
+        # Position in a batch once assigned, or the error.
         self.batch: Batch | None = None
         self.error: Exception | None = None
         self.index = 0
         self.timestamp = 0
 
     def placed(self, where: delivery.Delivery) -> None:
-        """It is in a batch."""
+        """Record the position in a batch."""
         self.batch, self.index, self.timestamp = where.batch, where.index, where.timestamp
         self.value = None
 
     def done(self) -> bool:
-        """Whether the outcome is known."""
+        """Return whether the record was sent or failed."""
         if self.batch is None:
             return self.error is not None
         return delivery.Delivery(self.batch, self.index, self.timestamp).done()
 
     def result(self) -> RecordMetadata:
-        """Waits for the outcome and gives the record's metadata. Raises the error."""
+        """Wait for the broker's acknowledgement and return the record's metadata. Raises the error of the record."""
         return run(self._feed.outcome(self))
 
 
 class Feed:
-    """Of one producer. `takes` and `put` are for callers, all else for the loop."""
+    """The queue of one producer. Callers' threads use `takes` and `put`; everything else runs on the loop."""
 
     def __init__(self, producer: Producer, loop: asyncio.AbstractEventLoop) -> None:
         self._producer = producer
         self._loop = loop
         self._given: deque[Delivery] = deque()
-        # Of several threads that add at a time one may not be counted; each turn of the loop puts it right.
+        # Unlocked: concurrent callers can lose an update. Each turn of the loop corrects the sum.
         self._given_bytes = 0
         self._turns = False
         self._starting = threading.Lock()
-        # What must wait, and all that comes behind it, in order.
+        # Records that have to wait, and all records behind them, in order.
         self._slow: deque[Delivery] = deque()
         self._slow_bytes = 0
         self._slowly: asyncio.Task[None] | None = None
@@ -97,11 +97,11 @@ class Feed:
     # For callers --------------------------------------------------------------------------------------------
 
     def takes(self, topic: object, size: int) -> bool:
-        """Whether `put` may be called: a record of an unknown topic, or without room, is waited for."""
+        """Return whether `put` accepts a record. Not if the topic is unknown or the buffer is full: use `wait_for`."""
         return type(topic) is str and self._producer.takes(topic, size, self._given_bytes)
 
     def put(self, record: Delivery, size: int) -> None:
-        """Hands a record over; it will be in a batch soon."""
+        """Queue a record; the loop puts it into a batch within milliseconds."""
         self._given_bytes += size
         self._given.append(record)
         if not self._turns:
@@ -123,13 +123,13 @@ class Feed:
             self._take()
         if not took and not self._slow:
             self._turns = False
-            if not self._given:  # else it came between the look and the mark
+            if not self._given:  # a caller may add one between the check and the flag
                 return
             self._turns = True
         self._loop.call_later(0 if self._given else _PAUSE_S, self._turn)
 
     def _take(self) -> bool:
-        """Put some of what was handed over into batches, in the order given; return whether there was anything."""
+        """Put some queued records into batches, in order; return whether there were any."""
         given = self._given
         records = [given.popleft() for _ in range(min(len(given), _RECORDS_AT_ONCE))]
         if given:
@@ -139,7 +139,7 @@ class Feed:
         try:
             for topic, group in groupby(records, _topic_of_plain_value):
                 self._put_in_batches(topic, list(group))
-        except Exception as error:  # whatever it is, each record that waits is told
+        except Exception as error:  # whatever the error, each waiting record fails with it
             log.exception("Records cannot be put into batches")
             for record in records:
                 if record.batch is None and record not in self._slow:
@@ -185,7 +185,7 @@ class Feed:
             self._slowly = asyncio.create_task(self._take_slowly())
 
     async def _take_slowly(self) -> None:
-        """What needs more than room in a batch: a topic that is not known any more, a serializer, an interceptor."""
+        """Enqueue records that need more than room in a batch: unknown topic, serializer, interceptor."""
         try:
             while self._slow:
                 record = self._slow[0]
@@ -221,7 +221,7 @@ class Feed:
             self._unseen.append((record, error))
 
     async def settled(self) -> None:
-        """Until all that was handed over is in a batch, or has failed."""
+        """Wait until each record handed over so far is in a batch or has failed."""
         left = len(self._given)
         while left > 0 and self._take():
             left -= _RECORDS_AT_ONCE
@@ -230,12 +230,12 @@ class Feed:
             await asyncio.wait((self._slowly,))
 
     async def wait_for(self, record: Delivery) -> None:
-        """Hands a record over that `put` does not take. Raises why it cannot be."""
+        """Enqueue a record that `put` does not accept, waiting as needed. Raises the reason on failure."""
         await self.settled()
         await self._enqueue(record)
 
     async def outcome(self, record: Delivery) -> RecordMetadata:
-        """How a record went. Raises the error."""
+        """Wait for a record's metadata. Raises the record's error."""
         if record.batch is None and record.error is None:
             await self.settled()
         if record.error is not None:
@@ -245,13 +245,13 @@ class Feed:
         return await delivery.Delivery(record.batch, record.index, record.timestamp)
 
     def raise_unseen(self) -> None:
-        """Raises the first failure that nobody has looked at."""
+        """Raise the first failure that no caller has seen."""
         unseen, self._unseen = self._unseen, []
         if unseen:
             raise unseen[0][1]
 
     def forget_unseen(self) -> None:
-        """What has failed was given up on purpose."""
+        """Drop unseen failures of records that were abandoned on purpose."""
         self._unseen.clear()
 
     async def stop(self, error: Exception) -> None:
@@ -267,7 +267,7 @@ class Feed:
 
 
 def _topic_of_plain_value(record: Delivery) -> str | None:
-    """The topic of a record that is a topic and bytes, nothing else: such ones go together. None for others."""
+    """Return the topic of a record that has only topic and bytes, as these are batched together; None for others."""
     return record.topic if record.extras is None else None  # type: ignore[return-value]  # a ProducerRecord waits
 
 
@@ -277,7 +277,7 @@ def _size(record: Delivery) -> int:
 
 
 class FedProducer(Producer):
-    """A producer that callers' threads feed."""
+    """A producer that callers' threads feed through a `Feed`."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         super().__init__(config)
@@ -304,7 +304,7 @@ class FedProducer(Producer):
 
 
 class FedTransactionalProducer(FedProducer, TransactionalProducer):
-    """The same in transactions."""
+    """A transactional producer that callers' threads feed."""
 
     async def _given_up(self) -> None:
         await self.feed.settled()

@@ -1,4 +1,4 @@
-"""The `Producer` that waits."""
+"""The blocking `Producer`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Delivery", "Producer", "TransactionalProducer"]
 def in_turn(
     method: Callable[Concatenate[Any, Given], Coroutine[Any, Any, Result]],
 ) -> Callable[Concatenate[Any, Given], Result]:
-    """As `waiting`, behind what was handed over before."""
+    """Return the blocking form of a method that first waits until queued records are in batches."""
 
     @functools.wraps(method)
     def call(self: Any, /, *args: Given.args, **named: Given.kwargs) -> Result:
@@ -63,10 +63,11 @@ class Producer(BlockingClient):
         headers: Headers | None = None,
         on_delivery: OnDelivery | None = None,
     ) -> Delivery:
-        """As `pybroker.client.Producer.enqueue`: waits only for room in the buffer and for a topic's first record.
+        """Enqueue a record as `pybroker.client.Producer.enqueue` does. Blocks only for buffer space and a topic's first
+        record.
 
-        on_delivery is called on the clients' thread; what it calls must not wait for a client. What a serializer
-        raises is told by the Delivery and by `flush`.
+        on_delivery runs on the clients' thread and must not wait for a client. The Delivery and `flush` raise errors of
+        serializers.
         """
         size = RECORD_BYTES
         if self._is_plain:
@@ -90,7 +91,7 @@ class Producer(BlockingClient):
         return record
 
     def metrics(self) -> ClientMetrics:
-        """This producer's metrics."""
+        """Return this producer's metrics."""
         metrics: ClientMetrics = self._inner.metrics()
         return metrics
 
@@ -109,7 +110,7 @@ class TransactionalProducer(Producer):
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """`begin`, then `commit`, or `abort` if the block is left by an exception or the commit fails."""
+        """Call `begin`, then `commit`; call `abort` if the block raises or the commit fails."""
         self.begin()
         try:
             yield

@@ -1,4 +1,4 @@
-"""Results for several topics or other items, all complete."""
+"""Results of blocking calls about several items; all items are complete."""
 
 from __future__ import annotations
 
@@ -14,22 +14,24 @@ Value = TypeVar("Value")
 
 
 class KeyedResult(Generic[Key, Value]):
-    """The results for several items, all complete."""
+    """The complete results of several items."""
 
     def __init__(self, inner: results.KeyedResult[Key, Value]) -> None:
         self._inner = inner
 
     def values(self) -> Mapping[Key, asyncio.Future[Value]]:
-        """Item → finished future: `result()` gives the value or raises, `exception()` gives the failure or None."""
+        """Return item → finished future: `result()` returns the value or raises, `exception()` returns the failure or
+        None.
+        """
         return self._inner.values()
 
     def all(self) -> dict[Key, Value]:
-        """Item → value; raises the first failure."""
+        """Return item → value; raise the first failure."""
         return {key: future.result() for key, future in self._inner.values().items()}
 
 
 class CreateTopicsResult(KeyedResult[str, results.TopicMetadataAndConfig]):
-    """As `pybroker.client.CreateTopicsResult`."""
+    """The blocking `pybroker.client.CreateTopicsResult`."""
 
     topic_id = waiting(results.CreateTopicsResult.topic_id)
     num_partitions = waiting(results.CreateTopicsResult.num_partitions)
@@ -38,7 +40,7 @@ class CreateTopicsResult(KeyedResult[str, results.TopicMetadataAndConfig]):
 
 
 class DescribeTopicsResult:
-    """As `pybroker.client.DescribeTopicsResult`."""
+    """The blocking `pybroker.client.DescribeTopicsResult`."""
 
     def __init__(self, inner: results.DescribeTopicsResult) -> None:
         self._inner = inner
@@ -50,13 +52,13 @@ class DescribeTopicsResult:
     all_topic_names = waiting(results.DescribeTopicsResult.all_topic_names)
 
     def all(self) -> dict[str, Any]:
-        """Deprecated: `all_topic_names`."""
+        """Deprecated: use `all_topic_names`."""
         results.deprecated("all()", "all_topic_names()")
         return self.all_topic_names()
 
 
 class DeleteTopicsResult:
-    """As `pybroker.client.DeleteTopicsResult`."""
+    """The blocking `pybroker.client.DeleteTopicsResult`."""
 
     def __init__(self, inner: results.DeleteTopicsResult) -> None:
         self._inner = inner

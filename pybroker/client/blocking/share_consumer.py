@@ -1,4 +1,4 @@
-"""The `ShareConsumer` that waits."""
+"""The blocking `ShareConsumer`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pybroker.native import ConsumerRecord
 
 
 class ShareConsumer(BlockingClient):
-    """The blocking `pybroker.client.ShareConsumer`. Iterate over it for one record after the other."""
+    """The blocking `pybroker.client.ShareConsumer`. Iteration yields records."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self._inner = run(made(consumer.ShareConsumer, config))
@@ -27,17 +27,17 @@ class ShareConsumer(BlockingClient):
     commit = waiting(consumer.ShareConsumer.commit)
 
     def subscription(self) -> frozenset[str]:
-        """The topics subscribed to."""
+        """Return the subscribed topics."""
         topics: frozenset[str] = self._inner.subscription()
         return topics
 
     def delivery_count(self, record: ConsumerRecord) -> int:
-        """As `pybroker.client.ShareConsumer.delivery_count`."""
+        """Return the delivery count as `pybroker.client.ShareConsumer.delivery_count` does."""
         count: int = self._inner.delivery_count(record)
         return count
 
     def metrics(self) -> ClientMetrics:
-        """This consumer's metrics."""
+        """Return this consumer's metrics."""
         metrics: ClientMetrics = self._inner.metrics()
         return metrics
 

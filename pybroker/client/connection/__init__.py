@@ -1,1 +1,1 @@
-"""Talking to brokers: one connection, all connections of a client, login, and what is known of the cluster."""
+"""Connections to brokers: one connection, the connections of a client, authentication, and cluster metadata."""

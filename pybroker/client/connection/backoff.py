@@ -6,7 +6,7 @@ import random
 
 
 class Backoff:
-    """Pauses that double up to a limit, each between 80 % and 120 % (so that clients do not come back together)."""
+    """Pauses that double up to a limit, each with ±20 % jitter so that clients do not reconnect at once. Seconds."""
 
     def __init__(self, first_s: float, last_s: float) -> None:
         self._first = first_s
@@ -14,11 +14,11 @@ class Backoff:
         self._failures = 0
 
     def next(self) -> float:
-        """How long to wait this time."""
+        """Return the next pause in seconds."""
         pause = min(self._first * 2**self._failures, self._last)
         self._failures = min(self._failures + 1, 30)
         return float(pause * random.uniform(0.8, 1.2))
 
     def reset(self) -> None:
-        """After a success: the next pause is the shortest again."""
+        """Start again at the shortest pause, after a success."""
         self._failures = 0
