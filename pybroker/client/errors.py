@@ -1,9 +1,9 @@
 """The library's exceptions, in three families.
 
-* `KafkaError` and its children: the broker, or the library on its behalf, refuses with one of Kafka's error codes.
-  The text begins with the code's name and says whether Kafka's clients would ask again.
-* `ConnectionError` and `TimeoutError`, Python's own: the broker cannot be reached or does not answer in time.
-* `ClientConfigError`: a setting is wrong; nothing was tried.
+* `KafkaError` and subclasses: the broker, or the library, refuses with one of Kafka's error codes. The text starts with
+  the code's name and says whether Kafka's clients would retry.
+* `ConnectionError` and `TimeoutError`, Python's own: the broker is unreachable or does not respond in time.
+* `ClientConfigError`: a setting is wrong; the client sent nothing.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ __all__ = [
 
 
 class KafkaError(pybroker.errors.KafkaError):
-    """A request, or one item of it, is refused. code: Kafka's (`ErrorCode`). message: what the broker says, or what
-    was asked.
+    """A request, or one item of it, is refused. code: Kafka's (`ErrorCode`). message: the broker's, or what was
+    requested.
     """
 
     @property
     def name(self) -> str:
-        """Kafka's name of the code, `UNKNOWN_TOPIC_OR_PARTITION`; `error 999` for one that nobody knows."""
+        """Kafka's name of the code, such as `UNKNOWN_TOPIC_OR_PARTITION`; `error 999` for an unknown code."""
         return error_name(self.code)
 
     @property
     def retriable(self) -> bool:
-        """Whether trying again, after a pause, may help."""
+        """Whether a retry after a pause may succeed."""
         return is_retriable(self.code)
 
     def __str__(self) -> str:
@@ -53,22 +53,22 @@ class KafkaError(pybroker.errors.KafkaError):
 
 
 class ClientConfigError(ConfigError, ValueError):
-    """A client setting that is unknown or has a value that it cannot have. The text names it and the remedy."""
+    """A client setting that is unknown or has an invalid value. The text names the setting and the remedy."""
 
 
 class BrokerConnectionError(ConnectionError):
-    """A connection cannot be made or was lost. The text names the address and the reason; the request may have been
-    executed, so repeat it only if executing it twice does no harm.
+    """A connection failed or was lost. The text names the address and the reason. The broker may have executed the
+    request: repeat it only if executing it twice does no harm.
     """
 
 
 class KafkaTimeoutError(TimeoutError):
-    """No answer within the time that a setting allows. The text names both."""
+    """No response within a setting's time limit. The text names the request and the setting."""
 
 
 class AuthenticationError(KafkaError):
-    """The broker rejects the client's credentials, or wants some (code ILLEGAL_SASL_STATE: set `security.protocol`), or
-    the client rejects the broker (SCRAM's server signature).
+    """The broker rejects the client's credentials or requires some (code ILLEGAL_SASL_STATE: set `security.protocol`),
+    or the client rejects the broker (SCRAM's server signature).
     """
 
     def __init__(self, message: str, code: int = ErrorCode.SASL_AUTHENTICATION_FAILED) -> None:
@@ -76,17 +76,17 @@ class AuthenticationError(KafkaError):
 
 
 class UnsupportedVersionError(KafkaError):
-    """The broker does not know the request, or not in a version that can say what was asked."""
+    """The broker does not know the request, or no version of it that can carry the arguments."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.UNSUPPORTED_VERSION, message)
 
 
 class TopicRecreatedError(KafkaError):
-    """The topic was deleted and created again: what was meant for the old incarnation must not touch the new one.
+    """The topic was deleted and created again; the old incarnation's records or position do not apply to the new one.
 
-    Producer: the record was not written to the new topic (setting `on.topic.recreated`). Consumer: the position
-    belongs to the old topic and `auto.offset.reset` is `none`.
+    Producer: the record was not written to the new topic (setting `on.topic.recreated`). Consumer: the position belongs
+    to the old topic and `auto.offset.reset` is `none`.
     """
 
     retriable = False
@@ -102,39 +102,40 @@ class TopicRecreatedError(KafkaError):
 
 
 class UnknownTopicError(KafkaError):
-    """There is no such topic or partition, by name or by id, and it did not appear in time."""
+    """The topic or partition does not exist, by name or by id, and did not appear in time."""
 
 
 class RecordTooLargeError(KafkaError):
-    """A record exceeds `max.request.size` or what the broker accepts."""
+    """A record exceeds `max.request.size` or the broker's limit."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.MESSAGE_TOO_LARGE, message)
 
 
 class NoOffsetError(KafkaError):
-    """There is no committed offset, or none of this incarnation of the topic, and `auto.offset.reset` is `none`."""
+    """The group has no committed offset, or none of this incarnation of the topic, and `auto.offset.reset` is `none`.
+    """
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, message)
 
 
 class CommitFailedError(KafkaError):
-    """The group has moved on: the partitions may belong to another member now, and nothing was committed."""
+    """The group rebalanced: another member may own the partitions. The broker committed nothing."""
 
     retriable = False
 
 
 class ProducerFencedError(KafkaError):
-    """Another producer has the transactional id, or the transaction took longer than its time-out: this producer can
-    only be closed.
+    """Another producer uses the transactional id, or the transaction exceeded its timeout: this producer can only be
+    closed.
     """
 
     retriable = False
 
 
 class TransactionFailedError(KafkaError):
-    """The transaction can only be aborted; what was written in it is not seen by who reads committed records."""
+    """The transaction can only be aborted; `read_committed` consumers do not see its records."""
 
     retriable = False
 
@@ -143,10 +144,10 @@ class TransactionFailedError(KafkaError):
 
 
 def broker_error(code: int, message: str | None = None, *, about: str = "") -> KafkaError:
-    """The exception for a code in an answer. `about` says what was asked, for codes that come without a text."""
+    """Return the exception for a code in a response. about: what was requested, for codes without a message."""
     return KafkaError(code, message or about or None)
 
 
 def is_retriable(code: int) -> bool:
-    """Whether asking again may help."""
+    """Return whether a retry may succeed."""
     return code in RETRIABLE

@@ -1,4 +1,4 @@
-"""What a deletion would take away: asked before it is done (`pybroker topics delete --dry-run`, the console)."""
+"""The impact of deleting a topic, computed before the deletion (`pybroker topics delete --dry-run`, the console)."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from pybroker.native import Uuid
 Value = TypeVar("Value")
 
 PROTECTION = "delete.protection.enable"
-"""The topic's setting that has deletions refused."""
+"""Topic setting that makes the broker refuse deletions."""
 DELAY = "delete.topic.delay.ms"
-"""The broker's setting that says how long a deleted topic can be brought back."""
+"""Broker setting: how long a deleted topic can be undeleted."""
 WITH_POSITIONS = frozenset({"consumer", "share", "streams", ""})
-"""Protocol types of groups that may have positions."""
+"""Protocol types of groups that may have offsets."""
 GROUPS_MAX = 1_000
 AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
 class GroupPosition:
-    """A group that has positions in the topic. lag: records that it has not read, None where unknown."""
+    """A group that has offsets in the topic. lag: unread records, None if unknown."""
 
     group: str
     state: str
@@ -41,8 +41,8 @@ class GroupPosition:
 
 @dataclass(frozen=True, slots=True)
 class DeletionImpact:
-    """What would be gone. None: unknown, and `unknown` says why. protected: deletions are refused. keeps_ms: how long
-    it could be brought back; None where it could not.
+    """The data that a deletion would remove. None: unknown; `unknown` says why. protected: the broker refuses
+    deletions. keeps_ms: how long undelete would be possible; None if it would not.
     """
 
     topic: str
@@ -59,7 +59,7 @@ class DeletionImpact:
 
 
 async def deletion_impact(admin: AdminClient, topic: str | Uuid) -> DeletionImpact:
-    """Of a topic by name or by id. Changes nothing. Raises UnknownTopicError."""
+    """Return the impact of deleting a topic, by name or by id. Changes nothing. Raises UnknownTopicError."""
     collection = (
         TopicCollection.of_topic_ids([topic]) if isinstance(topic, Uuid) else TopicCollection.of_topic_names([topic])
     )
@@ -111,7 +111,7 @@ async def _offsets(
 
 
 async def _bytes(admin: AdminClient, partitions: list[TopicPartition]) -> int:
-    """Of all replicas: what is free afterwards."""
+    """Return the bytes of all replicas, which the deletion frees."""
     if not partitions:
         return 0
     dirs = await admin.describe_log_dirs(partitions=partitions)
@@ -129,7 +129,7 @@ async def _settings(admin: AdminClient, topic: str) -> Mapping[str, ConfigEntry]
 
 
 async def _delay(admin: AdminClient) -> int | None:
-    """Of a broker that keeps what was deleted; None from Apache Kafka's."""
+    """Return a broker's delay before it removes a deleted topic; None from Apache Kafka, which has no delay."""
     cluster = await admin.describe_cluster()
     resource = ConfigResource.broker(cluster.nodes[0].id)
     entry = (await admin.describe_configs([resource]))[resource].get(DELAY)

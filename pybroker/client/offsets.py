@@ -1,4 +1,4 @@
-"""Positions: what groups commit, what callers look up, what a broker answers."""
+"""Offsets: committed by groups, requested by callers, returned by brokers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pybroker.client.times import Moment, milliseconds
 
 
 class OffsetAndMetadata(NamedTuple):
-    """A committed position: the next offset to read. leader_epoch: of the last record read, -1 unknown."""
+    """A committed offset: that of the next record to read. leader_epoch: of the last record read, -1 unknown."""
 
     offset: int
     leader_epoch: int = -1
@@ -21,14 +21,14 @@ class OffsetAndMetadata(NamedTuple):
 def with_metadata(
     offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Positions of which some are only an offset."""
+    """Return the offsets with plain integers turned into OffsetAndMetadata."""
     return {
         where: OffsetAndMetadata(offset) if isinstance(offset, int) else offset for where, offset in offsets.items()
     }
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """A position found by time. timestamp in milliseconds, -1 where the question had none."""
+    """An offset found by time. timestamp: milliseconds since 1970, -1 if the lookup was not by time."""
 
     offset: int
     timestamp: int = -1
@@ -37,18 +37,18 @@ class OffsetAndTimestamp(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OffsetSpec:
-    """What `list_offsets` looks for: `earliest()`, `latest()`, `max_timestamp()`, `for_timestamp(moment)`."""
+    """The target of `list_offsets`: `earliest()`, `latest()`, `max_timestamp()`, `for_timestamp(moment)`."""
 
     timestamp: int
 
     @classmethod
     def earliest(cls) -> OffsetSpec:
-        """The first record still there."""
+        """The offset of the first record still in the log."""
         return cls(-2)
 
     @classmethod
     def latest(cls) -> OffsetSpec:
-        """Where the next record will be."""
+        """The offset of the next record to be written."""
         return cls(-1)
 
     @classmethod
@@ -58,5 +58,5 @@ class OffsetSpec:
 
     @classmethod
     def for_timestamp(cls, moment: Moment) -> OffsetSpec:
-        """The first record of that time (milliseconds or a datetime) or later."""
+        """The first record at or after a time (milliseconds since 1970 or a datetime)."""
         return cls(milliseconds(moment))

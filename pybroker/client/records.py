@@ -1,4 +1,4 @@
-"""What goes into a producer and what comes back."""
+"""Records for producers, and the metadata of written ones."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pybroker.native import Uuid
 
 HeaderList = tuple[tuple[str, bytes | None], ...]
 Headers = Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | None]]
-"""What a caller may give as headers; text values become UTF-8."""
+"""Headers as a caller may give them; text values become UTF-8."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerRecord:
-    """A record to be sent. partition: None = by the key. timestamp: milliseconds or a datetime, None = now.
+    """A record to send. partition: None = by the key. timestamp: milliseconds since 1970 or a datetime, None = now.
 
-    It knows no cluster id: plug-ins learn that by `ClusterResourceListener` (KIP-78).
+    It has no cluster id: plug-ins get that from `ClusterResourceListener` (KIP-78).
     """
 
     topic: str
@@ -30,10 +30,10 @@ class ProducerRecord:
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record went. offset: -1 where the broker does not say (acks=0, a duplicate it had already written).
+    """The position of a written record. offset: -1 if the broker does not report it (acks=0, a duplicate).
 
-    timestamp: the record's own, or the broker's if the topic stamps LogAppendTime. topic_id: the incarnation that
-    holds it; Uuid.ZERO from brokers without ids.
+    timestamp: the record's own, or the broker's if the topic uses LogAppendTime; milliseconds since 1970. topic_id: the
+    incarnation that holds it; Uuid.ZERO from brokers without topic ids.
     """
 
     topic: str
@@ -44,7 +44,7 @@ class RecordMetadata(NamedTuple):
 
 
 def header_list(headers: Headers | None) -> HeaderList:
-    """Headers as they are sent."""
+    """Return headers in their wire form."""
     if not headers:
         return ()
     pairs = headers.items() if isinstance(headers, Mapping) else headers

@@ -1,5 +1,5 @@
-"""The history of a topic as a list of events: what the incarnations of a name went through, the newest first, each
-once (`pybroker topics history`, the console)."""
+"""A topic's history as a list of events: those of all incarnations of a name, newest first, without duplicates
+(`pybroker topics history`, the console)."""
 
 from __future__ import annotations
 
@@ -21,9 +21,11 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class HistoryEvent:
-    """Something that happened to a topic. what: created, auto-created, deleted, undeleted, renamed, truncated, purged;
-    several, separated by commas, where one step did both. at_ms: milliseconds since 1970. name: what it was called
-    afterwards, None for callers who may not see it. details: what else is known, "" for nothing.
+    """An event in a topic's history.
+
+    what: created, auto-created, deleted, undeleted, renamed, truncated, purged; comma-separated if one step did
+    several. at_ms: milliseconds since 1970. name: the topic's name after the event, None for callers who may not see
+    it. details: further facts, may be "".
     """
 
     at_ms: int
@@ -35,12 +37,13 @@ class HistoryEvent:
 
 
 def topic_events(incarnations: Iterable[TopicIncarnation]) -> list[HistoryEvent]:
-    """The events of these incarnations. A truncation ends one and makes the next: it is listed with the one that it
-    ended."""
+    """Return the events of these incarnations. A truncation ends one incarnation and creates the next; it is listed
+    with the one that it ended.
+    """
     known = list(incarnations)
     replaced = {one.successor_id for one in known if one.successor_id is not None}
     events = [event for one in known for event in _of(one, skip_first=one.topic_id in replaced)]
-    # The sort is stable: of one moment, what came later stays behind, and is first in the end.
+    # The sort is stable: events of the same millisecond keep their order, which the reversal turns around.
     events.sort(key=lambda event: event.at_ms)
     events.reverse()
     return events
@@ -48,7 +51,7 @@ def topic_events(incarnations: Iterable[TopicIncarnation]) -> list[HistoryEvent]
 
 def _of(one: TopicIncarnation, *, skip_first: bool) -> Iterator[HistoryEvent]:
     if not one.events:
-        # From before histories were kept.
+        # From before brokers kept histories.
         if one.created_ms is not None:
             yield HistoryEvent(one.created_ms, "created", one.name, one.topic_id, one.created_by, "")
         if one.deleted_ms is not None:
@@ -74,7 +77,7 @@ def _of(one: TopicIncarnation, *, skip_first: bool) -> Iterator[HistoryEvent]:
 
 
 def _end(one: TopicIncarnation) -> int:
-    """The position of the event that ended its present life; -1: it lives."""
+    """Return the index of the event that ended the incarnation; -1 if it is live."""
     if one.deleted_ms is None:
         return -1
     ends = [number for number, event in enumerate(one.events) if event.what in ("delete", "truncate")]

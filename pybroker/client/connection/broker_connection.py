@@ -1,10 +1,10 @@
-"""One connection to one broker: frames, correlation, versions, TLS and SASL.
+"""One connection to one broker: frames, correlation ids, versions, TLS and SASL.
 
     connection = await BrokerConnection.open("127.0.0.1", 9092)
     response = await connection.request(MetadataRequest(topics=None))
     await connection.close()
 
-It does not reconnect and does not retry; `pybroker.client.connection.network` does.
+It neither reconnects nor retries; `pybroker.client.connection.network` does both.
 """
 
 from __future__ import annotations
@@ -44,37 +44,36 @@ log = logging.getLogger(__name__)
 _HEADER = struct.Struct(">i")
 _API_VERSIONS, _SASL_AUTHENTICATE = 18, 36
 _LOGIN_FIRST = frozenset({ErrorCode.ILLEGAL_SASL_STATE, ErrorCode.SASL_AUTHENTICATION_FAILED})
-"""What a broker may say to a client that does not log in, or does not speak TLS."""
+"""Error codes of a broker that requires SASL or TLS, when the client uses neither."""
 _PERHAPS_NO_TLS = "; if that listener has no TLS, set security.protocol=PLAINTEXT, or SASL_PLAINTEXT with a login"
 _PERHAPS_TLS = " before it said anything; if that listener has TLS, set security.protocol=SSL, or SASL_SSL with a login"
 _NO_AUTHORITY = "; name the authority of its certificate by ssl.truststore.location or ssl.ca.location"
 _UNKNOWN_AUTHORITY = frozenset({18, 19, 20, 21})
-"""What OpenSSL says of a certificate that leads to none of those trusted: X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT and
-the three after it."""
+"""OpenSSL verification errors of a certificate without a trusted issuer: X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT and
+the three codes after it."""
 _SESSION_SHARE = 0.85
-"""How much of a session's lifetime is used: the broker ends it at its end."""
+"""Share of a SASL session's lifetime that the client uses; the broker closes the connection at the end of it."""
 SOFTWARE_NAME = "pybroker"
 
 
 def address(host: str, port: int) -> str:
-    """`host:port`, for messages."""
+    """Return `host:port`, for messages."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def needs_login(protocol: str) -> str:
-    """What to do where a listener lets nobody in who does not log in, or who does not speak its TLS."""
+    """Return advice for a listener that requires SASL, or TLS that the client does not use."""
     better = "SASL_SSL" if protocol == "SSL" else "SASL_PLAINTEXT"
     words = f"security.protocol is {protocol}; set security.protocol={better}, sasl.mechanism and user and password"
     return f"{words}, or SSL or SASL_SSL if that listener has TLS" if protocol == "PLAINTEXT" else words
 
 
 def _asks_for_login(message: Any, versions: Mapping[int, tuple[int, int]]) -> int:
-    """The code if a broker says that we must log in first; else 0. `versions`: what it serves."""
+    """Return the error code if a response shows that the broker requires a login, else 0. versions: the broker's."""
     if isinstance(message, MetadataResponse) and message.cluster_id is None and not message.error_code:
         if ApiKey.LIST_TOPICS not in versions:
-            return 0  # another broker, and perhaps so old that it has no cluster id
-        # pybroker refuses every topic then, and does not tell which cluster it is; so it does where a client does not
-        # speak the listener's TLS.
+            return 0  # not pybroker, and perhaps too old to have a cluster id
+        # Without a login, or without the listener's TLS, pybroker refuses every topic and hides the cluster id.
         refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         every = all(topic.error_code == refused and not topic.partitions for topic in message.topics or ())
         return ErrorCode.SASL_AUTHENTICATION_FAILED if every else 0
@@ -90,19 +89,19 @@ class _Pending(NamedTuple):
 
 
 class BrokerConnection(asyncio.Protocol):
-    """An open connection. Requests may overlap; answers come in the order of the requests.
+    """An open connection. Requests may overlap; responses arrive in the order of the requests.
 
-    host, port: the broker's address. versions: api key → (lowest, highest) that the broker serves. heard_at: when it
-    has last answered (loop time). hung_up_at_first: it was closed by the broker on the first request after the
-    versions, as Apache Kafka does where a login is missing.
+    host, port: the broker's address. versions: API key → (lowest, highest) version of the broker. heard_at: loop time
+    of the last response. hung_up_at_first: the broker closed the connection on the first request after ApiVersions, as
+    Apache Kafka does when the login is missing.
     """
 
     between_brokers = False
-    """Whether it speaks the layouts of brokers."""
+    """Whether the connection uses the inter-broker message layouts."""
 
     @staticmethod
     def facts(kind: type) -> MessageFacts:
-        """What the schema says of a request's class."""
+        """Return the schema's facts about a request class."""
         return message_facts(kind)
 
     def __init__(self, host: str, port: int, config: ClientConfig) -> None:
@@ -110,7 +109,7 @@ class BrokerConnection(asyncio.Protocol):
         self.port = port
         self.versions: dict[int, tuple[int, int]] = {}
         self.features: dict[str, int] = {}
-        """Finalized features of the cluster, as the broker has told (KIP-584)."""
+        """Finalized features of the cluster from the broker's ApiVersions response (KIP-584)."""
         self.last_used = 0.0
         self.heard_at = float("-inf")
         self.hung_up_at_first = False
@@ -127,7 +126,7 @@ class BrokerConnection(asyncio.Protocol):
         self._have = 0
         self._need = 0
         self.failure: Exception | None = None
-        """Why it is closed; None while it is open."""
+        """Why the connection is closed; None while it is open."""
         self._answered = 0
         self._renew_at = float("inf")
         self._retired = False
@@ -147,11 +146,11 @@ class BrokerConnection(asyncio.Protocol):
         cluster_id: str | None = None,
         node_id: int = -1,
     ) -> Self:
-        """Connects, agrees on versions, authenticates.
+        """Connect, agree on versions and authenticate.
 
         config: settings under Kafka's names (`security.protocol`, `sasl.*`, `ssl.*`, `client.id`, timeouts).
-        cluster_id, node_id: whom we expect there; a broker that knows KIP-1242 answers REBOOTSTRAP_REQUIRED if it is
-        somebody else. Raises BrokerConnectionError, KafkaTimeoutError, AuthenticationError, KafkaError.
+        cluster_id, node_id: the expected broker; if another one answers and knows KIP-1242, it returns
+        REBOOTSTRAP_REQUIRED. Raises BrokerConnectionError, KafkaTimeoutError, AuthenticationError, KafkaError.
         """
         if not isinstance(config, ClientConfig):
             config = ClientConfig(ADMIN, config or {})
@@ -194,37 +193,38 @@ class BrokerConnection(asyncio.Protocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether new requests may be sent here: not once its SASL session is about to expire (KIP-368)."""
+        """Whether the connection accepts new requests: False if it is closed or its SASL session ends soon (KIP-368).
+        """
         return self._transport is not None and self.failure is None and self._loop.time() < self._renew_at
 
     @property
     def in_flight(self) -> int:
-        """Requests without an answer so far."""
+        """Number of requests without a response."""
         return len(self._pending)
 
     def highest(self, request: type) -> int:
-        """The highest version of a request class that both sides know. Raises UnsupportedVersionError."""
+        """Return the highest version of a request class that both sides know. Raises UnsupportedVersionError."""
         return self._choose(self.facts(request), None)
 
     def supports(self, request: type, version: int = 0) -> bool:
-        """Whether the broker serves the request in `version`."""
+        """Return whether the broker serves the request in `version`."""
         lowest, highest = self.versions.get(self.facts(request).key, (0, -1))
         return lowest <= version <= highest
 
     # Asking -------------------------------------------------------------------------------------------------
 
     async def request(self, message: Any, version: int | None = None, *, timeout_s: float | None = None) -> Any:
-        """Sends a message and gives its answer, whatever error codes that carries but one that asks for a login.
+        """Send a message and return the response. Error codes in it do not raise, except those that require a login.
 
-        version: None = the highest that both sides know. timeout_s: else `request.timeout.ms`; a connection whose
-        answer is overdue is closed, because answers come in order. Raises BrokerConnectionError, KafkaTimeoutError,
-        AuthenticationError, UnsupportedVersionError, CodecError (a message that the version cannot carry).
+        version: None = the highest that both sides know. timeout_s: None = `request.timeout.ms`; an overdue response
+        closes the connection, because responses arrive in order. Raises BrokerConnectionError, KafkaTimeoutError,
+        AuthenticationError, UnsupportedVersionError, CodecError (the version cannot carry the message).
         """
         await self.drain()
         return await self.answer_to(message, self.start(message, version), timeout_s=timeout_s)
 
     async def answer_to(self, message: Any, answer: asyncio.Future[Any], *, timeout_s: float | None = None) -> Any:
-        """Waits for the answer to what `start` sent; overdue, the connection is closed."""
+        """Wait for the response to a request that `start` sent; close the connection if it is overdue."""
         limit = self._timeout_s if timeout_s is None else timeout_s
         timer = self._loop.call_later(limit, self._overdue, self.facts(type(message)).name, limit)
         try:
@@ -233,8 +233,8 @@ class BrokerConnection(asyncio.Protocol):
             timer.cancel()
 
     def start(self, message: Any, version: int | None = None) -> asyncio.Future[Any]:
-        """Sends now, without waiting for room in the socket; the future gets the answer. For callers that limit their
-        requests in flight themselves.
+        """Send without waiting for room in the socket; the future gets the response. For callers that limit their own
+        requests in flight.
         """
         self._check_open()
         facts = self.facts(type(message))
@@ -247,20 +247,20 @@ class BrokerConnection(asyncio.Protocol):
         return answer
 
     def tell(self, message: Any, version: int | None = None) -> None:
-        """Sends a request that is not answered: Produce with acks=0."""
+        """Send a request that has no response: Produce with acks=0."""
         self._check_open()
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         chosen = self._choose(self.facts(type(message)), version)
         self._write(encode_request(message, chosen, self._correlation_id, self._client_id))
 
     def retire(self) -> None:
-        """Another connection takes its place: this one closes after its last answer."""
+        """Close this connection after its last response, because another connection replaces it."""
         self._retired = True
         if not self._pending:
             self.abort()
 
     async def drain(self) -> None:
-        """Waits until the socket accepts more data. Raises KafkaTimeoutError if the peer reads nothing for
+        """Wait until the socket accepts more data. Raises KafkaTimeoutError if the broker reads nothing for
         `request.timeout.ms`.
         """
         if self._may_write.is_set():
@@ -275,9 +275,10 @@ class BrokerConnection(asyncio.Protocol):
             self._check_open()
 
     async def close(self, silence_s: float | None = None) -> None:
-        """Closes the connection. Requests that wait for an answer fail; those that expect none (`tell`) are written
-        first, unless the broker takes nothing for `silence_s` (else `request.timeout.ms`). Does nothing if it is
-        closed.
+        """Close the connection; do nothing if it is closed. Requests that wait for a response fail.
+
+        Requests without a response (`tell`) are written first, unless the broker reads nothing for `silence_s` seconds
+        (None = `request.timeout.ms`).
         """
         transport = self._transport
         if transport is not None and self.failure is None and not self._pending:
@@ -294,24 +295,24 @@ class BrokerConnection(asyncio.Protocol):
             await asyncio.shield(self._closed)
 
     async def lost(self) -> None:
-        """Waits until the connection is over, for whatever reason."""
+        """Wait until the connection is closed, for whatever reason."""
         await asyncio.shield(self._closed)
 
     def abort(self, reason: Exception | None = None) -> None:
-        """Ends the connection at once."""
+        """Close the connection at once."""
         self._fail(reason or BrokerConnectionError(f"the connection to {self.address} was closed here"))
 
     # asyncio.Protocol ---------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # Other loops (uvloop) have transports of their own, which are one and do not say so.
+        # uvloop's transports are not subclasses of asyncio.Transport, but behave like it.
         self._transport = cast(asyncio.Transport, transport)
         self.last_used = self._loop.time()
 
     def connection_lost(self, exc: Exception | None) -> None:
         asked = any(each.key != _API_VERSIONS for each in self._pending)
         self.hung_up_at_first = self.failure is None and asked and bool(self.versions) and not self._answered
-        # Apache Kafka's listeners with TLS end a connection of plaintext without a word.
+        # Apache Kafka's TLS listeners close plaintext connections without a response.
         unheard = self.heard_at < 0 and not self._config["security.protocol"].endswith("SSL")
         reason = f"{exc or 'the broker closed it'}{_PERHAPS_TLS if unheard else ''}"
         self._fail(BrokerConnectionError(f"the connection to {self.address} was lost: {reason}"))
@@ -392,7 +393,7 @@ class BrokerConnection(asyncio.Protocol):
                 self.abort()
             return
         version = pending.version
-        # A broker that does not know our ApiVersions answers in version 0 (KIP-511).
+        # A broker that does not know our ApiVersions version answers in version 0 (KIP-511).
         if pending.key == _API_VERSIONS and frame[4:6] == ErrorCode.UNSUPPORTED_VERSION.to_bytes(2):
             version = 0
         try:

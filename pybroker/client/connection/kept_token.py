@@ -1,5 +1,5 @@
-"""A token of OAUTHBEARER for whoever reads tokens from files only (the native client): in a file in memory, and fresh
-as long as this process lives."""
+"""An OAUTHBEARER token for clients that read tokens only from files (the native client): kept fresh in a memory file
+while this process lives."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from pybroker.client.errors import AuthenticationError, BrokerConnectionError
 from pybroker.config.memory_file import MemoryFile
 
 UNKNOWN_LIFE_S = 60.0
-"""How long a token is kept of which the identity provider does not say how long it lives."""
+"""Refresh interval in seconds of a token whose lifetime the identity provider does not report."""
 AGAIN_S = 10.0
-"""The pause after a token could not be renewed; each attempt has its own, shorter ones."""
+"""Pause in seconds after a failed renewal; each renewal retries with shorter pauses of its own."""
 
 log = logging.getLogger(__name__)
 
 
 class KeptToken:
-    """See the module."""
+    """An OAUTHBEARER token in a memory file that a background thread renews."""
 
     def __init__(self, config: ClientConfig) -> None:
-        """Waits for the first token. Raises ClientConfigError, AuthenticationError, BrokerConnectionError."""
+        """Wait for the first token. Raises ClientConfigError, AuthenticationError, BrokerConnectionError."""
         line = config["sasl.jaas.config"]
         self._source = TokenSource(config, {} if line is None else jaas_options(line))
         self._file = MemoryFile(b"")
@@ -39,11 +39,11 @@ class KeptToken:
 
     @property
     def settings(self) -> dict[str, str]:
-        """What names it to a client."""
+        """The client settings that point to the file."""
         return {ENDPOINT: Path(self._file.path).as_uri()}
 
     def close(self) -> None:
-        """It is renewed no more. The last one stays where it is, for connections that are about to log in."""
+        """Stop the renewal. The file stays, for connections that are about to log in."""
         self._closed.set()
 
     def _keep(self, first: Future[None]) -> None:
@@ -68,5 +68,5 @@ class KeptToken:
 
 
 def _left(token: Token) -> float:
-    """Until it is renewed."""
+    """Return the seconds until the renewal."""
     return max(1.0, token.renew_at - time.time()) if token.renew_at else UNKNOWN_LIFE_S

@@ -1,4 +1,4 @@
-"""What a consumer and a producer have in common: settings, one start, one end."""
+"""The common base of consumers and producers: settings, one start, one close."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ log = logging.getLogger(__name__)
 
 
 class LivingClient(ABC):
-    """Connects when it is first used, once; ends once, in good order, and never waits for brokers that are away."""
+    """A client that connects once, on first use, and closes once, in order, without waiting for unreachable brokers."""
 
     _kind: str
-    """What it is, for messages."""
+    """The client's kind in messages, such as "consumer"."""
     _end_max_s: float | None = None
-    """Longest end while brokers answer; None = no limit."""
+    """Longest close in seconds while brokers respond; None = no limit."""
 
     def __init__(self, config: ClientConfig, metric_names: tuple[str, ...]) -> None:
         self._config = config
@@ -33,21 +33,21 @@ class LivingClient(ABC):
         self._starting: asyncio.Task[None] | None = None
         self._ending = self._closed = False
         self._interrupted = False
-        """Whether the end comes by an exception."""
+        """Whether an exception causes the close."""
 
     @property
     def cluster(self) -> Cluster:
-        """What is known of the cluster so far."""
+        """The newest cluster metadata that the client has received."""
         return self._network.cluster if self._network is not None else Cluster()
 
     def metrics(self) -> ClientMetrics:
-        """This client's metrics."""
+        """Return this client's metrics."""
         return self._metrics
 
     # Start --------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Connects now rather than with the first call that needs it. Raises BrokerConnectionError,
+        """Connect now instead of in the first call that needs a connection. Raises BrokerConnectionError,
         AuthenticationError, …
         """
         await self._start()
@@ -58,7 +58,7 @@ class LivingClient(ABC):
             return
         if self._starting is None or self._starting.done():
             self._starting = asyncio.create_task(self._connect())
-            # Whoever waited for it may be gone: an interrupt ends the wait, and `close` then the attempt.
+            # Retrieve the exception: an interrupt may have ended the caller's wait, and asyncio would warn.
             self._starting.add_done_callback(lambda done: done.cancelled() or done.exception())
         await asyncio.shield(self._starting)
 
@@ -76,18 +76,18 @@ class LivingClient(ABC):
 
     @abstractmethod
     def _is_started(self) -> bool:
-        """Whether `_begin` was called."""
+        """Return whether `_begin` was called."""
 
     @abstractmethod
     def _begin(self, network: Network) -> None:
-        """There are connections now."""
+        """Build the parts that need connections."""
 
     # End ----------------------------------------------------------------------------------------------------
 
     async def close(self, timeout_s: float | None = None) -> None:
-        """Finishes what is to be finished, then closes all connections; closed is closed, however it went.
+        """Finish pending work, then close all connections. The client is closed also if this fails.
 
-        timeout_s: the longest that may take; None = as long as a broker answers, 5 seconds of silence at most.
+        timeout_s: time limit; None = no limit while a broker responds, and 5 seconds without any response.
         """
         if timeout_s is None:
             await self._end(self._end_max_s, SILENCE_S)
@@ -125,18 +125,18 @@ class LivingClient(ABC):
             for plugin in self._plugins:
                 plugin.close()
 
-    async def _before_end(self, patience: Patience) -> None:  # noqa: B027 - most have nothing of the kind
-        """What must still get in."""
+    async def _before_end(self, patience: Patience) -> None:  # noqa: B027 - most clients have no such work
+        """Complete calls that started before the close."""
 
     def _gave_up(self, network: Network, what: str) -> None:
-        """Something at the end took too long."""
+        """Log that a step of the close took too long."""
         cause = network.trouble.cause
         log.warning("[%s] %s%s", self._config["client.id"], what, f": {cause}" if cause is not None else "")
 
     @abstractmethod
     async def _finish(self, patience: Patience) -> None:
-        """What is due before the end, for as long as there is patience."""
+        """Do the work that is due before the close, within `patience` (the close timeout)."""
 
     @abstractmethod
     async def _stop(self) -> None:
-        """Ends what runs in the background, at once."""
+        """Stop all background work at once."""

@@ -1,4 +1,4 @@
-"""What the schema says about the classes of `pybroker.protocol.messages`."""
+"""Facts from the schema about the classes of `pybroker.protocol.messages`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pybroker.native import message_schema
 
 
 class MessageFacts(NamedTuple):
-    """What the schema says about a request's class."""
+    """Facts from the schema about a request class."""
 
     name: str
     key: int
@@ -20,7 +20,7 @@ _facts: dict[type, MessageFacts] = {}
 
 
 def message_facts(kind: type) -> MessageFacts:
-    """Facts about a request class of `pybroker.protocol.messages`. Raises TypeError for anything else."""
+    """Return the facts about a request class of `pybroker.protocol.messages`. Raises TypeError for anything else."""
     facts = _facts.get(kind)
     if facts is None:
         found = message_schema(kind.__name__)

@@ -1,4 +1,4 @@
-"""The client's view of the cluster: the requests for it, how responses are merged, who is told of changes."""
+"""A client's metadata: requests for it, merging of responses, notification of listeners."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 class Recreated(NamedTuple):
-    """A name that belongs to another topic than before."""
+    """A topic name whose topic id changed: the topic was deleted and created again."""
 
     topic: str
     old: Uuid
@@ -23,7 +23,7 @@ class Recreated(NamedTuple):
 
 
 class Metadata:
-    """Holds the current `Cluster`. `update` merges a response; listeners are called after each (KIP-78)."""
+    """Holds the current `Cluster`. `update` merges a response, then calls the listeners (KIP-78)."""
 
     def __init__(self, client_id: str) -> None:
         self.cluster = Cluster()
@@ -33,20 +33,22 @@ class Metadata:
         self._recreated: list[Callable[[Recreated], None]] = []
 
     def add_listeners(self, plugins: Iterable[object]) -> None:
-        """Those of the plug-ins that implement ClusterResourceListener hear of every response (KIP-78)."""
+        """Register the plug-ins that implement ClusterResourceListener; they get every response (KIP-78)."""
         self._listeners += [each for each in plugins if isinstance(each, ClusterResourceListener)]
 
     def on_recreated(self, callback: Callable[[Recreated], None]) -> None:
-        """Called when a name turns out to belong to a new topic, before the new cluster is visible."""
+        """Register a callback for names that got a new topic id; it runs before the new cluster becomes visible."""
         self._recreated.append(callback)
 
     def request(self, topics: Iterable[str] | None, *, create: bool = False) -> Any:
-        """The request for some topics, or for all (None). create: let the broker create those that are missing."""
+        """Return a Metadata request for some topics, or for all (None). create: let the broker create missing topics.
+        """
         wanted = None if topics is None else [MetadataRequest_MetadataRequestTopic(name=name) for name in topics]
         return MetadataRequest(topics=wanted, allow_auto_topic_creation=create)
 
     def update(self, response: Any, now: float, *, whole: bool = False) -> Cluster:
-        """Takes a Metadata response. whole: it was asked for all topics, so what it lacks is gone."""
+        """Merge a Metadata response. whole: the request was for all topics; topics missing in the response are removed.
+        """
         nodes = tuple(Node(broker.node_id, broker.host, broker.port, broker.rack) for broker in response.brokers)
         by_id = {node.id: node for node in nodes}
         before = self.cluster.by_name
@@ -60,7 +62,7 @@ class Metadata:
             if old is not None and old.topic_id and new.topic_id and old.topic_id != new.topic_id:
                 changed.append(Recreated(new.name, old.topic_id, new.topic_id))
             if new.error_code and old is not None and old.topic_id and not new.topic_id:
-                # A topic that is gone for the moment keeps its identity, so that its return is noticed.
+                # A missing topic keeps its last known id, which detects that it comes back as another incarnation.
                 new = TopicInfo(new.name, old.topic_id, old.internal, old.partitions, new.error_code)
             topics[new.name] = new
         for each in changed:
@@ -80,7 +82,7 @@ class Metadata:
         return self.cluster
 
     def forget_brokers(self) -> None:
-        """Before asking the bootstrap servers again: the nodes known may be of another cluster."""
+        """Drop the known brokers before a rebootstrap: they may belong to another cluster."""
         self.updated_at = float("-inf")
         self.cluster = Cluster(self.cluster.id, (), None, self.cluster.by_name)
 
@@ -100,6 +102,6 @@ def _topic(answered: Any, old: TopicInfo | None) -> TopicInfo:
             tuple(row.offline_replicas),
         )
         before = known.get(new.partition)
-        # A broker that lags behind must not take us back to an old leader (KIP-320).
+        # A broker with old metadata must not bring back a former leader (KIP-320).
         partitions.append(before if before is not None and 0 <= new.leader_epoch < before.leader_epoch else new)
     return TopicInfo(answered.name, answered.topic_id, answered.is_internal, tuple(partitions), answered.error_code)

@@ -1,4 +1,4 @@
-"""Connections to all brokers of a cluster: which one is asked, when to reconnect, when to start over."""
+"""Connections to all brokers of a cluster: choice of the broker, reconnecting, rebootstrapping."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ Where = int | Literal["any", "controller"]
 Result = TypeVar("Result")
 
 LOST = (BrokerConnectionError, KafkaTimeoutError)
-"""What a connection that fails raises: worth another attempt, elsewhere."""
+"""Errors of a failed connection; another broker or a new connection may succeed."""
 
 _HUNG_UP_MAX = 2
-"""A broker that hangs up so often on the first request of a connection wants something else first: SASL."""
+"""Hang-ups on a connection's first request, in a row, after which the client concludes that SASL is required."""
 _APPEARS_S = 2.0
-"""How long a topic or partition that was just made may take to be known to every broker."""
+"""Seconds within which every broker learns of a new topic or partition."""
 _CLOSE_S = 2.0
-"""What was sent without asking for an answer (acks=0) gets so long to leave when all is closed."""
+"""Seconds that requests without a response (acks=0) get to leave when the client closes."""
 
 
 class _Place:
-    """One node: its connection, and when it may be tried again. hung_up: how often in a row it ended a connection on
-    the first request after the versions.
+    """A node's connection and the time of its next attempt. hung_up: how often in a row the broker closed it on the
+    first request after ApiVersions.
     """
 
     def __init__(self, backoff: Backoff) -> None:
@@ -59,19 +59,19 @@ class _Place:
 
 
 class CoordinatorKind(IntEnum):
-    """What is coordinated, as FindCoordinator has it."""
+    """The key types of FindCoordinator."""
 
     GROUP = 0
     TRANSACTION = 1
 
     @property
     def shown(self) -> str:
-        """In messages."""
+        """The key type in messages."""
         return "group" if self is CoordinatorKind.GROUP else "transactional id"
 
 
 class Network:
-    """All connections of one client. `metadata` is kept up to date through it."""
+    """All connections of one client. Owns `metadata` and keeps it up to date."""
 
     def __init__(self, config: ClientConfig) -> None:
         self.config = config
@@ -93,17 +93,17 @@ class Network:
 
     @property
     def heard_at(self) -> float:
-        """When a broker has last answered anything (loop time); minus infinity if none ever did."""
+        """Loop time of the last response from any broker; minus infinity if there was none."""
         now = [place.connection.heard_at for place in self._places.values() if place.connection is not None]
         return max((self._heard_at, *now))
 
     # Connections --------------------------------------------------------------------------------------------
 
     async def connection(self, where: Where = "any", lane: str = "") -> BrokerConnection:
-        """An open connection to a node. Raises BrokerConnectionError, KafkaTimeoutError, KafkaError.
+        """Return an open connection to a node. Raises BrokerConnectionError, KafkaTimeoutError, KafkaError.
 
-        lane: answers come in order, so what waits long at the broker (a group's join, a fetch without data) has a
-        connection of its own.
+        lane: name of a separate connection. Responses arrive in order; requests that wait long at the broker (a
+        JoinGroup, a fetch without data) would delay the others.
         """
         if where == "any":
             return await self._any()
@@ -123,7 +123,7 @@ class Network:
         return await self._node(node, lane)
 
     def ready(self, node_id: int) -> BrokerConnection | None:
-        """The connection to a node if it is open now."""
+        """Return the connection to a node if it is open now, else None."""
         node = self.cluster.node(node_id)
         place = self._places.get((node.host, node.port, "")) if node is not None else None
         connection = place.connection if place is not None else None
@@ -208,13 +208,14 @@ class Network:
             )
         except Exception as error:
             place.not_before = asyncio.get_running_loop().time() + place.backoff.next()
-            # Before any broker has answered the exception tells the caller, unless it is going to be tried again.
+            # Before the first response, the exception reports the problem to the caller, unless another attempt
+            # follows.
             if isinstance(error, LOST) and (self.heard_at > float("-inf") or self._bootstrap_left_s > 0):
                 self.trouble.began(address(host, port), error)
             raise
 
     def _judge(self, place: _Place, lost: BrokerConnection) -> None:
-        """Why a connection is gone. Raises AuthenticationError if the broker lets nobody in who does not log in."""
+        """Record why a connection was lost. Raises AuthenticationError if the broker seems to require a login."""
         if isinstance(lost.failure, KafkaTimeoutError):
             self.trouble.began(lost.address, lost.failure)
         place.hung_up = place.hung_up + 1 if lost.hung_up_at_first else 0
@@ -228,13 +229,13 @@ class Network:
             )
 
     def _retire(self, connection: BrokerConnection) -> None:
-        """It ends with its last answer, or with us."""
+        """Close a connection after its last response, or when the client closes."""
         self._heard_at = max(self._heard_at, connection.heard_at)
         connection.retire()
         self._retired = [each for each in (*self._retired, connection) if each.in_flight]
 
     async def rebootstrap(self, reason: KafkaError) -> None:
-        """Forgets every broker and connection: the next request starts at `bootstrap.servers` (KIP-899)."""
+        """Drop all known brokers and connections: the next request starts at `bootstrap.servers` (KIP-899)."""
         if self.config["metadata.recovery.strategy"] == "none":
             raise reason
         log.warning("Starting over from bootstrap.servers: %s", reason.message)
@@ -246,7 +247,7 @@ class Network:
                 place.connection.abort()
 
     async def close(self) -> None:
-        """Closes all connections, in a moment."""
+        """Close all connections; wait at most 2 seconds for unsent data."""
         self._closed = True
         refreshing = list(self._refreshing.values())
         for task in refreshing:
@@ -258,7 +259,7 @@ class Network:
         await asyncio.gather(*(each.close(_CLOSE_S) for each in connections))
 
     def close_idle(self) -> None:
-        """Closes what nobody has used for `connections.max.idle.ms`."""
+        """Close connections unused for `connections.max.idle.ms`."""
         limit = self.config.seconds("connections.max.idle.ms")
         if limit < 0:
             return
@@ -273,7 +274,8 @@ class Network:
     # Metadata -----------------------------------------------------------------------------------------------
 
     async def refresh(self, topics: Iterable[str] | None = None, *, create: bool = False) -> Cluster:
-        """Asks for the brokers and some topics (None: all). Callers who want the same topics share one request.
+        """Fetch metadata of brokers and some topics (None: all). Concurrent calls for the same topics share one
+        request.
 
         Raises what `ask` raises; errors of single topics are in the result.
         """
@@ -308,8 +310,9 @@ class Network:
         return await self.attempt("any", ask, about="metadata")
 
     async def existing(self, partitions: Iterable[TopicPartition]) -> Cluster:
-        """The metadata, once they know these partitions: one that was just made may be known a little later. Raises
-        UnknownTopicError for what does not exist, KafkaError for what the caller may not see.
+        """Return the metadata once they include these partitions; brokers learn of new ones with a delay.
+
+        Raises UnknownTopicError for missing partitions, KafkaError for topics that the caller may not see.
         """
         wanted = list(partitions)
         loop = asyncio.get_running_loop()
@@ -335,9 +338,9 @@ class Network:
     # Asking -------------------------------------------------------------------------------------------------
 
     async def ask(self, message: Any, where: Where = "any", *, timeout_s: float | None = None) -> Any:
-        """The answer to a message, from a connection that works. Error codes in the answer are the caller's to judge.
+        """Send a message on a working connection and return the response. The caller checks error codes in it.
 
-        A request that is lost with its connection is sent again: only for requests that may be executed twice.
+        Resends a request that is lost with its connection: use it only for requests that may run twice.
         """
         about = message_facts(type(message)).name
         return await self.attempt(where, lambda each: each.request(message, timeout_s=timeout_s), about=about)
@@ -352,11 +355,11 @@ class Network:
         about: str = "",
         failed: Callable[[Exception], None] = lambda _: None,
     ) -> Result:
-        """Runs `work` with a connection; again, after a pause, if the connection fails or `work` raises a retriable
-        KafkaError, until `timeout_s` (else `default.api.timeout.ms`) is over; then it raises the last failure.
+        """Run `work` with a connection. Retry with backoff on a connection error or a retriable KafkaError.
 
-        where: a node, or a function that finds it each time. about: what a time-out says it was about. failed: told of
-        each failure.
+        After `timeout_s` seconds (None = `default.api.timeout.ms`) raises the last failure. where: a node, or a
+        function that finds it for each attempt. about: subject of the timeout's message. failed: callback for each
+        failure.
         """
         loop = asyncio.get_running_loop()
         limit = self.api_timeout_s if timeout_s is None else timeout_s
@@ -379,7 +382,7 @@ class Network:
                         pause = backoff.next()
                         if not self._helps(error) or loop.time() + pause > (scope.when() or 0.0):
                             raise
-                        # Another broker may be the controller by now, also where that one is gone.
+                        # The controller may have moved, also if the old one is unreachable.
                         not_it = isinstance(error, KafkaError) and error.code == ErrorCode.NOT_CONTROLLER
                         moved = not_it or (where == "controller" and not isinstance(error, KafkaError))
                     await asyncio.sleep(pause)
@@ -390,30 +393,30 @@ class Network:
             raise self.overdue(f"{f'{about}: ' if about else ''}no answer within {allowed}", failure) from late
 
     def _helps(self, error: Exception) -> bool:
-        """Whether another attempt may do better."""
+        """Return whether another attempt may succeed."""
         if isinstance(error, KafkaError):
             return error.retriable and not isinstance(error, UnknownTopicError)
-        # While no broker has answered, another attempt would only hide a wrong address, unless the user waits for one.
+        # Before the first response, retries would only hide a wrong address, unless bootstrap.wait.ms asks for them.
         return not self._closed and (self.heard_at > float("-inf") or self._bootstrap_left_s > 0)
 
     @property
     def _bootstrap_left_s(self) -> float:
-        """What is left of `bootstrap.wait.ms`, which counts from the first look at this."""
+        """Seconds left of `bootstrap.wait.ms`, counted from the first read of this property."""
         now = asyncio.get_running_loop().time()
         if self._bootstrap_by is None:
             self._bootstrap_by = now + self.config.seconds("bootstrap.wait.ms")
         return self._bootstrap_by - now
 
     def overdue(self, what: str, failure: Exception | None = None) -> KafkaTimeoutError:
-        """A time-out that names its cause: the last failure, else what is known to be wrong with the brokers."""
+        """Return a timeout error that names its cause: the last failure, else the current connection errors."""
         cause = failure if isinstance(failure, KafkaError) else self.trouble.cause or failure
         error = KafkaTimeoutError(f"{what}: {cause}" if cause is not None else what)
         error.__cause__ = cause
         return error
 
     async def coordinator(self, key: str, kind: CoordinatorKind = CoordinatorKind.GROUP) -> int:
-        """The node that coordinates a group, or a transactional id. Raises KafkaError (COORDINATOR_NOT_AVAILABLE is
-        retriable).
+        """Return the id of the coordinator of a group or a transactional id. Raises KafkaError
+        (COORDINATOR_NOT_AVAILABLE is retriable).
         """
 
         async def ask(connection: BrokerConnection) -> Any:
@@ -430,5 +433,5 @@ class Network:
         return int(answer.node_id)
 
     async def ask_once(self, work: Callable[[BrokerConnection], Awaitable[Result]]) -> Result:
-        """`work` with any connection, without another attempt."""
+        """Run `work` with any connection, without retries."""
         return await work(await self.connection("any"))

@@ -1,6 +1,6 @@
-"""The tokens that a client logs in with by OAUTHBEARER (KIP-255, KIP-768, RFC 7628): from a callback, a file, or an
-identity provider that is asked with the client's name and secret (RFC 6749, 4.4). One source for all connections of a
-client; a token is used again for four fifths of its life."""
+"""OAUTHBEARER tokens of a client (KIP-255, KIP-768, RFC 7628): from a callback, from a file, or from an identity
+provider with the client's id and secret (RFC 6749, 4.4). All connections of a client share one source, which reuses a
+token for four fifths of its lifetime."""
 
 from __future__ import annotations
 
@@ -34,24 +34,24 @@ _TOO_MANY_REQUESTS = 429
 
 
 class Token(NamedTuple):
-    """What is shown to a broker."""
+    """A token and its SASL extensions."""
 
     text: str
     renew_at: float = 0.0
-    """Seconds since 1970: from then on another one is fetched; 0: it is not kept."""
+    """Renewal time in seconds since 1970; 0: do not cache the token."""
     extensions: Mapping[str, str] = {}
 
     def message(self) -> bytes:
-        """RFC 7628's first message."""
+        """Return RFC 7628's first message."""
         pairs = {"auth": f"Bearer {self.text}", **self.extensions}
         return ("n,,\x01" + "".join(f"{name}={value}\x01" for name, value in pairs.items()) + "\x01").encode()
 
 
 class TokenSource:
-    """See the module. `get` gives a token that is valid."""
+    """The tokens of one client. `get` returns a valid token."""
 
     def __init__(self, config: ClientConfig, jaas: Mapping[str, str]) -> None:
-        """Raises ClientConfigError for what is missing."""
+        """Check the settings. Raises ClientConfigError if one is missing."""
         self._config = config
         self._extensions = {
             name.removeprefix("extension_"): value for name, value in jaas.items() if name.startswith("extension_")
@@ -78,12 +78,12 @@ class TokenSource:
 
     @property
     def file(self) -> str | None:
-        """The path, if the token is in a file."""
+        """The path if the token is in a file, else None."""
         parts = urlsplit(self._url or "")
         return unquote(parts.path) if parts.scheme == "file" else None
 
     async def get(self) -> Token:
-        """A token. Raises AuthenticationError, BrokerConnectionError (it may be there later)."""
+        """Return a token. Raises AuthenticationError, BrokerConnectionError (the provider may return)."""
         async with self._lock:
             if self._token is None or time.time() >= self._token.renew_at:
                 self._token = await self._fetch()
@@ -97,7 +97,7 @@ class TokenSource:
         return await self._ask()
 
     async def _ask(self) -> Token:
-        """Tries again for `sasl.login.retry.backoff.max.ms` where that may help."""
+        """Ask the identity provider; retry temporary errors for `sasl.login.retry.backoff.max.ms`."""
         pause, left = self._config.seconds("sasl.login.retry.backoff.ms"), None
         most = self._config.seconds("sasl.login.retry.backoff.max.ms")
         while True:
@@ -132,7 +132,7 @@ class TokenSource:
         )
 
     def _trusting(self) -> ssl.SSLContext | None:
-        """Whom the login module names (Java's way), or librdkafka's setting; None: whom the system trusts."""
+        """Return the TLS context with the JAAS line's truststore (Java) or librdkafka's setting; None: the system's."""
         authority = self._config["https.ca.location"]
         try:
             if self._truststore is not None:
@@ -151,7 +151,9 @@ def _truststore(jaas: Mapping[str, str]) -> StoreFile | StoreText | None:
 
 
 async def _called(callback: Callable[[str], Any], config: str) -> Token:
-    """confluent-kafka's form: (token, expires in seconds since 1970[, principal[, extensions]]), or the token alone."""
+    """Call confluent-kafka's `oauth_cb`: it returns (token, expiry in seconds since 1970[, principal[, extensions]]) or
+    the token alone.
+    """
     given = callback(config)
     if inspect.isawaitable(given):
         given = await given
@@ -164,7 +166,7 @@ async def _called(callback: Callable[[str], Any], config: str) -> Token:
 
 
 def _read(path: str) -> Token:
-    """At each login: whoever writes the file keeps it fresh."""
+    """Read the token at each login; another program renews the file."""
     try:
         with open(path, "rb") as stream:
             content = stream.read(TOKEN_BYTES_MAX)
@@ -189,14 +191,14 @@ def _renewal(expires_s: float) -> float:
 
 
 def _checked(text: object, place: str) -> str:
-    """Raises AuthenticationError, without the token in it."""
+    """Return a well-formed token. Raises AuthenticationError, whose message does not contain the token."""
     if not isinstance(text, str) or not text or not text.isascii() or not text.isprintable() or " " in text:
         raise AuthenticationError(f"{place} gives no token")
     return text
 
 
 def _reason(body: bytes) -> str:
-    """RFC 6749's error code in the answer of an identity provider."""
+    """Return RFC 6749's error code from an identity provider's response."""
     try:
         code = json.loads(body)["error"]
     except (ValueError, TypeError, KeyError, RecursionError):

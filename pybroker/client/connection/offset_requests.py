@@ -1,4 +1,4 @@
-"""Requests about offsets that consumers and administrators both send: their content, and what the answers say."""
+"""Offset requests that both consumers and AdminClient send: building requests, reading responses."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from pybroker.native import Uuid
 from pybroker.protocol import messages as m
 
 OFFSETS_BY_ID = 10
-"""From this version on OffsetCommit and OffsetFetch name topics by id (KIP-848)."""
+"""First version in which OffsetCommit and OffsetFetch name topics by id (KIP-848)."""
 _GROUPS_FROM = 8
-"""From this version on OffsetFetch asks for several groups."""
+"""First version in which OffsetFetch takes several groups."""
 
 
 def heeds_ids(connection: BrokerConnection) -> bool:
-    """Whether the broker heeds ids in pybroker's tags of requests by name (docs/protocol.md)."""
+    """Return whether the broker reads topic ids in pybroker's tagged fields of requests by name (docs/protocol.md)."""
     return connection.supports(m.DeleteOffsetsRequest)
 
 
@@ -30,7 +30,7 @@ def list_offsets_request(
     read_committed: bool,
     timeout_ms: int,
 ) -> m.ListOffsetsRequest:
-    """Offsets of partitions that one broker leads. leader_epochs: those that are known (KIP-320)."""
+    """Return a ListOffsets request for partitions of one leader. leader_epochs: the known ones (KIP-320)."""
     specs: Mapping[Any, OffsetSpec] = wanted
     epochs: Mapping[Any, int] = leader_epochs
     return m.ListOffsetsRequest(
@@ -56,7 +56,7 @@ def list_offsets_request(
 
 
 def listed_offsets(answer: m.ListOffsetsResponse) -> Iterator[tuple[Any, int, OffsetAndTimestamp]]:
-    """(partition as it was asked for, error code, what was found)."""
+    """Yield (partition as requested, error code, offset) for each row of a response."""
     for topic in answer.topics:
         for row in topic.partitions:
             found = OffsetAndTimestamp(row.offset, row.timestamp, row.leader_epoch)
@@ -66,7 +66,7 @@ def listed_offsets(answer: m.ListOffsetsResponse) -> Iterator[tuple[Any, int, Of
 def offset_commit_topics(
     offsets: Mapping[TopicPartition, OffsetAndMetadata], ids: Mapping[str, Uuid]
 ) -> list[m.OffsetCommitRequest_OffsetCommitRequestTopic]:
-    """Positions to be stored. ids: of their topics, where they are known."""
+    """Return the topics of an OffsetCommit request. ids: topic ids by name, if known."""
     return [
         m.OffsetCommitRequest_OffsetCommitRequestTopic(
             name=name,
@@ -94,8 +94,9 @@ def offset_fetch_request(
     require_stable: bool = False,
     member: tuple[str | None, int] = (None, -1),
 ) -> m.OffsetFetchRequest:
-    """A group's positions in some partitions; None = all that it has. member: who asks, by id and member epoch, so that
-    one that the group has moved past is told (KIP-848).
+    """Return an OffsetFetch request for some partitions of a group; None = all.
+
+    member: (member id, member epoch); the coordinator refuses a stale epoch (KIP-848).
     """
     one = m.OffsetFetchRequest_OffsetFetchRequestTopic
     of_group = m.OffsetFetchRequest_OffsetFetchRequestTopics
@@ -123,8 +124,8 @@ def offset_fetch_request(
 def fetched_offsets(
     answer: Any, version: int, group_id: str, names: Mapping[Uuid, str]
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """The positions that an answer has; partitions without one are missing. names: of topics by id. Raises the first
-    error.
+    """Return the committed offsets in a response; partitions without one are left out. names: topics by id. Raises the
+    first error.
     """
     answered = answer.groups[0] if version >= _GROUPS_FROM else answer
     if answered.error_code:

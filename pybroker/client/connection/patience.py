@@ -1,4 +1,4 @@
-"""How long the end of a client may take: as long as a broker answers, within a limit."""
+"""The close timeout of a client: close waits while a broker responds, within a limit."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 from pybroker.client.connection.network import Network
 
 SILENCE_S = 5.0
-"""A `close` gives up when no broker has answered for so long."""
+"""Seconds without a response from any broker after which `close` gives up."""
 INTERRUPTED_SILENCE_S = 1.0
 INTERRUPTED_MAX_S = 5.0
-"""The same for a `with` block that is left by an exception, as an interrupt: the program wants to end."""
+"""The limits in seconds after an exception (such as an interrupt) left a `with` block: the program wants to end."""
 
 
 class Patience:
-    """For several pieces of work one after the other. It is over when `limit_s` has passed (None = no limit) or no
-    broker has answered for `silence_s` (None = however long).
+    """A time limit for several steps in sequence. It ends `limit_s` seconds after its start (None = no limit), or when
+    no broker has responded for `silence_s` seconds (None = no limit).
     """
 
     def __init__(self, network: Network, limit_s: float | None, silence_s: float | None) -> None:
@@ -29,7 +29,7 @@ class Patience:
 
     @property
     def left_s(self) -> float | None:
-        """How long it lasts if nothing is heard meanwhile; None = for ever."""
+        """Seconds left if no further response arrives; None = no limit."""
         now = self._loop.time()
         left = [] if self._limit_s is None else [self._began + self._limit_s - now]
         if self._silence_s is not None:
@@ -38,11 +38,12 @@ class Patience:
 
     @property
     def by_silence(self) -> bool:
-        """Whether silence ends it, rather than only a limit that somebody has set."""
+        """Whether silence of the brokers limits the time, not only the caller's timeout."""
         return self._silence_s is not None
 
     async def wait_for(self, work: Coroutine[Any, Any, None]) -> bool:
-        """Whether the work was done; it is cancelled where patience ends, yet always begun. Raises what it raises."""
+        """Run `work` until the limit, then cancel it; return whether it completed. It always starts. Raises its error.
+        """
         task = asyncio.create_task(work)
         try:
             while not task.done():

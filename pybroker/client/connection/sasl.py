@@ -1,5 +1,4 @@
-"""The client's side of SASL: who logs in, and by which mechanism: PLAIN (RFC 4616), SCRAM or OAUTHBEARER (RFC
-7628)."""
+"""SASL on the client: PLAIN (RFC 4616), SCRAM (RFC 5802) and OAUTHBEARER (RFC 7628)."""
 
 from __future__ import annotations
 
@@ -16,11 +15,11 @@ if TYPE_CHECKING:
     from pybroker.client.connection.oauth import TokenSource
 
 Exchange = Generator[bytes, bytes, None]
-"""Gives what we say, is sent what the broker says; ends when we believe the broker."""
+"""Yields the client's messages and receives the broker's; returns when the broker is authenticated."""
 
 
 class Credentials:
-    """As whom a client logs in: by mechanism, user and password, or by tokens. Never shows a secret."""
+    """The identity that a client logs in with: mechanism, user and password, or tokens. Its repr shows no secret."""
 
     def __init__(
         self,
@@ -31,7 +30,7 @@ class Credentials:
         *,
         delegation_token: bool = False,
     ) -> None:
-        """`delegation_token`: user and password are a token's id and HMAC (KIP-48)."""
+        """delegation_token: user and password are a delegation token's id and HMAC (KIP-48)."""
         self._delegation_token = delegation_token
         self.mechanism = mechanism
         self.username = username
@@ -43,19 +42,21 @@ class Credentials:
 
     @property
     def who(self) -> str:
-        """For errors."""
+        """The identity, for error messages."""
         return f"user {self.username}" if self._tokens is None else "by a token"
 
     @classmethod
     def of(cls, config: ClientConfig) -> Credentials | None:
-        """From `sasl.*`; None if `security.protocol` asks for none. Raises ClientConfigError for what is missing."""
+        """Read `sasl.*`; return None if `security.protocol` has no SASL. Raises ClientConfigError if a setting is
+        missing.
+        """
         if not config["security.protocol"].startswith("SASL_"):
             return None
         mechanism, user, password = config["sasl.mechanism"], config["sasl.username"], config["sasl.password"]
         line = config["sasl.jaas.config"]
         jaas = {} if line is None else jaas_options(line)
         if mechanism == "OAUTHBEARER":
-            # What speaks HTTP is imported where it is needed.
+            # Imported here, because it imports an HTTP client.
             from pybroker.client.connection.oauth import TokenSource
 
             return cls(mechanism, "", "", config.once("tokens", lambda: TokenSource(config, jaas)))
@@ -67,7 +68,7 @@ class Credentials:
         return cls(mechanism, user, password, delegation_token=jaas.get("tokenauth", "").lower() == "true")
 
     async def exchange(self) -> Exchange:
-        """One conversation. Raises AuthenticationError and BrokerConnectionError where there is no token."""
+        """Return a new exchange. Raises AuthenticationError and BrokerConnectionError if it cannot get a token."""
         if self._tokens is not None:
             return _bearer((await self._tokens.get()).message())
         if self.mechanism == "PLAIN":
@@ -76,7 +77,9 @@ class Credentials:
 
 
 def jaas_options(text: str) -> dict[str, str]:
-    """`… required username="alice" password="secret";` as Java clients have it. Raises ClientConfigError."""
+    """Parse a JAAS line, `… required username="alice" password="secret";`, as Java clients do. Raises
+    ClientConfigError.
+    """
     try:
         return options_of_client(text)
     except InvalidValue as problem:
@@ -84,7 +87,7 @@ def jaas_options(text: str) -> dict[str, str]:
 
 
 def _bearer(message: bytes) -> Exchange:
-    # A refusal comes as JSON; the broker fails the login when it has been acknowledged (RFC 7628, 3.2.3).
+    # An error arrives as JSON; the broker fails the login after the client acknowledges it (RFC 7628, 3.2.3).
     if (yield message):
         yield b"\x01"
 

@@ -1,4 +1,4 @@
-"""TLS towards brokers."""
+"""TLS settings of connections to brokers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pybroker.config.values import InvalidValue
 
 
 def tls_context(config: ClientConfig) -> ssl.SSLContext:
-    """An SSLContext made from the `ssl.*` settings. Raises ClientConfigError for files that cannot be used."""
+    """Return an SSLContext from the `ssl.*` settings. Raises ClientConfigError for unusable files."""
     given = config["ssl.context"]
     if isinstance(given, ssl.SSLContext):
         return given
@@ -41,7 +41,7 @@ def tls_context(config: ClientConfig) -> ssl.SSLContext:
 
 
 def _trusting(config: ClientConfig) -> ssl.SSLContext:
-    """Whom the truststore names and nobody else; without one, whom the system trusts."""
+    """Return a context that trusts only the truststore's authorities, or the system's if there is no truststore."""
     text, location = config["ssl.truststore.certificates"], config["ssl.truststore.location"]
     if text is not None:
         pem, setting = StoreText("ssl.truststore.certificates", text).trusted(), "ssl.truststore.certificates"
@@ -58,7 +58,7 @@ def _trusting(config: ClientConfig) -> ssl.SSLContext:
 
 
 def _keystore(config: ClientConfig) -> bytes | None:
-    """Key and certificates, PEM. Raises ClientConfigError."""
+    """Return the key and certificates of the keystore as PEM. Raises ClientConfigError."""
     key, chain, location = (
         config["ssl.keystore.key"],
         config["ssl.keystore.certificate.chain"],
@@ -78,14 +78,14 @@ def _keystore(config: ClientConfig) -> bytes | None:
 
 
 def _show(context: ssl.SSLContext, pem: bytes) -> None:
-    # Python reads keys from files only.
+    # Python's ssl module reads keys only from files.
     with closing(MemoryFile(pem)) as file:
         context.load_cert_chain(file.path)
 
 
 def _ask_for_revoked(context: ssl.SSLContext, file: CrlFile) -> None:
-    """An authority without a list, and a list that is out of date, vouch for nobody. Raises InvalidValue."""
-    # Python reads lists from files only, and would trust the certificates that stand beside them.
+    """Check revocation lists: reject certificates of an authority without a current list. Raises InvalidValue."""
+    # Python's ssl module reads lists only from files, and would also trust certificates in the same file.
     with closing(MemoryFile(file.lists())) as lists:
         try:
             context.load_verify_locations(cafile=lists.path)

@@ -1,4 +1,4 @@
-"""What keeps a client from its brokers: said in the log, and kept for the texts of time-outs."""
+"""Connection errors of a client: logged, and kept as the cause in timeout messages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 log = logging.getLogger(__name__)
 
 _AGAIN_S = 30.0
-"""A broker that stays away is mentioned so often."""
+"""Seconds between two warnings about the same unreachable broker."""
 
 
 @dataclass(slots=True)
@@ -21,8 +21,8 @@ class _Away:
 
 
 class Trouble:
-    """Brokers that do not answer, by address. A WARN names the address and the cause when it begins and, more seldom,
-    while it lasts; an INFO says that it is over.
+    """Unreachable brokers by address. Logs a WARN with address and cause at the start and periodically, and an INFO at
+    the end.
     """
 
     def __init__(self, client_id: str) -> None:
@@ -30,7 +30,7 @@ class Trouble:
         self._away: dict[str, _Away] = {}
 
     def began(self, address: str, error: Exception) -> None:
-        """A broker cannot be reached, or has not answered in time."""
+        """Record that a broker is unreachable or did not respond in time."""
         now = asyncio.get_running_loop().time()
         away = self._away.get(address)
         if away is None:
@@ -43,7 +43,7 @@ class Trouble:
             log.warning("[%s] %s; for %.0f s so far", self._client_id, error, now - away.since)
 
     def is_over(self, address: str) -> None:
-        """It answers."""
+        """Record that a broker responds again."""
         away = self._away.pop(address, None)
         if away is not None:
             lasted = asyncio.get_running_loop().time() - away.since
@@ -51,5 +51,5 @@ class Trouble:
 
     @property
     def cause(self) -> Exception | None:
-        """The latest trouble, while it lasts."""
+        """The latest error of a broker that is still unreachable, or None."""
         return max(self._away.values(), key=lambda each: each.last).error if self._away else None

@@ -1,4 +1,4 @@
-"""A background loop that looks when it is woken, and again when it said that something will be due; and its tasks."""
+"""A background loop that runs when woken or when a deadline is due, and its tasks."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ PAUSE_AFTER_FAILURE_S = 1.0
 
 
 class WakeLoop:
-    """Runs until it is closed. `look` does what may be done now and says after how many seconds it must be called
-    again, None = not before `wake`; a failure of it, or of a task, is logged as that of `whose`, and the loop goes on.
+    """Calls `look` until it is closed. `look` does all due work and returns the seconds until its next call, None =
+    only after `wake`. The loop logs failures of `look` and of tasks under the name `whose`, and continues.
     """
 
     def __init__(self, look: Callable[[], float | None], whose: str) -> None:
@@ -22,19 +22,19 @@ class WakeLoop:
         self._whose = whose
         self._woken = asyncio.Event()
         self.wake: Callable[[], None] = self._woken.set
-        """Has `look` called soon."""
+        """Schedules a call of `look`."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.create_task(self._run())
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Starts a task that ends with the loop."""
+        """Start a task that the loop cancels when it closes."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
         return task
 
     async def close(self) -> None:
-        """Cancels the loop and its tasks, and waits for their ends."""
+        """Cancel the loop and its tasks, and wait until they end."""
         tasks = [self._loop, *self._tasks]
         for task in tasks:
             task.cancel()

@@ -1,1 +1,1 @@
-"""`Consumer`: `consumer` gives records, `fetcher` gets them ahead, `positions` knows where we are, `group/` joins."""
+"""`Consumer`: `consumer` returns records, `fetcher` prefetches, `positions` tracks offsets, `group/` is membership."""

@@ -1,4 +1,4 @@
-"""Where to begin in partitions that are new to a consumer: where its group has been, else by `auto.offset.reset`."""
+"""Start positions of new partitions: the group's committed offset, else `auto.offset.reset`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pybroker.client.offsets import OffsetAndMetadata
 
 
 class Beginnings:
-    """Asked in each poll, for as long as some partition has no position."""
+    """Finds start positions. The consumer calls it in each poll while a partition has no position."""
 
     def __init__(
         self, config: ClientConfig, network: Network, fetcher: Fetcher, rebalances: Rebalances, missing: Missing
@@ -29,8 +29,8 @@ class Beginnings:
         self._creates: bool = config["allow.auto.create.topics"]
 
     async def find(self, states: Sequence[PartitionState], *, by_hand: bool) -> None:
-        """Sets positions, or what is to be looked for. by_hand: the caller assigned them, so they may not exist. Raises
-        KafkaError for topics that the caller may not read.
+        """Set positions, or the offset to look up. by_hand: the caller assigned the partitions, which may not exist.
+        Raises KafkaError for topics that the caller may not read.
         """
         network = self._network
         unknown = {state.where.topic for state in states if network.cluster.partition(state.where) is None}

@@ -1,4 +1,4 @@
-"""`Consumer`: records out of topics, alone or in a group, from the topic that the position belongs to."""
+"""`Consumer`: reads records of topics, alone or in a group; a position belongs to one incarnation of a topic."""
 
 from __future__ import annotations
 
@@ -37,22 +37,22 @@ _ITERATION_POLL_S = 1.0
 
 
 class Consumer(LivingClient):
-    """Reads records, asynchronously; `pybroker.client.blocking.Consumer` is the same without asyncio.
+    """Reads records, asynchronously; `pybroker.client.blocking.Consumer` has the same calls without asyncio.
 
         async with Consumer({"bootstrap.servers": "127.0.0.1:9092", "group.id": "readers"}) as consumer:
             consumer.subscribe(["words"])
             async for record in consumer:
                 print(record.value)
 
-    A position belongs to one incarnation of a topic. When the topic is deleted and created again, reading goes on at
-    the start of the new one (with `auto.offset.reset=none`: TopicRecreatedError), and no offset of the old one is used
-    or committed for it.
+    A position belongs to one incarnation of a topic. When a topic is deleted and created again, the consumer continues
+    at the start of the new incarnation (with `auto.offset.reset=none`: TopicRecreatedError), and never uses or commits
+    an offset of the old one for it.
 
-    config: settings under Kafka's names; unknown ones raise ClientConfigError. Use it from one event loop.
+    config: settings under Kafka's names; an unknown name raises ClientConfigError. Use it from one event loop.
     """
 
     _kind = "consumer"
-    _end_max_s = 30.0  # as Kafka's: a group may answer for ever that it is not ready
+    _end_max_s = 30.0  # as Kafka's consumer: a group may never become ready
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         super().__init__(ClientConfig(CONSUMER, config), CONSUMER_METRICS)
@@ -77,7 +77,7 @@ class Consumer(LivingClient):
             wake=self._wake,
         )
         self._recreated: list[Recreated] = []
-        # Whose records an iteration gives now, until its chunk ends.
+        # The partition whose records the iteration yields now, until its chunk ends.
         self._current: PartitionState | None = None
         self._handed = HandedOut()
         for reporter in self._reporters:
@@ -88,10 +88,10 @@ class Consumer(LivingClient):
     def subscribe(
         self, topics: Iterable[str] | re.Pattern[str] | str, *, listener: RebalanceListener | None = None
     ) -> None:
-        """Reads these topics together with the other members of `group.id`; replaces what was subscribed before.
+        """Subscribe to topics with the other members of `group.id`; replaces the previous subscription.
 
-        topics: names, or a compiled pattern that the whole name must match. listener: told of partitions that come
-        and go. Raises ValueError without `group.id`.
+        topics: names, or a compiled pattern that must match the whole name. listener: called when partitions are
+        assigned or revoked. Raises ValueError without `group.id`.
         """
         if self._config["group.id"] is None:
             raise ValueError("subscribe needs group.id; assign does not")
@@ -102,8 +102,9 @@ class Consumer(LivingClient):
         self._arrived.set()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Reads exactly these partitions, without a group's say. Raises ValueError if topics are subscribed, TypeError
-        for what is no TopicPartition."""
+        """Read exactly these partitions, without group membership. Raises ValueError if topics are subscribed,
+        TypeError for anything but TopicPartition.
+        """
         partitions = list(partitions)
         for one in partitions:
             if not isinstance(one, TopicPartition):
@@ -114,27 +115,28 @@ class Consumer(LivingClient):
         self._wake()
 
     async def unsubscribe(self) -> None:
-        """Reads nothing; leaves the group."""
+        """Leave the group and drop all assigned partitions."""
         if self._subscription.topics is not None:
             await self._rebalances.leave()
         self._subscription.clear()
         self._positions.assign(())
 
     def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions that are read now."""
+        """Return the assigned partitions."""
         return self._positions.assigned()
 
     def subscription(self) -> frozenset[str]:
-        """The topics that are subscribed now."""
+        """Return the subscribed topics."""
         return self._subscription.topics or frozenset()
 
     # Reading ------------------------------------------------------------------------------------------------
 
     async def poll(self, timeout_s: float = 1.0, *, max_records: int | None = None) -> list[ConsumerRecord]:
-        """The next records, or none after `timeout_s`. Joins the group, calls the listener, commits by itself.
+        """Return the next records; an empty list after `timeout_s` seconds. Joins the group, runs the listener, auto-
+        commits.
 
-        max_records: else `max.poll.records`. Raises KafkaError (NoOffsetError, TopicRecreatedError, a damaged batch,
-        a deserializer's error as its cause, …); the records before it were given, and `seek` leads past it.
+        max_records: None = `max.poll.records`. Raises KafkaError (NoOffsetError, TopicRecreatedError, a corrupt batch,
+        a deserializer's error as its cause, …) after earlier polls returned all records before it; `seek` skips it.
         """
         found = await self.getmany(timeout_s, max_records=max_records)
         return [record for records in found.values() for record in records]
@@ -142,7 +144,7 @@ class Consumer(LivingClient):
     async def getmany(
         self, timeout_s: float = 1.0, *, max_records: int | None = None
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """As `poll`, by partition."""
+        """Return the next records by partition; otherwise as `poll`."""
         limit = self._config["max.poll.records"] if max_records is None else max_records
         async with self._polling:
             loop = asyncio.get_running_loop()
@@ -157,7 +159,7 @@ class Consumer(LivingClient):
                     if not self._closed:
                         raise
                 if self._closed:
-                    return {}  # by another task: what is read now would not be committed
+                    return {}  # closed by another task: records read now would not be committed
                 found = self._take(limit)
                 left = give_up - loop.time()
                 if found or left <= 0:
@@ -165,7 +167,7 @@ class Consumer(LivingClient):
                 await self._wait(min(left, _ITERATION_POLL_S))
 
     async def _wait(self, seconds: float) -> None:
-        """Until something has arrived, so long at most."""
+        """Wait until data or an event arrives, at most `seconds`."""
         try:
             async with asyncio.timeout(seconds):
                 await self._arrived.wait()
@@ -173,7 +175,7 @@ class Consumer(LivingClient):
             pass
 
     async def getone(self) -> ConsumerRecord:
-        """The next record; waits for it."""
+        """Wait for the next record and return it."""
         while True:
             records = await self.poll(_ITERATION_POLL_S, max_records=1)
             if records:
@@ -183,7 +185,7 @@ class Consumer(LivingClient):
         return self
 
     async def __anext__(self) -> ConsumerRecord:
-        # Without a wait where records lie ready: the position follows record by record.
+        # Does not await if records are buffered; the position advances record by record.
         member, state = self._member, self._current
         rejoins = member is not None and member.must_rejoin
         if (
@@ -212,7 +214,7 @@ class Consumer(LivingClient):
         raise StopAsyncIteration
 
     def handed_out(self, record: ConsumerRecord) -> None:
-        """What a face that polls ahead has given its caller last: only that is not finished, when it ends."""
+        """Note the record that a wrapper which polls ahead yielded last: at close, only it counts as unfinished."""
         self._handed.last = record
 
     def _is_current(self, state: PartitionState) -> bool:
@@ -235,7 +237,7 @@ class Consumer(LivingClient):
     # Positions ----------------------------------------------------------------------------------------------
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Goes on at `offset`. Raises ValueError for a partition that is not ours."""
+        """Continue at `offset`. Raises ValueError if the partition is not assigned."""
         if offset < 0:
             raise ValueError(f"offset {offset}: must not be negative")
         self._positions.of(partition).seek(offset)
@@ -243,11 +245,11 @@ class Consumer(LivingClient):
         self._wake()
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Goes on at the first record there is. Without partitions: all of ours."""
+        """Continue at the first record of these partitions, or of all assigned ones."""
         self._look_for(partitions, OffsetSpec.earliest())
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Goes on with what is written from now on."""
+        """Continue at the end of these partitions, or of all assigned ones."""
         self._look_for(partitions, OffsetSpec.latest())
 
     def _look_for(self, partitions: Sequence[TopicPartition], spec: OffsetSpec) -> None:
@@ -257,13 +259,13 @@ class Consumer(LivingClient):
         self._wake()
 
     async def position(self, partition: TopicPartition) -> int:
-        """The offset of the next record that will be given. Raises ValueError for a partition that is not ours,
-        UnknownTopicError for one that does not exist.
+        """Return the offset of the next record; waits until it is known. Raises ValueError if the partition is not
+        assigned, UnknownTopicError if it does not exist.
         """
         state = self._positions.of(partition)
         loop = asyncio.get_running_loop()
         give_up = loop.time() + self._config.seconds("default.api.timeout.ms")
-        # The listener of a rebalance runs inside a poll and may ask too.
+        # A rebalance listener runs inside a poll, which holds the lock, and may call this too.
         async with contextlib.nullcontext() if self._rebalances.in_listener else self._polling:
             await self._start()
             while state.position is None:
@@ -283,41 +285,41 @@ class Consumer(LivingClient):
         return state.position
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Gives no records of these until `resume`."""
+        """Return no records of these partitions until `resume`."""
         for where in partitions:
             self._positions.of(where).paused = True
 
     def resume(self, *partitions: TopicPartition) -> None:
-        """The opposite."""
+        """Return records of these partitions again."""
         for where in partitions:
             self._positions.of(where).paused = False
         self._wake()
 
     def paused(self) -> frozenset[TopicPartition]:
-        """The partitions that are paused."""
+        """Return the paused partitions."""
         return frozenset(state.where for state in self._positions if state.paused)
 
     def lag(self, partition: TopicPartition) -> int | None:
-        """Records between the position and the end, as of the last answer; None before one."""
+        """Return the records between position and high watermark as of the last fetch; None before the first."""
         state = self._positions.of(partition)
         if state.high_watermark < 0 or state.position is None:
             return None
         return max(0, state.high_watermark - state.position)
 
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The first offsets there are."""
+        """Return the log start offsets."""
         found = await self._offsets({where: OffsetSpec.earliest() for where in partitions})
         return {where: result.offset for where, result in found.items()}
 
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offsets that the next records will have."""
+        """Return the end offsets: those of the next records."""
         found = await self._offsets({where: OffsetSpec.latest() for where in partitions})
         return {where: result.offset for where, result in found.items()}
 
     async def offsets_for_times(
         self, times: Mapping[TopicPartition, Moment]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record of that time (milliseconds or a datetime) or later; None if there is none."""
+        """Return the first record at or after a time (milliseconds since 1970 or a datetime); None if there is none."""
         found = await self._offsets({where: OffsetSpec.for_timestamp(time) for where, time in times.items()})
         return {where: result if result.offset >= 0 else None for where, result in found.items()}
 
@@ -334,11 +336,11 @@ class Consumer(LivingClient):
         *,
         timeout_s: float | None = None,
     ) -> None:
-        """Stores positions in the group: those given, else those of all records that were handed out.
+        """Commit offsets: those given, else the positions after all delivered records.
 
-        By topic id where the broker can: an offset never reaches another incarnation of the topic. timeout_s: else
-        `default.api.timeout.ms`. Raises CommitFailedError if the group has moved on, what a broker that is away
-        raises, ValueError without `group.id`.
+        Commits by topic id if the broker can: an offset never reaches another incarnation. timeout_s: None =
+        `default.api.timeout.ms`. Raises CommitFailedError if the group rebalanced, connection errors, and ValueError
+        without `group.id`.
         """
         await self._start()
         chosen = self._rebalances.consumed() if offsets is None else with_metadata(offsets)
@@ -348,7 +350,7 @@ class Consumer(LivingClient):
             self._handed.said(where, committed.offset, state.position if state is not None else None)
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What the group has stored; partitions without an offset, or with one of another incarnation, are missing."""
+        """Return committed offsets; partitions without one, or with one of another incarnation, are left out."""
         await self._start()
         wanted = list(partitions)
         network = self._network
@@ -359,7 +361,7 @@ class Consumer(LivingClient):
     # Looking around -----------------------------------------------------------------------------------------
 
     async def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
-        """The topic's partitions; empty if it does not exist."""
+        """Return the topic's partitions; empty if it does not exist."""
         await self._start()
         assert self._network is not None, "started"
         return (await self._network.refresh((topic,))).partitions(topic)
@@ -369,13 +371,13 @@ class Consumer(LivingClient):
         return self._rebalances.member
 
     def group_metadata(self) -> GroupMetadata | None:
-        """This consumer's identity in its group; None outside of one."""
+        """Return this consumer's identity in its group; None without membership."""
         return self._member.metadata if self._member is not None else None
 
     # Inside a poll ------------------------------------------------------------------------------------------
 
     async def _prepare(self, give_up: float) -> None:
-        """Everything that is due before records are given. Waits for others in the group until `give_up`, loop time."""
+        """Do the work due before records are returned. Waits for other group members until `give_up`, in loop time."""
         if self._fetcher is not None:
             self._fetcher.raise_failure()
         await self._tell_recreated()
@@ -411,7 +413,7 @@ class Consumer(LivingClient):
         return self._fetcher is not None
 
     def _refuse_if_closed(self) -> None:
-        # A listener that is told of the end may still use the consumer.
+        # A listener that runs during close may still use the consumer.
         if not self._rebalances.in_listener:
             super()._refuse_if_closed()
 
@@ -438,11 +440,11 @@ class Consumer(LivingClient):
             self._fetcher.wake()
 
     async def close(self, timeout_s: float | None = None) -> None:
-        """Commits if that is done by itself, leaves the group, closes all connections.
+        """Commit if auto-commit is on, leave the group, close all connections.
 
-        timeout_s: the longest that may take; None = 30 seconds, and 5 seconds if no broker answers. What was handed
-        out counts as finished; a `with` block that is left by an exception commits nothing that its loop has not
-        finished: the last record of an iteration, the records of the last poll.
+        timeout_s: time limit; None = 30 seconds, and 5 seconds without a response. Delivered records count as finished.
+        A `with` block that an exception leaves does not commit unfinished ones: the last record of an iteration, the
+        records of the last poll.
         """
         await super().close(timeout_s)
 

@@ -1,4 +1,4 @@
-"""Fetch sessions (KIP-227): after the first request only changes are sent, by topic id where ids are known."""
+"""Fetch sessions (KIP-227): requests after the first carry only changes, by topic id if ids are known."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ BY_ID = 13
 
 
 class Wanted(NamedTuple):
-    """What is asked of one partition."""
+    """The fetch parameters of one partition."""
 
     topic_id: Uuid
     leader_epoch: int
@@ -20,7 +20,7 @@ class Wanted(NamedTuple):
 
 
 class FetchSession:
-    """One broker's session."""
+    """The fetch session with one broker."""
 
     def __init__(self) -> None:
         self._id = 0
@@ -29,12 +29,12 @@ class FetchSession:
         self._by_id = False
 
     def reset(self) -> None:
-        """The broker has dropped the session, or its state is in doubt: the next request is a full one."""
+        """Make the next request a full one: the broker dropped the session, or its state is in doubt."""
         self._id = self._epoch = 0
         self._known = {}
 
     def ask(self, wanted: dict[TopicPartition, Wanted], version: int) -> tuple[int, int, list[Any], list[Any]]:
-        """(session id, epoch, topics, forgotten topics) of a request for these partitions."""
+        """Return (session id, epoch, topics, forgotten topics) of a request for these partitions."""
         by_id = version >= BY_ID
         if self._id and by_id != self._by_id:
             self.reset()
@@ -43,7 +43,7 @@ class FetchSession:
             changed, gone = wanted, {}
         else:
             changed = {where: want for where, want in wanted.items() if self._known.get(where) != want}
-            # A new id for the same name: the old one must be forgotten, or it fails for ever.
+            # A name with a new id: forget the old id, else the session returns an error for it in every response.
             gone = {
                 where: want
                 for where, want in self._known.items()
@@ -75,7 +75,7 @@ class FetchSession:
         return self._id, self._epoch, list(topics.values()), list(forgotten.values())
 
     def answered(self, session_id: int) -> None:
-        """The broker answered without an error of the session."""
+        """Advance the session after a response without a session error."""
         if session_id == 0:
             self.reset()
         else:
@@ -83,5 +83,5 @@ class FetchSession:
             self._id = session_id
 
     def names(self) -> dict[Uuid, str]:
-        """The names of the topics in the session, by id."""
+        """Return id → name of the topics in the session."""
         return {want.topic_id: where.topic for where, want in self._known.items()}

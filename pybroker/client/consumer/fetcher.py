@@ -1,4 +1,4 @@
-"""Fetches records ahead of the caller: one request at a time to each broker that leads an assigned partition."""
+"""Prefetches records: one request at a time to each broker that leads an assigned partition."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _IDENTITY = frozenset(
 
 
 class Fetcher:
-    """Runs until `close`. `positions` says what to fetch; records are put into its states. lookup: finds offsets."""
+    """Runs until `close`. Fetches the partitions of `positions` and buffers records there. lookup: finds offsets."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Fetcher:
         self._policy: str = config["auto.offset.reset"]
         self._sessions: dict[int, FetchSession] = {}
         self._asking: set[int] = set()
-        # Topics that were created again while we read them: what they hold now is all new to us.
+        # Topics that were recreated while this consumer read them: all their records are new to it.
         self._renewed: dict[str, Recreated] = {}
         self._told: dict[str, Uuid] = {}
         self._failure: KafkaError | None = None
@@ -80,11 +80,11 @@ class Fetcher:
         self._background = WakeLoop(self._dispatch, "The consumer's fetcher")
 
     def wake(self) -> None:
-        """Positions have changed."""
+        """Fetch again soon, because positions changed."""
         self._background.wake()
 
     def raise_failure(self) -> None:
-        """Raises an error that another attempt does not mend, as a login that is refused; the next call tries again."""
+        """Raise an error that a retry cannot fix, such as a failed login; the next call tries again."""
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
@@ -95,7 +95,7 @@ class Fetcher:
             self._arrived()
 
     async def close(self) -> None:
-        """Ends all requests; brokers drop the fetch sessions by themselves."""
+        """Cancel all requests; brokers drop the fetch sessions themselves."""
         await self._background.close()
 
     # The loop -----------------------------------------------------------------------------------------------
@@ -132,13 +132,14 @@ class Fetcher:
         return max(0.0, next_time - self._loop.time())
 
     def _read_from(self, state: PartitionState, leader: int, now: float) -> int:
-        """The leader, or the replica near this client that it has named (KIP-392); it is asked again now and then."""
+        """Return the broker to fetch from: the leader, or the nearby replica it named (KIP-392). Expires periodically.
+        """
         if state.near >= 0 and (now >= state.near_until or self._network.cluster.node(state.near) is None):
             state.near = -1
         return state.near if state.near >= 0 else leader
 
     def _notice(self, state: PartitionState, topic_id: Any, leader_epoch: int) -> None:
-        """What the metadata say of a partition that we read."""
+        """Update a partition's topic id and leader epoch from the metadata; a new epoch calls for validation."""
         if not state.topic_id:
             state.topic_id = topic_id
         if leader_epoch > state.leader_epoch:
@@ -165,7 +166,7 @@ class Fetcher:
                 if answer.error_code not in _SESSION_ERRORS:
                     raise broker_error(answer.error_code, about="fetch")
                 return
-            # Before `answered`, which forgets them where the broker keeps no session (its cache is full).
+            # Before `answered`, which drops the names if the broker's session cache is full.
             names = session.names() if version >= BY_ID else {}
             session.answered(answer.session_id)
             self._take(session, answer, names, wanted, asked, node=node)
@@ -210,20 +211,21 @@ class Fetcher:
         *,
         node: int,
     ) -> None:
-        """`names`: by id, of an answer by id. `node`: who answers."""
+        """Buffer the records of a response. names: topic id → name, if it is by id. node: the broker's id."""
         arrived = False
         for topic in answer.responses:
             name = names.get(topic.topic_id) if topic.topic_id else topic.topic
             for row in topic.partitions:
                 where = TopicPartition(name or "", row.partition_index)
                 state = self._positions.get(where)
-                # Asked before a seek, or for what we do not read any more, or have got back since (another state).
+                # Skip rows from before a seek, and of partitions that were unassigned, or assigned anew (another
+                # state).
                 if state is None or asked.get(where, (None, -1)) != (state, state.turn):
                     continue
                 if row.error_code:
                     session.reset()
                     if state.near == node:
-                        # The leader knows better, also whether an offset is out of range.
+                        # Ask the leader instead, which also knows whether the offset is really out of range.
                         state.near = -1
                         state.not_before = self._loop.time() + self._backoff.next()
                         self._refresh()
@@ -267,7 +269,7 @@ class Fetcher:
         return bool(records) or error is not None
 
     def _refused(self, state: PartitionState, code: int, offset: int) -> None:
-        """A partition's own error."""
+        """Handle the error code of one partition."""
         now = self._loop.time()
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             if self._policy == "none":
@@ -287,10 +289,10 @@ class Fetcher:
         return OffsetSpec.earliest() if self._policy == "earliest" else OffsetSpec.latest()
 
     def _recreated(self, change: Recreated) -> None:
-        """A topic that we read is another one now: no position of the old one may be used for it.
+        """Drop the positions of a topic that was recreated: offsets of the old incarnation do not apply.
 
-        The new one is read from its start, whatever `auto.offset.reset` says but `none`: all that is in it was
-        written after what we have read.
+        Reads the new incarnation from its start, also with `auto.offset.reset=latest`, because all of its records were
+        written after the ones already read. With `none`, the next poll raises an error.
         """
         self._renewed[change.topic] = change
         touched = False
@@ -318,13 +320,13 @@ class Fetcher:
     # Looking for positions ----------------------------------------------------------------------------------
 
     def start_at(self, state: PartitionState) -> None:
-        """For a partition without a committed offset: starts where `auto.offset.reset` says. With `none` the next poll
-        raises NoOffsetError.
+        """Start a partition without a committed offset as `auto.offset.reset` says. With `none` the next poll raises
+        NoOffsetError.
         """
         renewed = self._renewed.get(state.where.topic)
         is_new = renewed is not None and renewed.new == state.topic_id
         if renewed is not None and is_new:
-            self._tell(renewed)  # its group may have taken the old one away before
+            self._tell(renewed)  # the group may have revoked the old partition before
         if self._policy == "none":
             error: KafkaError = NoOffsetError(f"{state.where} has no committed offset and auto.offset.reset=none")
             if renewed is not None and is_new:
@@ -344,7 +346,7 @@ class Fetcher:
         looking = [state for state in led if state.reset is not None]
         trouble = await self._reset(looking)
         if trouble and len(looking) > 1:
-            # One of them must not keep the others from their positions.
+            # Retry each partition alone: one failing partition must not block the others.
             trouble = [error for state in looking if state.reset for error in await self._reset([state])]
         for state in led:
             if state.validate and state.position is not None:
@@ -360,7 +362,7 @@ class Fetcher:
         self._background.wake()
 
     async def _reset(self, states: Sequence[PartitionState]) -> list[Exception]:
-        """Finds the positions of these; what stood in the way and may pass."""
+        """Look up the positions of these partitions; return retriable errors."""
         asked = {state.where: (state, state.reset, state.turn) for state in states}
         try:
             found = await self.lookup.once({where: spec for where, (_, spec, _) in asked.items() if spec})
@@ -377,7 +379,7 @@ class Fetcher:
         return []
 
     async def _compare(self, state: PartitionState) -> None:
-        """Has the new leader what we have read? (KIP-320)"""
+        """Check whether the new leader has the records up to the position (KIP-320)."""
         position, turn, epoch = state.position, state.turn, state.epoch
         info = self._network.cluster.partition(state.where)
         if info is None or position is None or not state.validate:

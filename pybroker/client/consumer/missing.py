@@ -1,4 +1,4 @@
-"""Topics and partitions that a consumer is to read and that do not exist: they are waited for, not in silence."""
+"""Missing topics and partitions of a consumer: it waits for them and logs warnings."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 _AGAIN_S = 1.0
-"""How often a topic that does not exist is asked for, and"""
+"""Seconds between two metadata requests for a missing topic."""
 _TOLD_AGAIN_S = 60.0
-"""how often it is mentioned."""
+"""Seconds between two warnings about it."""
 
 
 class Missing:
-    """What does not exist, as of the last metadata. `on.topic.missing=fail` makes it an error."""
+    """The missing topics as of the last metadata. `on.topic.missing=fail` makes them an error."""
 
     def __init__(self, config: ClientConfig) -> None:
         self._fails: bool = config["on.topic.missing"] == "fail"
@@ -29,7 +29,7 @@ class Missing:
         self._look_at = 0.0
 
     def due(self, cluster: Cluster, topics: Collection[str]) -> set[str]:
-        """Those of the topics that do not exist, if it is time to ask for them again."""
+        """Return the missing topics if the next metadata request for them is due, else an empty set."""
         now = asyncio.get_running_loop().time()
         if now < self._look_at:
             return set()
@@ -39,7 +39,7 @@ class Missing:
         return missing
 
     def tell(self, cluster: Cluster, topics: Iterable[str], partitions: Iterable[TopicPartition] = ()) -> None:
-        """Says which of these do not exist. Raises UnknownTopicError if it shall be an error."""
+        """Log which of these do not exist. Raises UnknownTopicError with `on.topic.missing=fail`."""
         absent = {topic: f"topic {topic} does not exist" for topic in topics if _is_missing(cluster, topic)}
         for each in partitions:
             count = len(cluster.partitions(each.topic))

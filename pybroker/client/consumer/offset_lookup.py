@@ -1,4 +1,4 @@
-"""Offsets by time, first and last ones: asked of the partitions' leaders."""
+"""Offset lookup at the partitions' leaders: by time, first and last offsets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Told = TypeVar("Told")
 
 
 class OffsetLookup:
-    """ListOffsets as a consumer asks it."""
+    """A consumer's ListOffsets requests."""
 
     def __init__(self, config: ClientConfig, network: Network) -> None:
         self._config = config
@@ -26,8 +26,8 @@ class OffsetLookup:
         self._committed_only = config["isolation.level"] == "read_committed"
 
     async def find(self, wanted: dict[TopicPartition, OffsetSpec]) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """Of partitions that the metadata may not know yet; asks again while leaders change. Raises UnknownTopicError
-        for what does not exist.
+        """Find offsets, also of partitions not yet in the metadata; retry while leaders change. Raises
+        UnknownTopicError for missing partitions.
         """
         await self._network.existing(wanted)
 
@@ -38,7 +38,7 @@ class OffsetLookup:
         return await self._network.attempt("any", look, about="offsets")
 
     async def once(self, wanted: dict[TopicPartition, OffsetSpec]) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """Asks the leaders that the metadata know. Raises the first error."""
+        """Ask the current leaders once. Raises the first error."""
         by_leader: dict[int, dict[TopicPartition, OffsetSpec]] = {}
         epochs = {}
         for where, spec in wanted.items():
@@ -63,8 +63,9 @@ class OffsetLookup:
         return found
 
     def _by_id(self, told: Mapping[TopicPartition, Told], connection: BrokerConnection) -> Mapping[Any, Told]:
-        """By the ids that the metadata have, where the broker heeds them: leader and epoch come from the same
-        metadata, and are not another topic's of that name."""
+        """Add the metadata's topic ids to the keys, if the broker reads ids: leader and epoch come from the same
+        metadata and must not apply to another incarnation.
+        """
         if not heeds_ids(connection):
             return told
         id_of = self._network.cluster.topic_id

@@ -1,4 +1,4 @@
-"""Where a consumer stands in each of its partitions, and what it has fetched but not handed out."""
+"""A consumer's positions, and the fetched records that are not delivered yet."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from pybroker.native import ConsumerRecord, Uuid
 
 @dataclass(slots=True)
 class Chunk:
-    """Records of one answer. next_offset: after them, control batches counted. error: what stands behind them."""
+    """Records of one response. next_offset: the offset behind them and behind control batches. error: raised after
+    them.
+    """
 
     records: list[ConsumerRecord]
     next_offset: int
@@ -21,7 +23,7 @@ class Chunk:
     taken: int = 0
 
     def take(self, count: int) -> list[ConsumerRecord]:
-        """Some of what is left."""
+        """Take up to `count` of the remaining records."""
         if self.taken == 0 and count >= len(self.records):
             self.taken = len(self.records)
             return self.records
@@ -30,7 +32,7 @@ class Chunk:
         return part
 
     def next(self) -> ConsumerRecord | None:
-        """The next one, if another follows it: the last one is taken by `PartitionState.take`, which tidies up."""
+        """Take the next record unless it is the last; `PartitionState.take` takes the last one and drops the chunk."""
         if self.taken + 1 >= len(self.records):
             return None
         self.taken += 1
@@ -38,7 +40,7 @@ class Chunk:
 
     @property
     def is_empty(self) -> bool:
-        """All are taken."""
+        """Whether all records are taken."""
         return self.taken >= len(self.records)
 
 
@@ -46,12 +48,12 @@ class Chunk:
 class PartitionState:
     """One partition of a consumer.
 
-    topic_id: the incarnation that the position belongs to; Uuid.ZERO where there are no ids. position: the next
-    offset to hand out, None before it is known. fetch_offset: the next to ask for. epoch: of the record before the
-    position, -1 unknown. reset: what to look for before reading on. turn: counts seeks; an answer to a question of an
-    older turn is not for us. validate: the leader changed, so the position must be compared with its log (KIP-320).
-    near: the replica near this client that the leader has named (KIP-392), -1 for the leader itself; near_until: when
-    it is to be asked again, by the loop's clock.
+    topic_id: the incarnation that the position belongs to; Uuid.ZERO from brokers without topic ids. position: the next
+    offset to deliver, None until known. fetch_offset: the next offset to fetch. epoch: leader epoch of the record
+    before the position, -1 unknown. reset: the offset to look up before fetching. turn: number of seeks; a response to
+    a request of an older turn is ignored. validate: the leader changed; compare the position with its log (KIP-320).
+    near: the nearby replica that the leader named (KIP-392), -1 for the leader itself; near_until: loop time at which
+    to ask the leader again.
     """
 
     where: TopicPartition
@@ -72,7 +74,7 @@ class PartitionState:
     chunks: deque[Chunk] = field(default_factory=deque)
 
     def seek(self, offset: int, epoch: int = -1) -> None:
-        """Goes on at `offset`; what was fetched is dropped."""
+        """Continue at `offset`; drop fetched records."""
         self.position = self.fetch_offset = offset
         self.epoch = epoch
         self.reset = None
@@ -82,7 +84,7 @@ class PartitionState:
         self.not_before = 0.0
 
     def look_for(self, spec: OffsetSpec) -> None:
-        """Finds a position first."""
+        """Look up the position before fetching on."""
         self.position = None
         self.reset = spec
         self.validate = False
@@ -92,11 +94,11 @@ class PartitionState:
 
     @property
     def buffered(self) -> int:
-        """Records fetched and not handed out."""
+        """Number of records fetched and not delivered."""
         return sum(len(chunk.records) - chunk.taken for chunk in self.chunks)
 
     def may_fetch(self, now: float) -> bool:
-        """Whether a question for more makes sense now: one answer may wait, not two."""
+        """Return whether to fetch now: at most two responses are buffered."""
         return (
             self.position is not None
             and not self.paused
@@ -107,7 +109,7 @@ class PartitionState:
         )
 
     def take(self, count: int) -> list[ConsumerRecord]:
-        """The next records, `count` at most; the position follows. Raises the error that stands at the position."""
+        """Return the next records, `count` at most, and advance the position. Raises the error at the position."""
         while self.chunks:
             chunk = self.chunks[0]
             records = chunk.take(count)
@@ -127,7 +129,7 @@ class PartitionState:
 
 
 class Positions:
-    """All partitions of a consumer, in the order in which they are served."""
+    """All partitions of a consumer, in the order in which they deliver records."""
 
     def __init__(self) -> None:
         self._states: dict[TopicPartition, PartitionState] = {}
@@ -137,15 +139,15 @@ class Positions:
         return iter(list(self._states.values()))
 
     def get(self, where: TopicPartition) -> PartitionState | None:
-        """The state of a partition that is assigned."""
+        """Return the state of an assigned partition, or None."""
         return self._states.get(where)
 
     def assigned(self) -> frozenset[TopicPartition]:
-        """The partitions."""
+        """Return the assigned partitions."""
         return frozenset(self._states)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> list[PartitionState]:
-        """Exactly these from now on; those that stay keep their place. Gives the new ones."""
+        """Replace the assignment; kept partitions keep their state. Returns the added ones."""
         wanted = list(dict.fromkeys(partitions))
         added = [PartitionState(where) for where in wanted if where not in self._states]
         kept = {where: self._states[where] for where in wanted if where in self._states}
@@ -157,15 +159,15 @@ class Positions:
         return added
 
     def of(self, where: TopicPartition) -> PartitionState:
-        """The same. Raises ValueError for one that is not."""
+        """Return the state of an assigned partition. Raises ValueError if it is not assigned."""
         state = self._states.get(where)
         if state is None:
             raise ValueError(f"{where} is not assigned to this consumer")
         return state
 
     def take(self, limit: int) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """The next records of all partitions that are not paused, beginning after the one that was served last, so that
-        each has its turn. Raises the error that stands before them.
+        """Return the next records of all partitions that are not paused. Starts after the partition served last, to be
+        fair. Raises the error before the first record.
         """
         found: dict[TopicPartition, list[ConsumerRecord]] = {}
         for where in list(self._order):
@@ -176,7 +178,7 @@ class Positions:
                 records = state.take(limit)
             except Exception:
                 if found:
-                    break  # it is raised by the next one
+                    break  # the next call raises it
                 raise
             if records:
                 limit -= len(records)

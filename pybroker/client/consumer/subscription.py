@@ -1,4 +1,4 @@
-"""What a consumer is subscribed to: names, or a pattern that the cluster's topics are matched against."""
+"""A consumer's subscription: topic names, or a pattern for the cluster's topics."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pybroker.client.connection.network import Network
 
 _LETTERS = {re.IGNORECASE: "i", re.MULTILINE: "m", re.DOTALL: "s"}
 _SHARED = re.IGNORECASE | re.MULTILINE | re.DOTALL
-"""What Python's expressions and RE2's, which coordinators match (KIP-848), both know."""
+"""Flags that Python's expressions share with RE2's, which coordinators match (KIP-848)."""
 _INTERNAL = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 
 
@@ -27,7 +27,7 @@ class Subscription:
         self._matched: Cluster | None = None
 
     def choose(self, topics: Iterable[str] | re.Pattern[str] | str) -> None:
-        """Replaces what was subscribed."""
+        """Replace the subscription."""
         if isinstance(topics, re.Pattern):
             self._pattern, self.topics = topics, frozenset()
         else:
@@ -36,26 +36,26 @@ class Subscription:
         self._matched = None
 
     def clear(self) -> None:
-        """No subscription any more."""
+        """Drop the subscription."""
         self.topics = self._pattern = None
 
     @property
     def regex(self) -> str | None:
-        """The pattern, as a coordinator may match it against whole names; None for names, and for a pattern that only
-        Python can match as it is meant.
+        """The pattern for the coordinator, which matches whole names; None for names, and for patterns that RE2 would
+        match differently.
         """
         pattern = self._pattern
         if pattern is None or pattern.flags & ~(_SHARED | re.UNICODE):
             return None
         if self._hides_internal and any(pattern.fullmatch(name) for name in _INTERNAL):
-            return None  # a coordinator would give them, too
+            return None  # a coordinator would also match internal topics
         letters = "".join(letter for flag, letter in _LETTERS.items() if pattern.flags & flag)
         given = pattern.pattern
         return f"(?{letters}){given}" if letters and not given.startswith("(?") else given
 
     async def names(self, network: Network) -> frozenset[str]:
-        """The names subscribed now. A pattern is matched against the whole cluster, which is asked for again when
-        `metadata.max.age.ms` is over.
+        """Return the names subscribed now. Matches a pattern against all topics of the cluster; refreshes the metadata
+        when they are older than `metadata.max.age.ms`.
         """
         if self._pattern is not None:
             old = asyncio.get_running_loop().time() - network.metadata.updated_at > self._age_max_s

@@ -1,1 +1,1 @@
-"""What users put into a client: serializers, interceptors, metric reporters, and the metrics that these read."""
+"""Plug-ins of a client: serializers, interceptors, metric reporters, and the metrics they read."""

@@ -1,4 +1,4 @@
-"""Plug-ins of a client: interceptors, metric reporters. Any of them may be a ClusterResourceListener too (KIP-78)."""
+"""Interceptors and metric reporters of a client. Each may also be a ClusterResourceListener (KIP-78)."""
 
 from __future__ import annotations
 
@@ -18,50 +18,51 @@ Value = TypeVar("Value")
 
 
 class Configurable:
-    """What all plug-ins of a client have."""
+    """Base of a client's plug-ins."""
 
     def configure(self, config: Mapping[str, Any]) -> None:
-        """Called once, when the client is made; the cluster id comes later, by `on_update`."""
+        """Called once when the client is created; `on_update` brings the cluster id later."""
 
     def close(self) -> None:
-        """The client is closed."""
+        """Called when the client is closed."""
 
 
 class ProducerInterceptor(Configurable):
-    """Sees records before they are sent and when they are answered. What it raises is logged and goes no further."""
+    """Sees records before they are sent and when they are acknowledged. The client logs its exceptions and continues.
+    """
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
-        """May replace the record. Runs before the cluster id is known, for the first ones."""
+        """Return the record or a replacement. For the first records, the cluster id is not known yet."""
         return record
 
     def on_acknowledgement(self, metadata: RecordMetadata | None, error: Exception | None) -> None:
-        """The record was written, or failed."""
+        """Called when the broker wrote the record, or the record failed."""
 
 
 class ConsumerInterceptor(Configurable):
     """Sees records before the caller does, and committed offsets."""
 
     def on_consume(self, records: Sequence[ConsumerRecord]) -> Sequence[ConsumerRecord]:
-        """May leave records out or replace them."""
+        """Return the records, or fewer or other ones."""
         return records
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """These offsets were committed."""
+        """Called after these offsets were committed."""
 
 
 class MetricReporter(Configurable):
-    """Is given the client's metrics once and reads them whenever it likes."""
+    """Gets the client's metrics once and may read them at any time."""
 
     def init(self, metrics: ClientMetrics) -> None:
-        """The client starts."""
+        """Called when the client is created."""
 
 
 def each(plugins: Sequence[Any], what: str, value: Value, call: Callable[[Any, Value], Value | None]) -> Value:
-    """Passes a value through interceptors; one that raises is logged and skipped."""
+    """Pass a value through interceptors; log and skip one that raises."""
     for plugin in plugins:
         try:
             result = call(plugin, value)
-        except Exception:  # whatever the user's code raises: the clients of Kafka go on as well
+        except Exception:  # any exception of the user's code: Kafka's clients continue as well
             log.exception("%s.%s failed", type(plugin).__name__, what)
         else:
             if result is not None:

@@ -1,4 +1,4 @@
-"""A client's metrics, under the names of Kafka's clients, with the cluster it works for (KIP-78)."""
+"""A client's metrics, under the names of Kafka's clients, with the id of its cluster (KIP-78)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pybroker.cluster_resource import ClusterResource, ClusterResourceListener
 
 
 class ClientMetrics(ClusterResourceListener, Mapping[str, float]):
-    """Name → value; counters only grow. `cluster_id` and `client_id` say whose they are.
+    """Metric name → value; counters only grow. Labels: `cluster_id`, `client_id`.
 
-    Written by one client on its loop, read by anybody.
+    The client writes them on its loop; any thread may read them.
     """
 
     def __init__(self, client_id: str, names: tuple[str, ...]) -> None:
@@ -24,7 +24,7 @@ class ClientMetrics(ClusterResourceListener, Mapping[str, float]):
         self.cluster_id = cluster_resource.cluster_id
 
     def add(self, name: str, by: float = 1) -> None:
-        """Adds to a counter."""
+        """Add to a counter."""
         self._values[name] += by
 
     def __getitem__(self, name: str) -> float:
@@ -37,7 +37,7 @@ class ClientMetrics(ClusterResourceListener, Mapping[str, float]):
         return len(self._values)
 
     def tags(self) -> dict[str, str]:
-        """For systems that label their metrics."""
+        """Return the labels, for monitoring systems."""
         return {"client-id": self.client_id, "cluster-id": self.cluster_id or ""}
 
 

@@ -1,4 +1,4 @@
-"""From objects to bytes and back. A serializer is an object of these classes, or any function of one value."""
+"""Serializers and deserializers: objects of these classes, or any function of one value."""
 
 from __future__ import annotations
 
@@ -11,56 +11,56 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class Serializer(ABC):
-    """Makes bytes. May also be a ClusterResourceListener (KIP-78)."""
+    """Turns values into bytes. May also be a ClusterResourceListener (KIP-78)."""
 
-    def configure(self, config: Mapping[str, Any], is_key: bool) -> None:  # noqa: B027 - most need nothing of the kind
-        """Called once, when the client is made: the cluster id is not known yet."""
+    def configure(self, config: Mapping[str, Any], is_key: bool) -> None:  # noqa: B027 - optional to override
+        """Called once when the client is created; the cluster id is not known yet."""
 
     @abstractmethod
     def serialize(self, topic: str, headers: Headers, value: Any) -> bytes | None:
-        """The bytes of a value; None is a tombstone (or no key)."""
+        """Return the bytes of a value; None is a tombstone (or no key)."""
 
-    def close(self) -> None:  # noqa: B027 - most need nothing of the kind
-        """The client is closed."""
+    def close(self) -> None:  # noqa: B027 - optional to override
+        """Called when the client is closed."""
 
 
 class Deserializer(ABC):
-    """Makes objects. May also be a ClusterResourceListener."""
+    """Turns bytes into values. May also be a ClusterResourceListener (KIP-78)."""
 
-    def configure(self, config: Mapping[str, Any], is_key: bool) -> None:  # noqa: B027 - most need nothing of the kind
-        """Called once, when the client is made."""
+    def configure(self, config: Mapping[str, Any], is_key: bool) -> None:  # noqa: B027 - optional to override
+        """Called once when the client is created."""
 
     @abstractmethod
     def deserialize(self, topic: str, headers: Headers, data: bytes | None) -> Any:
-        """The object of some bytes."""
+        """Return the value of some bytes."""
 
-    def close(self) -> None:  # noqa: B027 - most need nothing of the kind
-        """The client is closed."""
+    def close(self) -> None:  # noqa: B027 - optional to override
+        """Called when the client is closed."""
 
 
 class StringSerializer(Serializer):
-    """Text as UTF-8."""
+    """Encodes text as UTF-8."""
 
     def serialize(self, topic: str, headers: Headers, value: Any) -> bytes | None:
         return None if value is None else str(value).encode()
 
 
 class StringDeserializer(Deserializer):
-    """UTF-8 as text."""
+    """Decodes UTF-8 text."""
 
     def deserialize(self, topic: str, headers: Headers, data: bytes | None) -> Any:
         return None if data is None else data.decode()
 
 
 class JsonSerializer(Serializer):
-    """Anything that json knows, as UTF-8 without spaces."""
+    """Encodes any value that `json` can, as UTF-8 without spaces."""
 
     def serialize(self, topic: str, headers: Headers, value: Any) -> bytes | None:
         return None if value is None else json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 class JsonDeserializer(Deserializer):
-    """What json.loads makes of the bytes."""
+    """Decodes with `json.loads`."""
 
     def deserialize(self, topic: str, headers: Headers, data: bytes | None) -> Any:
         return None if data is None else json.loads(data)
@@ -71,8 +71,8 @@ Deserialize = Callable[[str, bytes | None, Headers], Any]
 
 
 def configured(config: Mapping[str, Any], plugins: Iterable[Any], key: Any, value: Any) -> list[Any]:
-    """Calls `configure` of a client's plug-ins, and of `key` and `value` if these are serializers or deserializers. All
-    that must be closed with the client.
+    """Call `configure` of a client's plug-ins, and of `key` and `value` if they are serializers or deserializers.
+    Returns all that the client must close.
     """
     started = list(plugins)
     for plugin in started:
@@ -85,7 +85,7 @@ def configured(config: Mapping[str, Any], plugins: Iterable[Any], key: Any, valu
 
 
 def plain_bytes(value: Any) -> bytes | None:
-    """Without a serializer: bytes stay, text becomes UTF-8. Raises TypeError for anything else."""
+    """Return bytes as they are, and text as UTF-8. Raises TypeError for other types: they need a serializer."""
     if value is None or type(value) is bytes:
         return value
     if isinstance(value, str):
@@ -96,7 +96,7 @@ def plain_bytes(value: Any) -> bytes | None:
 
 
 def serialize_with(plugin: Any) -> Serialize | None:
-    """The function of a serializer; None = the bytes themselves."""
+    """Return a serializer's function; None = bytes need no conversion."""
     if plugin is None:
         return None
     if isinstance(plugin, Serializer):
@@ -105,7 +105,7 @@ def serialize_with(plugin: Any) -> Serialize | None:
 
 
 def deserialize_with(plugin: Any) -> Deserialize | None:
-    """The function of a deserializer, as the native decoder calls it; None = the bytes themselves."""
+    """Return a deserializer's function as the native decoder calls it; None = values stay bytes."""
     if plugin is None:
         return None
     if isinstance(plugin, Deserializer):

@@ -1,1 +1,1 @@
-"""`Producer`: `producer` takes records, `accumulator` keeps them, `sender` has them written."""
+"""`Producer`: `producer` takes records, `accumulator` buffers batches, `sender` sends them."""

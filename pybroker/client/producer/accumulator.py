@@ -1,4 +1,4 @@
-"""The producer's buffer: for each partition a queue of batches that are open, unsent, unanswered or to be retried."""
+"""The producer's buffer: for each partition, batches that are open, unsent, in flight or to be retried."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from pybroker.client.cluster import TopicPartition
 from pybroker.native import ClientBatch, Uuid
 
 RECORD_BYTES = 96
-"""What a waiting record takes in memory beside its bytes, roughly."""
+"""Approximate memory overhead of a buffered record, in bytes."""
 
 
 class Batch:
-    """Records of one partition that are sent and answered together.
+    """Records of one partition that are sent and acknowledged together.
 
-    topic_id: the incarnation that they were given for. deadline: when they fail (loop time). producer: (id, epoch)
-    and sequence under which they were sent first; None before. done: (base offset, append time or -1) or the error.
-    observed: the indexes of records whose caller reads the outcome. awaited: a caller waits for it. trouble: how the
-    last attempt failed. halves: what they were split into.
+    topic_id: the incarnation that the records are for. deadline: loop time at which they fail. producer: (id, epoch) of
+    the first attempt, with sequence; None before. done: (base offset, append time or -1) or the error. observed:
+    indexes of records whose caller reads the result. awaited: a caller waits for it. trouble: error of the last
+    attempt. halves: the two batches after a split.
     """
 
     __slots__ = (
@@ -77,11 +77,11 @@ class Batch:
 
     @property
     def is_observed(self) -> bool:
-        """Whether the callers of all its records read the outcome; `flush` raises the failure of any other batch."""
+        """Whether the callers of all records read the result; otherwise `flush` raises the batch's failure."""
         return len(self.observed) >= len(self)
 
     def wait_for(self, index: int) -> asyncio.Future[tuple[int, int]]:
-        """The outcome, for a caller that waits for a record: a batch that lingers for more goes as soon as it may."""
+        """Return the future of the result. Ends the linger time, because a caller waits."""
         self.observed.add(index)
         if not self.awaited:
             self.awaited = True
@@ -90,7 +90,7 @@ class Batch:
         return self.done
 
     def find(self, index: int) -> tuple[Batch, int]:
-        """The batch that holds the record now, and its place there."""
+        """Return the batch that holds the record now, and the index there."""
         batch = self
         while batch.halves is not None:
             first, second = batch.halves
@@ -98,7 +98,7 @@ class Batch:
         return batch, index
 
     def split(self) -> tuple[Batch, Batch]:
-        """Two batches with half of the records each; whoever waits for this one waits for the second half."""
+        """Split into two batches of half of the records each; waiters of this batch wait for the second half."""
         made = []
         for data in self.data.split():
             where = TopicPartition(self.topic, self.partition)
@@ -119,17 +119,17 @@ class Batch:
 
 
 def next_sequence(sequence: int, count: int) -> int:
-    """Sequences wrap from 2**31-1 to 0."""
+    """Return the sequence `count` records later; sequences wrap from 2**31-1 to 0."""
     return (sequence + count) & 0x7FFFFFFF
 
 
 class PartitionQueue:
     """Batches of one partition of one incarnation of a topic, oldest first.
 
-    queue: not sent yet, the last one may be open. in_flight: sent, not answered. retries: to be sent again, by
-    sequence; while there are some, nothing else is sent. reset: a gap in the sequences is certain: once nothing is in
-    flight, what is left starts anew under a new producer epoch. known_as: the producer under which the partition's
-    leader has acknowledged a batch.
+    queue: unsent; the last one may be open. in_flight: sent, without a response. retries: to be resent, by sequence;
+    nothing else is sent before them. reset: the sequence has a gap; when nothing is in flight, the remaining batches
+    restart under a new producer epoch. known_as: the producer (id, epoch) with which the leader last acknowledged a
+    batch.
     """
 
     __slots__ = (
@@ -159,15 +159,15 @@ class PartitionQueue:
 
     @property
     def is_empty(self) -> bool:
-        """Nothing waits and nothing is under way."""
+        """Whether no batch is queued, in flight or to be retried."""
         return not (self.queue or self.in_flight or self.retries)
 
     def unsent(self) -> list[Batch]:
-        """What may still be sent, in order."""
+        """Return the batches that can be sent, in order."""
         return [*self.retries, *self.queue]
 
     def retry(self, batch: Batch) -> None:
-        """Puts a batch that was in flight back, in its place."""
+        """Put a batch that was in flight back in its place."""
         if batch in self.in_flight:
             self.in_flight.remove(batch)
         self.retries.append(batch)
@@ -175,13 +175,11 @@ class PartitionQueue:
             self.sort_retries()
 
     def sort_retries(self) -> None:
-        """By sequence, from the oldest; sequences wrap, and the next one is ahead of all of them."""
+        """Sort retries by sequence, oldest first; `next_sequence` is above all of them, also after a wrap."""
         self.retries.sort(key=lambda each: next_sequence(each.sequence, -self.next_sequence))
 
     def number(self, batch: Batch, producer: tuple[int, int]) -> bool:
-        """Gives a batch its place in the producer's sequence; False if it must wait for what is in flight under an
-        older epoch.
-        """
+        """Give a batch its sequence. Returns False if it must wait for batches in flight under an older epoch."""
         if self.reset:
             if self.in_flight:
                 return False
@@ -217,5 +215,5 @@ class TopicQueues:
         self.sticky = 0
 
     def grow(self, count: int) -> None:
-        """The topic has got more partitions."""
+        """Add queues for the topic's new partitions."""
         self.partitions += [PartitionQueue(self, index) for index in range(len(self.partitions), count)]

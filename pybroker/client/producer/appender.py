@@ -1,4 +1,4 @@
-"""Records into batches: the open one of their partition, or a new one."""
+"""Appends records to the open batch of their partition, or to a new one."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _LEVELS = {"gzip": "compression.gzip.level", "lz4": "compression.lz4.level", "zs
 
 
 class Placed(NamedTuple):
-    """Values that went into a batch: the first of them at `first`; all before `end` of what was given are in. moment:
-    their timestamp.
+    """Values appended to a batch, from index `first` of it; `end` is the first input index not appended. moment: their
+    timestamp, milliseconds since 1970.
     """
 
     batch: Batch
@@ -49,11 +49,11 @@ class Appender:
         self._buffer_bytes: int = config["buffer.memory"]
 
     def has_room(self, size: int) -> bool:
-        """Whether so many bytes more fit into `buffer.memory`. For any thread."""
+        """Return whether `size` more bytes fit into `buffer.memory`. Thread-safe."""
         return self.outcomes.buffered + size <= self._buffer_bytes
 
     async def wait_for_room(self, size: int) -> None:
-        """Until they fit. Raises KafkaTimeoutError after `max.block.ms`."""
+        """Wait until `size` bytes fit. Raises KafkaTimeoutError after `max.block.ms`."""
         try:
             async with asyncio.timeout(self._block_s):
                 await self._sender.room(self._buffer_bytes, size)
@@ -71,7 +71,7 @@ class Appender:
         *,
         headers: HeaderList | None = None,
     ) -> Delivery:
-        """A record. size: its bytes, for `buffer.memory`."""
+        """Append a record. size: its bytes, counted in `buffer.memory`."""
         moment = time.time_ns() // 1_000_000 if timestamp_ms is None else milliseconds(timestamp_ms)
         queue = where.queue
         batch = queue[-1] if queue else None
@@ -82,7 +82,7 @@ class Appender:
             try:
                 batch.data.append(moment, key, value, headers)
             except BaseException:
-                queue.remove(batch)  # nothing is in it: nobody would ever send it
+                queue.remove(batch)  # an empty batch would never be sent
                 raise
         batch.bytes += size
         self.outcomes.buffered += size
@@ -91,7 +91,9 @@ class Appender:
     def append_values(
         self, where: PartitionQueue, values: list[Any], done: int, timestamp_ms: Moment | None = None
     ) -> Placed:
-        """Values from the index `done` on, until the batch is full. Raises TypeError; what precedes is in."""
+        """Append values from the index `done` on, until the batch is full. Raises TypeError; earlier values are
+        appended.
+        """
         moment = _moment(timestamp_ms)
         batch = self._open_batch(where)
         size, first = batch.data.size_bytes, len(batch.data)
@@ -104,8 +106,8 @@ class Appender:
         return Placed(batch, first, end, moment)
 
     def append_keyed(self, queues: TopicQueues, rows: list[Any], done: int, timestamp_ms: Moment | None) -> int:
-        """Rows (key, value), or values, by their keys' partitions, until one of the batches is full. The index of the
-        next one.
+        """Append rows (key, value), or values, to their keys' partitions until a batch is full. Returns the index of
+        the next row.
         """
         moment = _moment(timestamp_ms)
         batches = [self._open_batch(where) for where in queues.partitions]
@@ -146,7 +148,7 @@ class Appender:
         return batch
 
     def _close(self, queues: TopicQueues, batch: Batch) -> None:
-        """No more records for this batch; records without a key go to another partition now (KIP-480)."""
+        """Close a batch; records without a key go to another partition now (KIP-480)."""
         batch.closed = True
         count = len(queues.partitions)
         if count > 1 and batch.partition == queues.sticky:

@@ -1,4 +1,4 @@
-"""What the caller holds of a record that was handed over."""
+"""The caller's handle of a record in a batch."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pybroker.client.producer.accumulator import Batch
 from pybroker.client.records import RecordMetadata
 
 OnDelivery = Callable[[RecordMetadata | None, Exception | None], object]
-"""Told how a record went: its metadata, or the error."""
+"""Called with (metadata, None) or (None, error)."""
 
 
 class Delivery:
-    """A record that was handed over: await it for its RecordMetadata, or the error.
+    """A record that the caller handed over: awaiting it returns its RecordMetadata or raises the error.
 
-    batch, index, timestamp: where it was put first; the library's.
+    batch, index, timestamp: its first position; internal to the library.
     """
 
     __slots__ = ("batch", "index", "timestamp")
@@ -34,17 +34,17 @@ class Delivery:
                 return self.result()
 
     def done(self) -> bool:
-        """Whether the outcome is known."""
+        """Return whether the record was acknowledged or failed."""
         return self.batch.find(self.index)[0].done.done()
 
     def result(self) -> RecordMetadata:
-        """The metadata. Raises the error, or asyncio.InvalidStateError while the outcome is not known."""
+        """Return the metadata. Raises the error, or asyncio.InvalidStateError before the acknowledgement."""
         batch, index = self.batch.find(self.index)
         batch.observed.add(index)
         return self.peek()
 
     def peek(self) -> RecordMetadata:
-        """As `result`, but the next `flush` raises an error again."""
+        """Return the metadata as `result` does, but leave an error for the next `flush` to raise."""
         batch, index = self.batch.find(self.index)
         base_offset, append_time = batch.done.result()
         return RecordMetadata(
@@ -56,16 +56,16 @@ class Delivery:
         )
 
     def add_done_callback(self, callback: Callable[[Delivery], object]) -> None:
-        """Calls `callback(delivery)` on the loop once the outcome is known."""
+        """Call `callback(delivery)` on the loop when the record is acknowledged or failed."""
         batch, index = self.batch.find(self.index)
         batch.observed.add(index)
         batch.done.add_done_callback(
-            # Of a batch that was split the other half may be done first.
+            # After a split, the other half may complete first.
             lambda _: callback(self) if self.done() else self.add_done_callback(callback)
         )
 
     def tell(self, on_delivery: OnDelivery) -> None:
-        """Calls `on_delivery(metadata, None)` or `on_delivery(None, error)` on the loop once the outcome is known."""
+        """Call `on_delivery(metadata, None)` or `on_delivery(None, error)` on the loop at the end."""
 
         def done(_: Delivery) -> None:
             try:

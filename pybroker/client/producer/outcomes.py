@@ -1,4 +1,4 @@
-"""What becomes of batches: written, tried again, in halves, or failed; and who is told."""
+"""Batch completion: written, retried, split or failed; notifies the callers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pybroker.protocol.error_codes import ErrorCode, error_name
 log = logging.getLogger(__name__)
 
 _UNSEEN_MAX = 16
-"""So many failed batches are kept for `flush` to tell of."""
+"""Number of failed batches kept for `flush` to raise."""
 
 _LOOK_AGAIN = frozenset(
     {
@@ -34,11 +34,10 @@ _SEQUENCE = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN
 
 
 class Outcomes:
-    """Judges batches of the sender's queues. buffered: bytes of records whose outcome is not known, roughly.
+    """Completes batches of the sender's queues. buffered: approximate bytes of records that are not completed.
 
-    on_done: told of every batch that is over. settled: called after each of these. new_epoch: a gap in a
-    partition's sequence is certain. look_again: the metadata are in doubt. overdue: makes the error of a time-out from
-    its text and its cause.
+    on_done: called for each completed batch; settled: called after it. new_epoch: called when a partition's sequence
+    has a gap. look_again: requests new metadata. overdue: creates a timeout error from its text and cause.
     """
 
     def __init__(
@@ -70,22 +69,22 @@ class Outcomes:
         self._ended = asyncio.Event()
 
     async def next_end(self) -> None:
-        """Waits until the outcome of a batch is known."""
+        """Wait until a batch completes."""
         self._ended.clear()
         await self._ended.wait()
 
     def raise_unseen(self) -> None:
-        """Raises the first failure that nobody has looked at."""
+        """Raise the first failure that no caller has read."""
         unseen, self._unseen = [error for batch, error in self._unseen if not batch.is_observed], []
         if unseen:
             raise unseen[0]
 
     def forget_unseen(self) -> None:
-        """What has failed was given up on purpose."""
+        """Drop unread failures of batches that were abandoned on purpose."""
         self._unseen.clear()
 
     def written(self, where: PartitionQueue, batch: Batch, base_offset: int, append_time: int) -> None:
-        """The broker has it; -1 for what it does not say."""
+        """Complete a batch that the broker wrote; -1 for unknown values."""
         where.in_flight.remove(batch)
         where.known_as = batch.producer
         self._backoff.reset()
@@ -94,7 +93,7 @@ class Outcomes:
         self._settle(batch, (base_offset, append_time), None)
 
     def failed(self, where: PartitionQueue, batch: Batch, code: int, error: Exception) -> None:
-        """The broker refuses a batch, or it is lost: once more, in halves, or never."""
+        """Handle a batch that the broker refused or that was lost: retry, split or fail it."""
         now = self._loop.time()
         batch.attempts += 1
         batch.trouble = error
@@ -103,7 +102,7 @@ class Outcomes:
             self._split(where, batch)
             return
         if code in _SEQUENCE and self._idempotent:
-            # Behind another that is not answered yet this says nothing: that one decides.
+            # Behind an unacknowledged batch the error may be a consequence: that batch decides.
             if all(each.sequence >= batch.sequence for each in (*where.in_flight, *where.retries)):
                 self._new_epoch(where)
             self._look_again()
@@ -124,7 +123,7 @@ class Outcomes:
         where.not_before = now + self._backoff.next()
 
     def fail(self, where: PartitionQueue, batch: Batch, error: Exception) -> None:
-        """A batch has failed for good."""
+        """Fail a batch permanently."""
         if batch in where.in_flight:
             where.in_flight.remove(batch)
         elif batch in where.retries:
@@ -138,12 +137,12 @@ class Outcomes:
         self._settle(batch, None, error)
 
     def fail_unsent(self, where: PartitionQueue, error: Exception) -> None:
-        """All that is not on the wire has failed."""
+        """Fail all batches that are not in flight."""
         for batch in where.unsent():
             self.fail(where, batch, error)
 
     def expire(self, where: PartitionQueue, now: float) -> float:
-        """Fails what is overdue, on the wire or not; when the next one will be."""
+        """Fail overdue batches, in flight or not; return the next deadline."""
         for batch in (*where.in_flight, *where.unsent()):
             if now < batch.deadline:
                 return batch.deadline
@@ -161,7 +160,7 @@ class Outcomes:
             batch.done.set_result(result)
         else:
             batch.done.set_exception(error or RuntimeError("no result"))
-            batch.done.exception()  # looked at: whoever waits sees it, `flush` tells the others
+            batch.done.exception()  # mark as retrieved: waiting callers get it, `flush` raises it for the others
             if not batch.is_observed and error is not None:
                 # A caller may still read it before the next flush.
                 self._unseen = [each for each in self._unseen if not each[0].is_observed]

@@ -1,4 +1,4 @@
-"""One Produce request: its version, its content, and which row of the answer belongs to which batch."""
+"""Produce requests: version, content, and the response row of each batch."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from pybroker.client.producer.accumulator import Batch
 from pybroker.protocol import messages as m
 
 _BY_ID = 13
-"""From this version on topics are named by id (KIP-516)."""
+"""First version that names topics by id (KIP-516)."""
 
 
 _TRANSACTIONS_1 = 11
-"""The newest version in which a transaction's partitions are named beforehand (KIP-890)."""
+"""Last version for which a transaction's partitions are added with AddPartitionsToTxn (KIP-890)."""
 
 
 def version_for(batches: Sequence[Batch], highest: int, *, transactions_1: bool = False) -> int:
-    """The version to use with a broker that speaks `highest`: one by name if an id is missing. `transactions_1`: for
-    a producer in version 1 of transactions."""
+    """Return the version for a broker that supports `highest`: one by name if a topic id is missing. transactions_1:
+    the producer uses version 1 of transactions.
+    """
     if transactions_1:
         return min(highest, _TRANSACTIONS_1)
     return highest if all(batch.topic_id for batch in batches) else min(highest, _BY_ID - 1)
@@ -27,7 +28,7 @@ def version_for(batches: Sequence[Batch], highest: int, *, transactions_1: bool 
 def produce_request(
     batches: Sequence[Batch], version: int, *, acks: int, timeout_ms: int, transactional_id: str | None = None
 ) -> m.ProduceRequest:
-    """The request; the batches have their wire form already."""
+    """Return the request; the batches have their wire form already."""
     topics: dict[Any, m.ProduceRequest_TopicProduceData] = {}
     for batch in batches:
         key = _topic(batch, version)
@@ -43,7 +44,7 @@ def produce_request(
 
 
 def answer_rows(batches: Sequence[Batch], answer: m.ProduceResponse, version: int) -> list[Any]:
-    """The answer's row for each batch, in order; None for one that the answer does not name."""
+    """Return the response row of each batch, in order; None if the response lacks it."""
     rows = {
         (topic.topic_id if version >= _BY_ID else topic.name, row.index): row
         for topic in answer.responses

@@ -1,4 +1,4 @@
-"""`Producer`: records into topics, each exactly once, in order, into the topic that they were meant for."""
+"""`Producer`: writes records to topics, exactly once, in order, and only to the intended incarnation of a topic."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ log = logging.getLogger(__name__)
 
 
 class Producer(LivingClient):
-    """Writes records, asynchronously; `pybroker.client.blocking.Producer` is the same without asyncio.
+    """Writes records, asynchronously; `pybroker.client.blocking.Producer` has the same calls without asyncio.
 
         async with Producer({"bootstrap.servers": "127.0.0.1:9092"}) as producer:
-            metadata = await producer.send("words", "hello")        # waits until it is written
+            metadata = await producer.send("words", "hello")        # waits for the acknowledgement
             for word in words:
-                await producer.enqueue("words", word)               # waits only for room in the buffer
-            await producer.flush()                                  # all of them are written
+                await producer.enqueue("words", word)               # waits only for buffer space
+            await producer.flush()                                  # waits for all acknowledgements
 
-    Idempotent by default: what is sent again by itself is written once, in order. A record belongs to the incarnation
-    of the topic that existed when it was given: if the topic is deleted and created again before it is written, it
-    fails with TopicRecreatedError (`on.topic.recreated=continue`: it is written to the new one).
+    Idempotent by default: a retried record is written once, in order. A record belongs to the incarnation of the topic
+    that existed when it was handed over. If the topic is deleted and created again before the record is written, the
+    record fails with TopicRecreatedError (`on.topic.recreated=continue`: it is written to the new topic).
 
-    config: settings under Kafka's names; unknown ones raise ClientConfigError. Use it from one event loop.
+    config: settings under Kafka's names; an unknown name raises ClientConfigError. Use it from one event loop.
     """
 
     _kind = "producer"
@@ -65,7 +65,7 @@ class Producer(LivingClient):
         key, value = self._config.plugin("key.serializer"), self._config.plugin("value.serializer")
         self._serialize_key, self._serialize_value = serialize_with(key), serialize_with(value)
         self._plugins = configured(self._config.originals(), [*self._interceptors, *self._reporters], key, value)
-        # Nothing stands between the caller's bytes and the batch.
+        # Bytes go into the batch unchanged.
         self.is_plain = not (self._interceptors or self._serialize_key or self._serialize_value)
         self._block_s = self._config.seconds("max.block.ms")
         self._record_bytes_max: int = self._config["max.request.size"]
@@ -90,11 +90,11 @@ class Producer(LivingClient):
         headers: Headers | None = None,
         on_delivery: OnDelivery | None = None,
     ) -> RecordMetadata:
-        """Writes a record and waits until the broker has it.
+        """Write a record and wait for the acknowledgement.
 
-        timestamp_ms: milliseconds or a datetime; None = now. on_delivery: as of `enqueue`. Raises KafkaError
-        (TopicRecreatedError, RecordTooLargeError, UnknownTopicError, …), KafkaTimeoutError after
-        `delivery.timeout.ms` or `max.block.ms`, TypeError for what cannot become bytes.
+        timestamp_ms: milliseconds since 1970 or a datetime; None = now. on_delivery: as in `enqueue`. Raises KafkaError
+        (TopicRecreatedError, RecordTooLargeError, UnknownTopicError, …), KafkaTimeoutError after `delivery.timeout.ms`
+        or `max.block.ms`, TypeError for values that cannot become bytes.
         """
         return await (
             await self.enqueue(
@@ -119,11 +119,11 @@ class Producer(LivingClient):
         headers: Headers | None = None,
         on_delivery: OnDelivery | None = None,
     ) -> Delivery:
-        """Hands a record over and waits for nothing but room (`buffer.memory`); await the Delivery for its metadata.
+        """Buffer a record, waiting only for buffer space (`buffer.memory`); await the Delivery for its metadata.
 
-        on_delivery: called on the loop with (metadata, None) or (None, error) once the outcome is known. A failure
-        that nobody looks at, neither by the Delivery nor by a callback, is raised by the next `flush`. Raises
-        UnknownTopicError and KafkaTimeoutError after `max.block.ms`, RecordTooLargeError, TypeError.
+        on_delivery: called on the loop with (metadata, None) or (None, error). The next `flush` raises a failure that
+        neither the Delivery nor a callback has delivered. Raises UnknownTopicError and KafkaTimeoutError after
+        `max.block.ms`, RecordTooLargeError, TypeError.
         """
         delivery: Delivery | None = None
         if self.is_plain and not headers and type(topic) is str:
@@ -139,14 +139,14 @@ class Producer(LivingClient):
                 topic = ProducerRecord(topic, value, key, partition, timestamp_ms, header_list(headers))
             delivery = await self._enqueue(topic)
         if not delivery.index:
-            # A tight loop of sends must let the sender have its turn when there is something to send.
+            # A tight loop of sends must let the sender run when a new batch exists.
             await asyncio.sleep(0)
         if on_delivery is not None:
             delivery.tell(on_delivery)
         return delivery
 
     def takes(self, topic: str, size: int, ahead: int = 0) -> bool:
-        """Whether a record of a known topic would find room now, behind so many bytes. For any thread."""
+        """Return whether a record of a known topic fits into the buffer, behind `ahead` other bytes. Thread-safe."""
         appender = self._appender
         if appender is None or self._closed or size > self._record_bytes_max:
             return False
@@ -163,8 +163,8 @@ class Producer(LivingClient):
         size: int,
         room_is_sure: bool = False,
     ) -> Delivery | None:
-        """The short way: a plain record into a batch of a topic that is known; None if it takes more than that.
-        room_is_sure: no look at `buffer.memory`.
+        """Append a plain record of a known topic to a batch; return None if the record needs more than that.
+        room_is_sure: skip the check of `buffer.memory`.
         """
         queues, appender = self._topics.get(topic), self._appender
         if queues is None or appender is None or self._closed or size > self._record_bytes_max:
@@ -179,7 +179,7 @@ class Producer(LivingClient):
         return appender.append(partitions[partition], value, key, size, timestamp_ms)
 
     def place_values(self, topic: str, values: list[bytes | None]) -> Iterator[Placed]:
-        """As `place`, many values; ends early if the topic is not known any more."""
+        """Append many values as `place` does; stops early if the topic is no longer known."""
         done = 0
         while done < len(values):
             queues, appender = self._topics.get(topic), self._appender
@@ -234,11 +234,11 @@ class Producer(LivingClient):
         partition: int | None = None,
         timestamp_ms: Moment | None = None,
     ) -> None:
-        """Hands many records over: each a value, or (key, value). The fast way for rows: nothing is done per record
-        in Python unless there are serializers or interceptors.
+        """Buffer many records, each a value or a tuple (key, value): the fast way for rows, without Python work per
+        record unless there are serializers or interceptors.
 
-        Waits for room only; `flush` waits until they are written and raises the first failure. What is a tuple is a
-        (key, value). The order within a partition is the order given.
+        Waits only for buffer space; `flush` waits for the acknowledgements and raises the first failure. Keeps the
+        order within a partition.
         """
         if not self.is_plain:
             for record in records:
@@ -271,7 +271,7 @@ class Producer(LivingClient):
     # Looking around -----------------------------------------------------------------------------------------
 
     async def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
-        """The topic's partitions."""
+        """Return the topic's partitions. Raises UnknownTopicError, KafkaTimeoutError after `max.block.ms`."""
         await self._start()
         await self._look_up(topic)
         return self.cluster.partitions(topic)
@@ -279,16 +279,17 @@ class Producer(LivingClient):
     # Life ---------------------------------------------------------------------------------------------------
 
     async def flush(self) -> None:
-        """Sends what waits, and returns when it is written. Raises the first failure that nobody has looked at."""
+        """Send all buffered records and wait for their acknowledgements. Raises the first failure no caller has read.
+        """
         if self._sender is not None:
             await self._sender.flush()
 
     async def close(self, timeout_s: float | None = None) -> None:
-        """Has written what was handed over, then closes all connections.
+        """Write all buffered records, then close all connections.
 
-        timeout_s: the longest that may take; what is left then fails. None: as long as a broker answers, 5 seconds of
-        silence at most; then it raises KafkaTimeoutError if records are left that nobody else hears of. `flush` waits
-        for `delivery.timeout.ms`.
+        timeout_s: time limit; records left after it fail. None: no limit while a broker responds, 5 seconds without any
+        response; then raises KafkaTimeoutError if records are left whose failure no caller reads. `flush` waits up to
+        `delivery.timeout.ms`.
         """
         await super().close(timeout_s)
 
@@ -307,7 +308,7 @@ class Producer(LivingClient):
         self._appender = Appender(self._config, self._sender)
 
     def _transaction_on(self, network: Network) -> Transaction | None:
-        """What its records belong to; None of a producer without transactions."""
+        """Return the producer's transactions; None for a producer without transactions."""
         del network
         return None
 
@@ -338,14 +339,14 @@ class Producer(LivingClient):
             await self._sender.close()
 
     async def _started(self) -> Appender:
-        """What records go into, as long as they may."""
+        """Start the client if necessary and return its appender. Raises once the client is closed."""
         if self._appender is None or self._closed:
             await self._start()
         assert self._appender is not None, "_start has it made or raises"
         return self._appender
 
     async def _look_up(self, topic: str) -> TopicQueues:
-        """The queues of a topic, which may have to be looked for, or created by the broker; once for all who ask."""
+        """Return the queues of a topic; finds it, or lets the broker create it. Concurrent callers share one lookup."""
         looking = self._looking.get(topic)
         if looking is None:
             looking = self._looking[topic] = asyncio.create_task(self._look_for(topic))
@@ -354,13 +355,13 @@ class Producer(LivingClient):
             return await asyncio.shield(looking)
         except asyncio.CancelledError:
             if looking.cancelled():
-                self._refuse_if_closed()  # it is the producer that was closed, not the caller cancelled
+                self._refuse_if_closed()  # the close cancelled the lookup, not the caller
             raise
 
     def _looked_up(self, topic: str, done: asyncio.Task[TopicQueues]) -> None:
         del self._looking[topic]
         if not done.cancelled():
-            done.exception()  # looked at: those who wait raise it, if any are left
+            done.exception()  # mark as retrieved: waiting callers, if any, raise it
 
     async def _look_for(self, topic: str) -> TopicQueues:
         network, sender = self._network, self._sender
@@ -404,7 +405,7 @@ class Producer(LivingClient):
         raise network.overdue(f"topic {topic} is not known after {limit}", failure)
 
     def _batch_done(self, batch: Batch, error: Exception | None) -> None:
-        """Tells interceptors how each record of a batch went."""
+        """Call the interceptors for each record of a batch."""
         if self._interceptors:
             for index in range(len(batch)):
                 self._acknowledge(None if error is not None else Delivery(batch, index, -1).peek(), error)
@@ -419,7 +420,7 @@ class Producer(LivingClient):
 
 
 def _check(config: ClientConfig) -> None:
-    """Settings that contradict each other. Raises ClientConfigError."""
+    """Raise ClientConfigError for settings that contradict each other."""
     if not config["enable.idempotence"]:
         return
     if config["acks"] != -1:

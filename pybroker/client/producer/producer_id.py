@@ -1,4 +1,4 @@
-"""Who a producer is to the brokers: an id and an epoch (KIP-98), and the next epoch after a gap (KIP-360)."""
+"""A producer's id and epoch (KIP-98), and the next epoch after a gap (KIP-360)."""
 
 from __future__ import annotations
 
@@ -10,26 +10,24 @@ from pybroker.client.errors import broker_error
 from pybroker.protocol import messages as m
 
 _EPOCH_MAX = 0x7FFE
-"""The last epoch that can be continued by another one of the same id."""
+"""The last epoch that has a successor under the same id."""
 
 
 class ProducerId:
-    """current: (id, epoch) that batches are numbered under; None until `obtain`, and when the epochs of an id are used
-    up.
-    """
+    """current: (id, epoch) for new batches; None before `obtain`, and when the epochs of the id are exhausted."""
 
     def __init__(self, network: Network) -> None:
         self._network = network
         self.current: tuple[int, int] | None = None
 
     def next_epoch(self) -> None:
-        """Sequences start anew: brokers tell the new ones from the old by the epoch."""
+        """Raise the epoch; sequences restart at 0, and the epoch lets brokers tell them from the old ones."""
         if self.current is not None:
             producer_id, epoch = self.current
             self.current = (producer_id, epoch + 1) if epoch < _EPOCH_MAX else None
 
     async def obtain(self) -> None:
-        """Asks any broker for an id. Raises KafkaError, and what a lost connection raises."""
+        """Get an id from any broker. Raises KafkaError and connection errors."""
 
         async def ask(connection: BrokerConnection) -> Any:
             answer = await connection.request(

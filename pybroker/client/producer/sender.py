@@ -1,4 +1,4 @@
-"""The producer's other half: takes batches from the queues, sends them, and acts on the answers."""
+"""The producer's sender: takes batches from the queues, sends them, and handles the responses."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 _COMPRESS_ELSEWHERE_BYTES = 32 << 10
-"""From here on compression is worth a thread: the loop goes on meanwhile."""
+"""Batches of at least this size are compressed in a thread, which keeps the loop free."""
 
 
 class _Lane:
-    """One broker: requests are built and sent in the order in which they were decided."""
+    """The requests to one broker, built and sent in the order in which they were chosen."""
 
     __slots__ = ("connecting", "in_flight", "lock")
 
@@ -49,7 +49,7 @@ class _Lane:
 
 
 class Sender:
-    """Runs until `close`. All methods are called on its loop."""
+    """Runs until `close`. All methods run on its loop."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Sender:
         *,
         transaction: Transaction | None = None,
     ) -> None:
-        """`transaction`: who it belongs to; None of a producer that has none."""
+        """transaction: the producer's transactions; None without."""
         self.loop = asyncio.get_running_loop()
         self._config = config
         self._network = network
@@ -112,10 +112,11 @@ class Sender:
     # What the producer calls --------------------------------------------------------------------------------
 
     def queues(self, topic: TopicInfo) -> TopicQueues:
-        """The queues of a topic that exists."""
+        """Return the queues of an existing topic."""
         found = self._topics.get(topic.name)
         if found is not None and not (found.topic_id and topic.topic_id):
-            # A broker that knows no ids shows none: that tells nothing. Sequences go on, from 0 they would be taken for
+            # A zero id comes from a broker without topic ids and proves nothing. Sequences continue: restarted at 0,
+            # batches would look like duplicates to the broker.
             # those of batches that the broker has.
             found.topic_id = found.topic_id or topic.topic_id
         if found is None or (topic.topic_id and found.topic_id != topic.topic_id):
@@ -128,20 +129,20 @@ class Sender:
         return found
 
     def has_work(self, where: PartitionQueue) -> None:
-        """There is a new batch. Raises RuntimeError once it is closed."""
+        """Note a new batch. Raises RuntimeError once the sender is closed."""
         if self._closed:
             raise RuntimeError("the producer is closed")
         self._busy[where] = None
         self._background.wake()
 
     def wake(self) -> None:
-        """Something may be sent now that could not before."""
+        """Look for batches to send, because a condition changed."""
         self._background.wake()
 
     async def room(self, limit: int, size: int) -> None:
-        """Waits until `size` bytes fit into the buffer, or it is empty."""
+        """Wait until `size` bytes fit into the buffer, or it is empty."""
         self._background.wake()
-        self._crowded += 1  # nothing lingers meanwhile
+        self._crowded += 1  # no batch lingers meanwhile
         try:
             while self.outcomes.buffered and self.outcomes.buffered + size > limit:
                 await self.outcomes.next_end()
@@ -149,7 +150,7 @@ class Sender:
             self._crowded -= 1
 
     async def flush(self) -> None:
-        """Until everything that is there now is answered. Raises the first failure that nobody has looked at."""
+        """Wait until all current batches are acknowledged. Raises the first failure that no caller has read."""
         self._flushing += 1
         self._background.wake()
         try:
@@ -162,11 +163,11 @@ class Sender:
         self.raise_unseen()
 
     def raise_unseen(self) -> None:
-        """Raises the first failure that nobody has looked at."""
+        """Raise the first failure that no caller has read."""
         self.outcomes.raise_unseen()
 
     def abandon(self, error: Exception) -> int:
-        """What is left fails; how many records that are."""
+        """Fail all remaining batches; return the number of records."""
         count = 0
         for where in list(self._busy):
             for batch in [*where.in_flight, *where.unsent()]:
@@ -175,7 +176,7 @@ class Sender:
         return count
 
     async def give_up(self, error: Exception) -> None:
-        """What is not on the wire fails; returns when what is on it is answered."""
+        """Fail all batches that are not in flight; return when the others are acknowledged."""
         for where in list(self._busy):
             self.outcomes.fail_unsent(where, error)
         on_their_way = [batch.done for where in self._busy for batch in where.in_flight]
@@ -183,7 +184,7 @@ class Sender:
             await asyncio.wait(on_their_way)
 
     async def close(self) -> None:
-        """Ends at once. What is still there, because it came late or the wait for it was cancelled, fails."""
+        """Stop at once. Fails remaining batches: late ones, and those whose waiter was cancelled."""
         self._closed = True
         self.abandon(self._network.overdue("the producer was closed before the record was written"))
         await self._background.close()
@@ -191,7 +192,7 @@ class Sender:
     # The loop -----------------------------------------------------------------------------------------------
 
     def _dispatch(self) -> float | None:
-        """Sends all that may be sent now; how long nothing will happen by itself, in seconds."""
+        """Send all batches that can go now; return the seconds until the next is due."""
         now = self.loop.time()
         next_time = now + 3600.0
         full = self._crowded > 0 or self.outcomes.buffered >= self._config["buffer.memory"] * 0.9
@@ -232,7 +233,7 @@ class Sender:
             if self._idempotent and producer is not None and not where.number(batch, producer):
                 continue
             self._take(where, batch)
-            self._busy[where] = self._busy.pop(where)  # the others have their turn first
+            self._busy[where] = self._busy.pop(where)  # the other partitions come first next time
             group.append((where, batch))
             sizes[node] = size + batch.bytes
         for node, group in groups.items():
@@ -240,11 +241,11 @@ class Sender:
                 self._lanes[node].in_flight += 1
                 self._background.spawn(self._send(node, group))
         if any(group for group in groups.values()):
-            return 0.0  # a partition may have more that is ready
+            return 0.0  # a partition may have another ready batch
         return max(0.0, next_time - self.loop.time())
 
     def _waits(self, where: PartitionQueue) -> bool:
-        """Whether it has to be asked first who the producer is, or that it writes to this partition."""
+        """Return whether the partition must wait for a producer id, or for its addition to the transaction."""
         if self._transaction is not None:
             return not self._transaction.takes(where.where)
         if self._idempotent and self._producer.current is None:
@@ -253,16 +254,17 @@ class Sender:
         return False
 
     def _candidate(self, where: PartitionQueue, now: float, full: bool) -> tuple[Batch | None, float]:
-        """The batch to send next and when it may go."""
+        """Return the batch to send next and the loop time at which it may go."""
         if where.retries or where.reset:
-            # Alone, so that the order holds.
+            # Retries go one at a time, to keep the order.
             if where.in_flight or not where.unsent():
                 return None, now + 3600.0
             return where.unsent()[0], where.not_before
         if not where.queue or len(where.in_flight) >= self._in_flight_max:
             return None, now + 3600.0
         if self._idempotent and where.in_flight and where.known_as != where.producer:
-            # Apache Kafka's leader takes any first sequence of a producer that it does not know (KAFKA-15591): were
+            # Apache Kafka's leader accepts any first sequence of an unknown producer (KAFKA-15591): if it refused the
+            # first batch (leader not ready), the second would be written before it.
             # the first batch refused, by a leader that is not ready yet, the second would come before it.
             return None, now + 3600.0
         batch = where.queue[0]
@@ -270,7 +272,7 @@ class Sender:
             return None, now + 3600.0
         at_once = batch.closed or len(where.queue) > 1 or self._flushing or full
         if not at_once and batch.awaited:
-            # Waiting for more would only make the waiting longer. Behind a request that is under way it costs nothing.
+            # A caller waits: lingering would only delay it. Behind a request in flight, lingering costs no time.
             lane = self._lanes.get(self._network.cluster.leader_id(where.where))
             at_once = lane is None or not lane.in_flight
         return batch, max(where.not_before, now if at_once else batch.linger_end)
@@ -378,7 +380,7 @@ class Sender:
     # Identity -----------------------------------------------------------------------------------------------
 
     def _recreated(self, change: Recreated) -> None:
-        """What was given for the old incarnation must not reach the new one, unless the user wants it."""
+        """Fail the old incarnation's records instead of sending them to the new one, unless the user allows it."""
         old = self._topics.get(change.topic)
         if old is None or old.topic_id == change.new:
             return
@@ -386,15 +388,15 @@ class Sender:
         error = TopicRecreatedError(change.topic, old.topic_id, change.new)
         self._forget(change.topic)
         for where in old.partitions:
-            if not self._moves:  # else `_check_identity` does, once the new topic's partitions are known
+            if not self._moves:  # else `_check_identity` moves them, once the new topic's partitions are known
                 self.outcomes.fail_unsent(where, error)
                 where.reset = False
         self._background.wake()
 
     def _forget(self, name: str) -> TopicQueues | None:
-        """The queues of a name are over. Whatever takes their place counts from 0, under another epoch: within the same
-        one the broker would take its first batches for those that it has, also where the topic comes back as it
-        was, undeleted or permitted again.
+        """Drop the queues of a topic name. Its next queues start at sequence 0 and need another epoch: with the same
+        one, the broker would take their first batches for duplicates, also if the topic returns unchanged (undeleted,
+        access restored).
         """
         queues = self._topics.pop(name, None)
         producer = self._producer.current
@@ -403,9 +405,10 @@ class Sender:
         return queues
 
     def _check_identity(self, where: PartitionQueue) -> None:
-        """What came back from the wire after the change was noticed is not sent again, by name least of all."""
+        """Fail or move batches that returned from the broker after the topic was recreated; never resend them by name.
+        """
         if self._transaction is not None and self._transaction.failure is not None:
-            # Nothing of it will count.
+            # The transaction cannot commit any more.
             self.outcomes.fail_unsent(where, self._transaction.failure)
             return
         old, new = where.topic.topic_id, self._network.cluster.topic_id(where.where.topic)
@@ -431,7 +434,7 @@ class Sender:
         self.has_work(to)
 
     def _new_epoch(self, where: PartitionQueue) -> None:
-        """A gap in this partition's sequence is certain: it starts anew under the next epoch (KIP-360)."""
+        """Restart a partition's sequence under the next epoch, because it has a gap (KIP-360)."""
         producer = self._producer.current
         if producer is None or where.reset:
             return
@@ -440,7 +443,7 @@ class Sender:
         where.reset = True
 
     def _number(self) -> None:
-        """Gets a producer id."""
+        """Start a request for a producer id."""
         if self._numbering is None or self._numbering.done():
             self._numbering = self._background.spawn(self._obtain_producer_id())
 
@@ -468,7 +471,7 @@ class Sender:
         except KafkaError as error:
             if is_retriable(error.code):
                 self._watch.refresh()
-            else:  # authentication: waiting will not help
+            else:  # authentication: a retry does not help
                 for where in list(self._busy):
                     self.outcomes.fail_unsent(where, error)
         except LOST as error:
@@ -482,7 +485,7 @@ class Sender:
             self.queues(topic)
 
     def _gone(self, name: str, error: KafkaError) -> None:
-        """The topic was deleted, or is not for us."""
+        """Drop a topic that was deleted or that the user may not write to."""
         queues = self._forget(name)
         left = [where for where in self._busy if where.where.topic == name]
         for where in dict.fromkeys([*(queues.partitions if queues is not None else ()), *left]):

@@ -1,4 +1,4 @@
-"""Keeps the metadata of the topics that a producer writes to fresh, and notices topics that are gone."""
+"""Refreshes the metadata of the topics that a producer writes to, and detects deleted topics."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 _GONE_AFTER = 3
-"""A topic is taken for deleted when its leader and the metadata have said so this often; brokers may lag."""
+"""Number of times that leader and metadata report a topic as missing before it counts as deleted; brokers may lag."""
 
 
 class TopicWatch:
-    """wanted: the names to ask for. found: told of each that exists. gone: told of each that does not, or that the
-    user may not write to, and why. Wakes `background` after every look.
+    """wanted: returns the names to refresh. found: called for each existing topic. gone: called with the reason for
+    each missing or forbidden topic. Wakes `background` after every refresh.
     """
 
     def __init__(
@@ -46,17 +46,17 @@ class TopicWatch:
         self._looking: asyncio.Task[None] | None = None
 
     def refresh(self) -> None:
-        """Asks soon, once for all who want it meanwhile."""
+        """Refresh soon; concurrent calls share one request."""
         if self._looking is None or self._looking.done():
             self._looking = self._background.spawn(self._look())
 
     def refresh_if_old(self, now: float) -> None:
-        """Asks if `metadata.max.age.ms` is over."""
+        """Refresh if the metadata is older than `metadata.max.age.ms`."""
         if now - self._network.metadata.updated_at > self._age_max_s:
             self.refresh()
 
     def exists(self, name: str) -> None:
-        """The topic has been seen: what was said against it does not count any more."""
+        """Reset the count of missing reports, because the topic exists."""
         self._missing.pop(name, None)
 
     async def _look(self) -> None:

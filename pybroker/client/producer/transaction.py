@@ -1,14 +1,14 @@
-"""A transactional producer's dealings with its coordinator (KIP-98): who it is, what belongs to the open transaction,
-how it ends. By version 1 of the protocol, which every broker from 0.11 on speaks, what is written to is named first;
-by version 2 (KIP-890, feature `transaction.version`) it belongs to the transaction by being written to, and each end
-raises the producer's epoch.
+"""A producer's transactions at the coordinator (KIP-98): identity, partitions of the open transaction, its end.
+
+Version 1 of the protocol (brokers from 0.11) adds partitions with a request before writing to them. Version 2 (KIP-890,
+feature `transaction.version`) adds them by the write itself, and each end raises the producer's epoch.
 
     NEW ──init──► READY ──begin──► OPEN ──commit, abort──► READY
-                                     │ a record or a request fails for good
+                                     │ a record or a request fails permanently
                                      ▼
-                                 FAILED ──abort──► READY          any ──another producer has taken the id──► FENCED
+                                 FAILED ──abort──► READY       any ──another producer uses the id──► FENCED
 
-COMMITTING: it was asked for, and the answer is not known: it can only be asked for again.
+COMMITTING: the commit was requested and the response was lost; only another commit is possible.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from pybroker.protocol import messages as m
 from pybroker.protocol.error_codes import ErrorCode
 
 ADD_PARTITIONS, ADD_OFFSETS, END, COMMIT_OFFSETS = 3, 3, 4, 4
-"""The newest versions of these requests that belong to version 1 of the protocol."""
+"""The newest versions of these requests in version 1 of the protocol."""
 END_2, COMMIT_OFFSETS_2 = 5, 5
-"""Those of version 2; newer ones name topics by id."""
+"""The versions used in version 2; newer ones name topics by id."""
 FEATURE = "transaction.version"
 SETTLES_S = 0.01
-"""The markers of the transaction before are being written: that takes moments."""
+"""Pause in seconds while the coordinator still writes the markers of the previous transaction."""
 
 _FENCED = frozenset(
     {ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING}
@@ -65,7 +65,7 @@ _TRANSACTIONAL = 0x10
 
 
 def in_transaction(batch: bytes) -> bytes:
-    """A record batch, marked as part of its producer's transaction (bit 4 of the attributes, KIP-98)."""
+    """Return a record batch marked as part of its producer's transaction (bit 4 of the attributes, KIP-98)."""
     marked = bytearray(batch)
     marked[_ATTRIBUTES_AT + 1] |= _TRANSACTIONAL
     struct.pack_into(">I", marked, _CRC_AT, crc32c(bytes(memoryview(marked)[_ATTRIBUTES_AT:])))
@@ -73,7 +73,7 @@ def in_transaction(batch: bytes) -> bytes:
 
 
 class Phase(Enum):
-    """See the module."""
+    """The states in the module's diagram."""
 
     NEW = auto()
     READY = auto()
@@ -87,24 +87,24 @@ class Background(Protocol):
     """The sender's loop."""
 
     def spawn(self, work: Any) -> asyncio.Task[None]:
-        """Starts a task that ends with the loop."""
+        """Start a task that ends with the loop."""
         ...
 
     def wake(self) -> None:
-        """Something may be sent now that could not before."""
+        """Look for batches to send, because a condition changed."""
         ...
 
 
 class Transaction:
-    """See the module. To the sender it is the producer's id."""
+    """The transactions of one producer; the sender uses it as the producer's id."""
 
     def __init__(self, network: Network, transactional_id: str, timeout_ms: int) -> None:
         self.transactional_id = transactional_id
         self.phase = Phase.NEW
         self.current: tuple[int, int] | None = None
-        """(id, epoch) that batches are numbered under."""
+        """(id, epoch) for new batches."""
         self.failure: Exception | None = None
-        """Why nothing more is taken for this transaction, or by this producer."""
+        """Why this transaction, or this producer, accepts no more records."""
         self._network = network
         self._timeout_ms = timeout_ms
         self._background: Background | None = None
@@ -112,22 +112,22 @@ class Transaction:
         self._wanted: set[TopicPartition] = set()
         self._adding: asyncio.Task[None] | None = None
         self._coordinated = False
-        """The coordinator has heard of this transaction."""
+        """Whether the coordinator knows this transaction."""
         self.version_2 = False
-        """Which version of the protocol; chosen by `initialize`."""
+        """Whether version 2 of the protocol is used; `initialize` decides."""
         self._level = 0
-        """Of the feature, as the coordinator has told."""
+        """The coordinator's level of the feature."""
         self.needs_epoch = False
-        """Sequences have a gap: they start anew under the next epoch (KIP-360)."""
+        """Whether sequences have a gap and restart under the next epoch (KIP-360)."""
 
     def serve(self, background: Background) -> None:
-        """Before the first record."""
+        """Set the sender's loop, before the first record."""
         self._background = background
 
     # --- what the sender asks -----------------------------------------------------------------------------------------
 
     def takes(self, where: TopicPartition) -> bool:
-        """Whether records for a partition may be sent: it is part of the transaction. If not, it is made so."""
+        """Return whether the partition is part of the transaction and records can be sent; if not, start adding it."""
         if self.phase is not Phase.OPEN:
             return False
         if self.version_2:
@@ -141,16 +141,16 @@ class Transaction:
         return False
 
     def next_epoch(self) -> None:
-        """There is a gap: what is left of this transaction cannot be written."""
+        """Fail the transaction: a gap in the sequences means that its remaining records cannot be written."""
         self.needs_epoch = True
         self.failed(TransactionFailedError("records of the transaction were lost on their way"))
 
     async def obtain(self) -> None:
-        """Never: `initialize` is what gets an id."""
+        """Raise an error: transactional producers get their id in `initialize`."""
         raise TransactionFailedError("the producer is not initialized")
 
     def failed(self, error: Exception) -> None:
-        """A record, or a request, has failed for good."""
+        """Fail the transaction after a record or request failed permanently."""
         if isinstance(error, KafkaError) and error.code in _FENCED:
             self.phase, self.failure = Phase.FENCED, _fenced(self.transactional_id, error)
         elif self.phase is Phase.OPEN:
@@ -159,12 +159,11 @@ class Transaction:
             self._background.wake()
 
     def refusal(self, error: KafkaError) -> KafkaError:
-        """What a broker's refusal of a batch means to the caller: leaders say INVALID_PRODUCER_EPOCH of a producer that
-        was fenced."""
+        """Return the caller's error for a refused batch: leaders report a fenced producer as INVALID_PRODUCER_EPOCH."""
         return _fenced(self.transactional_id, error) if error.code in _FENCED else error
 
     async def _add(self) -> None:
-        """Tells the coordinator what is written to, before it is."""
+        """Add partitions to the transaction at the coordinator, before records go to them."""
         while self._wanted and self.phase is Phase.OPEN:
             wanted = frozenset(self._wanted)
             producer_id, epoch = self._me
@@ -191,7 +190,7 @@ class Transaction:
     # --- what the producer does ---------------------------------------------------------------------------------------
 
     def require(self, *phases: Phase) -> None:
-        """Raises what is wrong: the failure of the transaction or of the producer, RuntimeError for a wrong order."""
+        """Raise unless the phase is one of `phases`: the transaction's or producer's failure, else RuntimeError."""
         if self.phase in phases:
             return
         if self.failure is not None:
@@ -208,7 +207,7 @@ class Transaction:
         )
 
     async def initialize(self) -> None:
-        """Shuts out who had the transactional id before, and ends what it left open. Raises KafkaError."""
+        """Fence earlier producers of the transactional id and end their open transaction. Raises KafkaError."""
         producer_id, epoch = self.current or (-1, -1)
         request = m.InitProducerIdRequest(
             transactional_id=self.transactional_id,
@@ -224,12 +223,14 @@ class Transaction:
             self.phase = Phase.READY
 
     def begin(self) -> None:
-        """Opens a transaction; the coordinator hears of it with the first record."""
+        """Open a transaction; the coordinator learns of it with the first record."""
         self.require(Phase.READY)
         self.phase = Phase.OPEN
 
     async def end(self, *, commit: bool) -> None:
-        """When everything is written, or given up. The outcome is stored when this returns. Raises KafkaError."""
+        """End the transaction, after all records are written or dropped. Returns when the result is stored. Raises
+        KafkaError.
+        """
         self.require(*((Phase.OPEN, Phase.COMMITTING) if commit else (Phase.OPEN, Phase.FAILED)))
         if self._adding is not None and not self._adding.done():
             await asyncio.wait([self._adding])
@@ -249,7 +250,7 @@ class Transaction:
                     self.current = (answer.producer_id, answer.producer_epoch)
                     self.needs_epoch = False
             except KafkaError as error:
-                # Of an abort: the coordinator has not heard of it, so there is nothing to end.
+                # On abort: the coordinator does not know the transaction, and there is nothing to end.
                 if commit or error.code != ErrorCode.INVALID_TXN_STATE:
                     if self.phase is Phase.COMMITTING:
                         self.phase = Phase.OPEN
@@ -264,7 +265,7 @@ class Transaction:
         self.phase = Phase.READY
 
     async def send_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata) -> None:
-        """Positions of a group that count if the transaction is committed. Raises KafkaError."""
+        """Commit a group's offsets as part of the transaction. Raises KafkaError."""
         self.require(Phase.OPEN)
         producer_id, epoch = self._me
         self._coordinated = True
@@ -305,7 +306,7 @@ class Transaction:
     async def _ask(
         self, request: Any, newest: int, codes: Callable[[Any], list[int]], group: str | None = None
     ) -> Any:
-        """The answer of the coordinator, of `group` or of this id, once no code in it is one that passes."""
+        """Return the response of the coordinator of `group`, or of this id; retries retriable codes."""
 
         async def ask(connection: BrokerConnection) -> Any:
             if group is None:
@@ -316,7 +317,7 @@ class Transaction:
                 if ErrorCode.CONCURRENT_TRANSACTIONS not in wrong:
                     break
                 await asyncio.sleep(SETTLES_S)
-            # One that passes is worth another attempt only if no other one ends it.
+            # Raise a fatal code before a retriable one: a retry cannot succeed with it.
             for code in sorted(wrong, key=is_retriable):
                 raise broker_error(code, about=f"transactional id {self.transactional_id}")
             return answer
@@ -355,7 +356,7 @@ def _partition_codes(answer: m.AddPartitionsToTxnResponse) -> list[int]:
         for topic in answer.results_by_topic_v3_and_below
         for row in topic.results_by_partition
     ]
-    # What was refused because of another one is not what is wrong.
+    # OPERATION_NOT_ATTEMPTED only follows from another partition's error.
     return [code for code in codes if code != ErrorCode.OPERATION_NOT_ATTEMPTED]
 
 

@@ -1,4 +1,4 @@
-"""`TransactionalProducer`: records into several partitions, and the positions they come from, all of them or none."""
+"""`TransactionalProducer`: writes records and commits source offsets atomically."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ from pybroker.client.times import Moment
 
 
 class TransactionalProducer(Producer):
-    """A `Producer` whose records count together or not at all (KIP-98); `pybroker.client.blocking` has it without
-    asyncio.
+    """A `Producer` with transactions (KIP-98); `pybroker.client.blocking` has it without asyncio.
 
         settings = {"bootstrap.servers": "127.0.0.1:9092", "transactional.id": "copy"}
         async with TransactionalProducer(settings) as producer:
@@ -32,12 +31,11 @@ class TransactionalProducer(Producer):
                 await producer.enqueue("words", "hello")
                 await producer.send_offsets({TopicPartition("lines", 0): 7}, consumer.group_metadata())
 
-    The block commits at its end and aborts if it is left by an exception. Consumers with
-    `isolation.level=read_committed` see what was committed. Of all producers with a `transactional.id` the one that
-    was initialized last writes; the others get ProducerFencedError, as does one whose transaction is open for longer
-    than `transaction.timeout.ms`.
+    The block commits at its end and aborts if it raises. Consumers with `isolation.level=read_committed` see only
+    committed records. Only the producer that initialized a `transactional.id` last can write; older ones get
+    ProducerFencedError, as does a producer whose transaction is open for longer than `transaction.timeout.ms`.
 
-    config: as of `Producer`, `transactional.id` and `transaction.timeout.ms`.
+    config: as for `Producer`, and `transactional.id` and `transaction.timeout.ms`.
     """
 
     _kind = "producer"
@@ -51,13 +49,13 @@ class TransactionalProducer(Producer):
             raise ClientConfigError("transactional.id needs enable.idempotence=true and acks=all")
         self._own: Transaction | None = None
         self._turn = asyncio.Lock()
-        """One of init, commit, abort and send_offsets at a time."""
+        """Serializes init, commit, abort and send_offsets."""
 
     # Transactions -------------------------------------------------------------------------------------------
 
     async def init(self) -> None:
-        """Shuts out who had the `transactional.id` before and has what it left open aborted; `begin` does it, too,
-        the first time. Raises KafkaError.
+        """Fence earlier producers of the `transactional.id` and abort their open transaction. The first `begin` does it
+        too. Raises KafkaError.
         """
         await self._start()
         own = self._transaction
@@ -66,14 +64,15 @@ class TransactionalProducer(Producer):
                 await own.initialize()
 
     async def begin(self) -> None:
-        """Opens a transaction. Raises ProducerFencedError, RuntimeError if one is open."""
+        """Open a transaction. Raises ProducerFencedError, RuntimeError if one is open."""
         await self.init()
         self._transaction.begin()
 
     async def commit(self) -> None:
-        """Has everything written, then counts it. Whatever fails before leaves a transaction that can only be
-        aborted: raises TransactionFailedError, ProducerFencedError. After a connection that fails in the middle
-        (KafkaTimeoutError) it is not known whether it is committed; `commit` may be called again.
+        """Write all buffered records, then commit.
+
+        Raises TransactionFailedError or ProducerFencedError; after an earlier failure only `abort` is possible. After a
+        KafkaTimeoutError the result is unknown: call `commit` again.
         """
         own = self._transaction
         own.require(Phase.OPEN, Phase.COMMITTING)
@@ -85,7 +84,7 @@ class TransactionalProducer(Producer):
             await own.end(commit=True)
 
     async def abort(self) -> None:
-        """Gives up what was sent since `begin`. Raises ProducerFencedError."""
+        """Abort the transaction and drop its records. Raises ProducerFencedError."""
         own, sender = self._transaction, self._sender
         own.require(Phase.OPEN, Phase.FAILED)
         assert sender is not None, "a transaction is open"
@@ -97,11 +96,11 @@ class TransactionalProducer(Producer):
             await own.end(commit=False)
 
     async def _given_up(self) -> None:
-        """Before what is in batches is given up: what is on its way there."""
+        """Wait for records on their way into batches, before the batches are dropped."""
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
-        """`begin`, then `commit`, or `abort` if the block is left by an exception or the commit fails."""
+        """Call `begin`, then `commit`; call `abort` if the block raises or the commit fails."""
         await self.begin()
         try:
             yield
@@ -113,16 +112,16 @@ class TransactionalProducer(Producer):
 
     @property
     def can_abort(self) -> bool:
-        """Whether a transaction is open that is not being committed."""
+        """Whether a transaction is open and not being committed."""
         return self._own is not None and self._own.phase in (Phase.OPEN, Phase.FAILED)
 
     async def send_offsets(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], group: GroupMetadata | str
     ) -> None:
-        """Positions of a group that count if the transaction is committed: the next offsets to read.
+        """Commit offsets of a group (the next offsets to read) as part of the transaction.
 
-        group: what `Consumer.group_metadata()` gives, so that a member that was replaced cannot commit (KIP-447), or
-        a group's id. Raises CommitFailedError if the group has moved on, ProducerFencedError, KafkaError.
+        group: the value of `Consumer.group_metadata()`, which stops a replaced member from committing (KIP-447), or a
+        group id. Raises CommitFailedError if the group rebalanced, ProducerFencedError, KafkaError.
         """
         if isinstance(group, str):
             group = GroupMetadata(group, -1, "", None)
@@ -139,7 +138,7 @@ class TransactionalProducer(Producer):
         return appender
 
     def takes(self, topic: str, size: int, ahead: int = 0) -> bool:
-        """As of `Producer`; False, too, if no transaction is open."""
+        """Return what `Producer.takes` returns; False if no transaction is open."""
         return self._own is not None and self._own.phase is Phase.OPEN and super().takes(topic, size, ahead)
 
     def place(
@@ -153,7 +152,7 @@ class TransactionalProducer(Producer):
         size: int,
         room_is_sure: bool = False,
     ) -> Delivery | None:
-        """As of `Producer`; None, too, if no transaction is open."""
+        """Append as `Producer.place` does; return None if no transaction is open."""
         if self._own is None or self._own.phase is not Phase.OPEN:
             return None
         return super().place(
@@ -161,7 +160,7 @@ class TransactionalProducer(Producer):
         )
 
     def place_values(self, topic: str, values: list[bytes | None]) -> Iterator[Placed]:
-        """As of `Producer`; nothing if no transaction is open."""
+        """Append as `Producer.place_values` does; append nothing if no transaction is open."""
         if self._own is not None and self._own.phase is Phase.OPEN:
             yield from super().place_values(topic, values)
 
@@ -185,7 +184,7 @@ class TransactionalProducer(Producer):
         return self._own
 
     async def _finish(self, patience: Patience) -> None:
-        """What is open is aborted: nobody can commit it any more."""
+        """Abort the open transaction: nothing can commit it after the close."""
         if self.can_abort:
             await patience.wait_for(self.abort())
         await super()._finish(patience)

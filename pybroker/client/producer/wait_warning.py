@@ -1,4 +1,4 @@
-"""The warning that a producer logs while its records wait and none is acknowledged."""
+"""The warning that a producer logs while records wait and none is acknowledged."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ log = logging.getLogger(__name__)
 AFTER_S = 5.0
 AGAIN_S = 30.0
 LATE_S = 1.0
-"""A check that comes so late was held up by this process: acknowledgements may be there, unread."""
+"""Delay of a check, in seconds, that shows that this process was blocked: acknowledgements may be unread."""
 
 
 class WaitWarning:
-    """Logs a WARN with the cause after 5 s in which no record was settled, and again every 30 s."""
+    """Logs a WARN with the cause after 5 s without a completed batch, and again every 30 s."""
 
     def __init__(self, config: ClientConfig, network: Network) -> None:
         self._name: str = config["client.id"]
@@ -27,11 +27,11 @@ class WaitWarning:
         self._settled = True
 
     def settled(self) -> None:
-        """Note that the outcome of a batch is known."""
+        """Note that a batch completed."""
         self._settled = True
 
     def check(self, where: PartitionQueue, now: float) -> float:
-        """Warn if the records of a queue, which is not empty, wait for too long. Return when to check again."""
+        """Warn if the records of a queue, which is not empty, wait too long. Return the loop time of the next check."""
         oldest = (where.in_flight or where.retries or where.queue)[0]
         if self._settled:
             self._settled = False

@@ -1,1 +1,1 @@
-"""Members of share groups (KIP-932): records that are acknowledged one by one."""
+"""Members of share groups (KIP-932), which acknowledge records individually."""

@@ -1,4 +1,4 @@
-"""What a member says of records, and how the wire has it."""
+"""Acknowledgements of records, and their wire form."""
 
 from __future__ import annotations
 
@@ -9,29 +9,30 @@ from typing import Any
 from pybroker.native import Uuid
 
 GAP = 0
-"""There is no record at an offset that was given: it was compacted away."""
+"""The acquired offset has no record: compaction removed it."""
 RENEW = 4
-"""The record is needed for longer (KIP-1222)."""
+"""The member needs the record for longer (KIP-1222)."""
 
 Partition = tuple[Uuid, int]
 Said = dict[Partition, dict[int, int]]
-"""Partition → offset → what is said of it."""
+"""Partition → offset → acknowledgement type."""
 
 
 class AcknowledgeType(IntEnum):
-    """What became of a record."""
+    """A member's acknowledgement of a record."""
 
     ACCEPT = 1
-    """It is done."""
+    """The record is processed."""
     RELEASE = 2
-    """Somebody is to be given it again."""
+    """The group delivers it again."""
     REJECT = 3
-    """Nobody is to be given it any more."""
+    """The group never delivers it again."""
 
 
 def batches(said: Mapping[int, int], make: Any) -> list[Any]:
-    """Offsets in a row as one `make(first_offset, last_offset, acknowledge_types)`, with one type where it is the same
-    for all."""
+    """Group consecutive offsets into `make(first_offset, last_offset, acknowledge_types)`, with a single type if all
+    are equal.
+    """
     rows: list[tuple[int, list[int]]] = []
     for offset in sorted(said):
         if rows and rows[-1][0] + len(rows[-1][1]) == offset:
@@ -49,7 +50,7 @@ def batches(said: Mapping[int, int], make: Any) -> list[Any]:
 
 
 def by_topic(partitions: Iterable[Partition]) -> dict[Uuid, list[int]]:
-    """Topic → indexes."""
+    """Return topic id → partition indexes."""
     found: dict[Uuid, list[int]] = {}
     for topic_id, index in partitions:
         found.setdefault(topic_id, []).append(index)

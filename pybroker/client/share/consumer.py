@@ -1,4 +1,4 @@
-"""`ShareConsumer`: records that a share group gives out, acknowledged one by one (KIP-932)."""
+"""`ShareConsumer`: records of a share group, acknowledged individually (KIP-932)."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ class _Held(NamedTuple):
 
 
 class ShareConsumer(LivingClient):
-    """Reads as a member of a share group, asynchronously; `pybroker.client.blocking.ShareConsumer` is the same without
-    asyncio.
+    """Reads as a member of a share group, asynchronously; `pybroker.client.blocking.ShareConsumer` has the same calls
+    without asyncio.
 
         async with ShareConsumer({"bootstrap.servers": "127.0.0.1:9092", "group.id": "workers"}) as consumer:
             consumer.subscribe(["jobs"])
             async for record in consumer:
                 print(record.value)
 
-    Members of a share group read the same partitions; each record is given to one of them at a time, and again if it
-    is released, or not acknowledged before its lock is over (the group's `share.record.lock.duration.ms`).
+    Members of a share group read the same partitions. The broker delivers each record to one member at a time, and
+    again if the member releases it, or does not acknowledge it within the group's `share.record.lock.duration.ms`.
 
-    config: settings under Kafka's names; unknown ones raise ClientConfigError. Use it from one event loop.
+    config: settings under Kafka's names; an unknown name raises ClientConfigError. Use it from one event loop.
     """
 
     _kind = "share consumer"
@@ -75,9 +75,9 @@ class ShareConsumer(LivingClient):
             self._config.seconds("retry.backoff.ms"), self._config.seconds("retry.backoff.max.ms")
         )
         self._ready: deque[tuple[ConsumerRecord, _Held]] = deque()
-        """Fetched, and not given to the caller yet."""
+        """Acquired, and not delivered to the caller yet."""
         self._given: dict[Place, _Held] = {}
-        """The caller has them, and has not said what became of them."""
+        """Delivered to the caller, and not acknowledged yet."""
         self._results: dict[TopicPartition, KafkaError | None] = {}
         self._failure: Exception | None = None
         self._looking: asyncio.Task[None] | None = None
@@ -89,30 +89,30 @@ class ShareConsumer(LivingClient):
     # What to read -------------------------------------------------------------------------------------------
 
     def subscribe(self, topics: Iterable[str] | str) -> None:
-        """Reads these topics together with the other members of `group.id`; replaces what was subscribed before."""
+        """Subscribe to topics with the other members of `group.id`; replaces the previous subscription."""
         self._topics = frozenset((topics,) if isinstance(topics, str) else topics)
         if self._member is not None:
             self._member.subscribe(self._topics)
 
     async def unsubscribe(self) -> None:
-        """Reads nothing; leaves the group. What was given can still be acknowledged."""
+        """Leave the group. Delivered records can still be acknowledged."""
         self._topics = frozenset()
         if self._member is not None:
             await self._member.unsubscribe()
 
     def subscription(self) -> frozenset[str]:
-        """The topics that are subscribed now."""
+        """Return the subscribed topics."""
         return self._topics
 
     # Reading ------------------------------------------------------------------------------------------------
 
     async def poll(self, timeout_s: float = 1.0, *, max_records: int | None = None) -> list[ConsumerRecord]:
-        """The next records, or none after `timeout_s`. With share.acknowledgement.mode=implicit what was given before
-        is accepted.
+        """Return the next records; an empty list after `timeout_s` seconds. With share.acknowledgement.mode=implicit,
+        accepts the records delivered before.
 
-        max_records: else `max.poll.records`. Raises RuntimeError if a record is not acknowledged yet (explicit),
-        KafkaError for what another attempt does not mend, and for a record that cannot be read: it has been released
-        (or rejected, where its batch is damaged), and the next poll gives what follows.
+        max_records: None = `max.poll.records`. Raises RuntimeError if a record is not acknowledged yet (explicit mode),
+        and KafkaError for errors that a retry cannot fix and for an unreadable record: the consumer has released it (or
+        rejected it, if its batch is corrupt), and the next poll returns the records behind it.
         """
         limit = self._config["max.poll.records"] if max_records is None else max_records
         async with self._polling:
@@ -167,9 +167,9 @@ class ShareConsumer(LivingClient):
     # Acknowledging ------------------------------------------------------------------------------------------
 
     def acknowledge(self, record: ConsumerRecord, type: AcknowledgeType = AcknowledgeType.ACCEPT) -> None:
-        """Says what became of a record that was given; told to the broker with the next poll or `commit`. Raises
-        RuntimeError with share.acknowledgement.mode=implicit, ValueError for a record that was not given, or is
-        acknowledged."""
+        """Acknowledge a delivered record; the next poll or `commit` sends it to the broker. Raises RuntimeError with
+        share.acknowledgement.mode=implicit, ValueError for a record that was not delivered or is already acknowledged.
+        """
         if not self._explicit:
             raise RuntimeError("share.acknowledgement.mode=implicit acknowledges by itself")
         place = record.topic_id, record.partition, record.offset
@@ -177,13 +177,16 @@ class ShareConsumer(LivingClient):
         self._say(place, self._given.pop(place), AcknowledgeType(type))
 
     def delivery_count(self, record: ConsumerRecord) -> int:
-        """How often a record that is not acknowledged yet has been given to members, this time included. Raises
-        ValueError for another."""
+        """Return how often an unacknowledged record was delivered to members, this time included. Raises ValueError for
+        other records.
+        """
         return self._held(record).deliveries
 
     async def renew(self, *records: ConsumerRecord) -> None:
-        """Keeps records from others for another share.record.lock.duration.ms (KIP-1222). Raises ValueError for one
-        that was not given, KafkaError INVALID_RECORD_STATE where one is others' by now, UnsupportedVersionError."""
+        """Extend the locks of records by another share.record.lock.duration.ms (KIP-1222). Raises ValueError for a
+        record that was not delivered, KafkaError INVALID_RECORD_STATE if another member has one by now,
+        UnsupportedVersionError.
+        """
         offsets: dict[ShareSession, dict[Partition, list[int]]] = {}
         for record in records:
             partition = record.topic_id, record.partition
@@ -192,14 +195,17 @@ class ShareConsumer(LivingClient):
             await session.renew(each)
 
     async def commit(self) -> dict[TopicPartition, KafkaError | None]:
-        """Brings what was acknowledged to disk. What became of it by partition, since the last call: None, or why it
-        did not count (another member may be given those records). With share.acknowledgement.mode=implicit what was
-        given is accepted."""
+        """Send all acknowledgements and wait until the broker stored them. With share.acknowledgement.mode=implicit,
+        accepts the delivered records.
+
+        Returns the result by partition since the last call: None, or the error with which the acknowledgements failed
+        (the group may deliver those records again).
+        """
         if not self._explicit:
             self._settle()
         failed = await asyncio.gather(*(each.acknowledge() for each in self._sessions.values()), return_exceptions=True)
         for problem in failed:
-            # What is lost with a connection, or refused as a whole, is in the results.
+            # Connection errors and top-level errors are in the results.
             if isinstance(problem, BaseException) and not isinstance(problem, (*LOST, KafkaError)):
                 raise problem
         results, self._results = self._results, {}
@@ -213,7 +219,7 @@ class ShareConsumer(LivingClient):
         return held
 
     def _settle(self) -> None:
-        """What was given is accepted, or has to be acknowledged by now."""
+        """Accept the delivered records (implicit), or raise if one is not acknowledged (explicit)."""
         if self._explicit:
             if self._given:
                 topic_id, index, offset = next(iter(self._given))
@@ -242,7 +248,7 @@ class ShareConsumer(LivingClient):
     # Fetching -----------------------------------------------------------------------------------------------
 
     def _dispatch(self) -> None:
-        """One request at a time to each broker that leads a partition of ours."""
+        """Start one request at a time to each broker that leads an assigned partition."""
         assert self._member is not None, "started"
         assert self._network is not None, "started"
         cluster, unknown = self._network.cluster, False
@@ -265,7 +271,7 @@ class ShareConsumer(LivingClient):
                 self._asking[node] = asyncio.create_task(self._tell(node, session))
 
     async def _tell(self, node: int, session: ShareSession) -> None:
-        """Acknowledgements for a broker from which nothing more is read."""
+        """Send acknowledgements to a broker from which the member no longer reads."""
         try:
             await session.acknowledge()
         except (*LOST, KafkaError) as error:
@@ -300,7 +306,7 @@ class ShareConsumer(LivingClient):
             self._arrived.set()
 
     def _took(self, session: ShareSession, topic_id: Uuid, row: Any) -> None:
-        """What one partition gave."""
+        """Take the acquired records of one partition from a response."""
         name = self.cluster.topic_name(topic_id)
         if row.error_code:
             if is_retriable(row.error_code) or row.error_code == ErrorCode.UNKNOWN_TOPIC_ID:
@@ -342,10 +348,10 @@ class ShareConsumer(LivingClient):
             self._member.subscribe(self._topics)
 
     async def close(self, timeout_s: float | None = None) -> None:
-        """Tells what was acknowledged, gives back what was not, leaves the group, closes all connections.
+        """Send acknowledgements, release the other records, leave the group, close all connections.
 
-        timeout_s: the longest that may take; None = 30 seconds, and 5 seconds if no broker answers. With
-        share.acknowledgement.mode=implicit what was given is accepted, unless a `with` block is left by an exception.
+        timeout_s: time limit; None = 30 seconds, and 5 seconds without a response. With
+        share.acknowledgement.mode=implicit delivered records are accepted, unless an exception left a `with` block.
         """
         await super().close(timeout_s)
 

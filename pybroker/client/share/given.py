@@ -1,4 +1,4 @@
-"""From what a partition gave to the records that this member has acquired."""
+"""Decoding of the records that this member has acquired in a partition."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from pybroker.native import ConsumerRecord, RecordDecoder, Uuid
 
 @dataclass(slots=True)
 class Given:
-    """Of one partition."""
+    """The acquired records of one partition."""
 
     records: list[tuple[ConsumerRecord, int]] = field(default_factory=list)
-    """With how often it was delivered."""
+    """(record, delivery count)"""
     answered: dict[int, int] = field(default_factory=dict)
-    """Offset → what is said of it at once: there is no record, or it cannot be read."""
+    """Offset → acknowledgement type sent at once, for offsets without a record or with an unreadable one."""
     problem: KafkaError | None = None
-    """Why the first of those cannot be read."""
+    """Why the first unreadable record cannot be read."""
 
 
 def given(decoder: RecordDecoder, row: Any, *, topic: str, topic_id: Uuid) -> Given:
-    """The answer holds whole batches, of which only some offsets are ours."""
+    """Decode a response row: it has whole batches, of which this member acquired only some offsets."""
     counts = {
         offset: acquired.delivery_count
         for acquired in row.acquired_records

@@ -1,4 +1,4 @@
-"""Membership in a share group: heartbeats, and the partitions that the coordinator says are to be read (KIP-932)."""
+"""Membership in a share group: heartbeats, and the partitions assigned by the coordinator (KIP-932)."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ log = logging.getLogger(__name__)
 
 LANE = "group"
 _JOIN, _LEAVE = 0, -1
-"""Member epochs that are wishes: to be let in, and to be out."""
+"""Member epochs in requests: join and leave."""
 _OUT = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH})
 _MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 
 
 class ShareMember:
-    """A heart of its own talks to the coordinator, as long as the caller polls. `changed`: told of partitions, and of
-    a failure."""
+    """A member. A background task sends heartbeats while the caller polls. changed: called after a change of the
+    partitions and after a failure.
+    """
 
     def __init__(
         self, config: ClientConfig, network: Network, metrics: ClientMetrics, changed: Callable[[], None]
@@ -42,10 +43,10 @@ class ShareMember:
         self._group_id: str = config["group.id"]
         self._epoch = _JOIN
         self._asked_in = False
-        """The coordinator may have let us in: a join was sent, and not refused."""
+        """Whether the coordinator may have this member: a join was sent and not refused."""
         self._topics: frozenset[str] | None = None
         self._said: dict[str, Any] | None = None
-        """What the coordinator knows from us; None: nothing."""
+        """Fields that the coordinator has received; None: none."""
         self._failure: Exception | None = None
         self._coordinator: int | None = None
         self._due: float | None = None
@@ -57,13 +58,14 @@ class ShareMember:
         self._heart = asyncio.create_task(self._live())
 
     def subscribe(self, topics: frozenset[str]) -> None:
-        """Sets the topics to read."""
+        """Set the topics to read."""
         if topics != self._topics:
             self._topics = topics
             self._hurry.set()
 
     def polled(self) -> None:
-        """The caller polls. Raises what another heartbeat does not mend; the next poll tries again all the same."""
+        """Note that the caller polled. Raises an error that a retry cannot fix; the next poll tries again nevertheless.
+        """
         self._polled_at = self._loop.time()
         if self._failure is not None:
             failure, self._failure = self._failure, None
@@ -86,7 +88,7 @@ class ShareMember:
             self._beating = True
             try:
                 await self._beat()
-            except Exception as error:  # the next poll raises it: without a beat the group forgets us
+            except Exception as error:  # the next poll raises it: without heartbeats the group drops this member
                 self._failure = error
                 self._forget()
             finally:
@@ -162,7 +164,7 @@ class ShareMember:
             self._forget()
 
     def _again(self) -> None:
-        """The coordinator could not be asked, or did not say: once more, after a pause, with all that is true."""
+        """Send a full heartbeat after a pause, because the coordinator was unreachable or did not answer."""
         self._coordinator = self._said = None
         self._due = self._loop.time() + self._backoff.next()
 
@@ -172,7 +174,7 @@ class ShareMember:
         self._changed()
 
     async def leave(self) -> None:
-        """Leaves the group, so that the others need not wait for the session's end."""
+        """Leave the group: the others need not wait for the session timeout."""
         if self._asked_in:
             request = m.ShareGroupHeartbeatRequest(
                 group_id=self._group_id, member_id=self.member_id, member_epoch=_LEAVE
@@ -186,11 +188,11 @@ class ShareMember:
         self._forget()
 
     async def unsubscribe(self) -> None:
-        """Reads nothing; leaves the group."""
+        """Drop the subscription and leave the group."""
         self._topics = None
         await self.leave()
 
     async def stop(self) -> None:
-        """No more heartbeats."""
+        """Stop heartbeats."""
         self._heart.cancel()
         await asyncio.gather(self._heart, return_exceptions=True)

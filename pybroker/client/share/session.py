@@ -1,7 +1,7 @@
-"""A share session: what this member reads from one broker and says to it, one request at a time (KIP-932).
+"""A share session: fetches from one broker and acknowledgements to it, one request at a time (KIP-932).
 
-The broker gives what the member has to others when the session ends, as it does with its connection: what is said
-afterwards of those records is refused.
+When the session ends, as it does with its connection, the broker releases the member's records and refuses later
+acknowledgements of them.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ LANE = "share"
 OPENS, CLOSES, EPOCH_MAX = 0, -1, 0x7FFFFFFF
 RECORD_LIMIT = 1
 SINCE_RENEWAL = 2
-"""From this version on locks can be renewed (KIP-1222) and the number of records limited strictly (KIP-1206)."""
+"""First version with lock renewal (KIP-1222) and a strict limit of records (KIP-1206)."""
 OVER = frozenset({ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.INVALID_SHARE_SESSION_EPOCH})
 
 Result = Callable[[Partition, Mapping[int, int], KafkaError | None], None]
-"""Told what became of what was said of a partition."""
+"""Called with the result of the acknowledgements of a partition."""
 
 
 class ShareSession:
-    """See the module. `told`: hears of each acknowledgement."""
+    """A share session with one broker. told: called with the result of each acknowledgement."""
 
     def __init__(self, config: ClientConfig, network: Network, node: int, member_id: str, told: Result) -> None:
         self._config = config
@@ -41,17 +41,18 @@ class ShareSession:
         self._partitions: frozenset[Partition] = frozenset()
         self._lock = asyncio.Lock()
         self.said: Said = {}
-        """To be said with the next request."""
+        """Acknowledgements for the next request."""
 
     def say(self, partition: Partition, offset: int, kind: int) -> None:
-        """Of a record that was given in this session."""
+        """Queue the acknowledgement of a record that was acquired in this session."""
         self.said.setdefault(partition, {})[offset] = kind
 
     async def fetch(self, wanted: frozenset[Partition]) -> Any:
-        """The answer to a ShareFetch for these partitions. Raises KafkaError, BrokerConnectionError,
-        KafkaTimeoutError."""
+        """Return the ShareFetch response for these partitions. Raises KafkaError, BrokerConnectionError,
+        KafkaTimeoutError.
+        """
         if self.said.keys() - wanted:
-            # A partition that a fetch names is read from.
+            # A ShareFetch reads from every partition it names: acknowledge the others separately.
             await self.acknowledge()
         async with self._lock:
             said = self._take()
@@ -93,7 +94,7 @@ class ShareSession:
             return answer
 
     async def acknowledge(self, *, ends: bool = False) -> None:
-        """Says what is to be said; with `ends` the session is over then. Raises as `fetch`."""
+        """Send the queued acknowledgements; with `ends`, close the session. Raises what `fetch` raises."""
         async with self._lock:
             said = self._take()
             if self._epoch == OPENS or not (said or ends):
@@ -107,7 +108,9 @@ class ShareSession:
                 self._reset()
 
     async def renew(self, offsets: Mapping[Partition, Iterable[int]]) -> None:
-        """Makes locks longer. Raises as `fetch`; KafkaError INVALID_RECORD_STATE: a record is others' by now."""
+        """Extend locks. Raises what `fetch` raises; KafkaError INVALID_RECORD_STATE: another member has a record by
+        now.
+        """
         async with self._lock:
             said: Said = {partition: dict.fromkeys(each, RENEW) for partition, each in offsets.items()}
             if self._epoch == OPENS:
@@ -125,7 +128,7 @@ class ShareSession:
                     raise broker_error(row.error_code, row.error_message)
 
     def _take(self) -> Said:
-        """What can be said now; what is left over from a session that ended cannot."""
+        """Take the queued acknowledgements; fail those of a session that ended."""
         said, self.said = self.said, {}
         if self._epoch == OPENS and said:
             self._fail(said, KafkaError(ErrorCode.SHARE_SESSION_NOT_FOUND, "the session with the broker is over"))

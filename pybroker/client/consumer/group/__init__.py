@@ -1,1 +1,1 @@
-"""A consumer's group: membership, who reads what, committed offsets."""
+"""A consumer's group: membership, assignment, committed offsets."""

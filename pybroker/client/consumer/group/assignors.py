@@ -1,6 +1,6 @@
-"""Partition assignment in a group: Kafka's strategies, as computed by the member that leads the group.
+"""Partition assignment: Kafka's strategies, computed by the group leader.
 
-The leader may be a client of any family; where a strategy prescribes the result, it is the Java client's.
+Members may be clients of any library; where a strategy prescribes the result, it equals the Java client's.
 """
 
 from __future__ import annotations
@@ -16,18 +16,20 @@ Assignment = dict[str, list[TopicPartition]]
 
 
 class Assignor(ABC):
-    """A strategy. cooperative: members keep their partitions until those are reassigned (KIP-429)."""
+    """An assignment strategy. cooperative: members keep their partitions until these are reassigned (KIP-429)."""
 
     name: str
     cooperative = False
 
     @abstractmethod
     def assign(self, counts: Mapping[str, int], members: Mapping[str, Subscription]) -> Assignment:
-        """counts: topic → number of partitions; members: id → subscription. Every member is in the result."""
+        """Return member → partitions for every member. counts: topic → number of partitions. members: id →
+        subscription.
+        """
 
 
 class RangeAssignor(Assignor):
-    """Topic by topic, neighbouring partitions in the order of the members' ids."""
+    """Assigns ranges of adjacent partitions of each topic, in the order of the member ids."""
 
     name = "range"
 
@@ -47,7 +49,7 @@ class RangeAssignor(Assignor):
 
 
 class RoundRobinAssignor(Assignor):
-    """All partitions in turn to the members that want their topic."""
+    """Assigns all partitions in turn to the members that subscribe to the topic."""
 
     name = "roundrobin"
 
@@ -67,7 +69,7 @@ class RoundRobinAssignor(Assignor):
 
 
 class CooperativeStickyAssignor(Assignor):
-    """As balanced as possible with as few moves as possible; a partition that moves is revoked before another member
+    """Assigns as evenly as possible with as few moves as possible. A member revokes a partition before another member
     gets it.
     """
 
@@ -85,7 +87,7 @@ class CooperativeStickyAssignor(Assignor):
             if able:
                 result[min(able, key=lambda each: (len(result[each]), each))].append(partition)
         _balance(result, members)
-        # Nobody gets what another still holds: that comes in the next round, once it was given up.
+        # A partition that another member still owns is assigned in the next rebalance, after its owner revoked it.
         return {
             member: sorted(each for each in partitions if owners.get(each, member) == member)
             for member, partitions in result.items()
@@ -93,7 +95,7 @@ class CooperativeStickyAssignor(Assignor):
 
 
 def _owners(every: set[TopicPartition], members: Mapping[str, Subscription]) -> dict[TopicPartition, str]:
-    """Who holds what; of two that claim a partition, the one of the later generation, of equals nobody."""
+    """Return partition → owner. If two members claim a partition, the later generation wins; equal ones drop both."""
     newest: dict[TopicPartition, tuple[int, str | None]] = {}
     for member in sorted(members):
         wants = members[member]
@@ -109,7 +111,7 @@ def _owners(every: set[TopicPartition], members: Mapping[str, Subscription]) -> 
 
 
 def _balance(result: Assignment, members: Mapping[str, Subscription]) -> None:
-    """Moves partitions from those that have most to those that may read them and have two less."""
+    """Move partitions from the members with most to subscribed members that have at least two fewer."""
     moved = True
     while moved:
         moved = False
@@ -138,7 +140,7 @@ _ALL: dict[str, type[Assignor]] = {
 
 
 def assignors(chosen: Sequence[object]) -> list[Assignor]:
-    """The strategies of `partition.assignment.strategy`: names, or objects of one's own. Raises ClientConfigError."""
+    """Return the strategies of `partition.assignment.strategy`: names or Assignor objects. Raises ClientConfigError."""
     found: list[Assignor] = []
     for each in chosen:
         if isinstance(each, Assignor):

@@ -1,5 +1,5 @@
-"""Committed offsets of a consumer: by topic id where broker and metadata have ids, so that no incarnation of a name
-gets another's.
+"""Committed offsets of a consumer: by topic id if broker and metadata have ids, to keep the offsets of incarnations
+apart.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 _STABLE_FROM = 7
-"""From this version on OffsetFetch may leave out what open transactions may still change (KIP-447)."""
+"""First version in which OffsetFetch can require stable offsets, without those of open transactions (KIP-447)."""
 _NOT_OURS = frozenset(
     {
         ErrorCode.UNKNOWN_MEMBER_ID,
@@ -38,19 +38,19 @@ _NOT_OURS = frozenset(
 
 
 class _Gone(KafkaError):
-    """A topic that does not come back."""
+    """A topic incarnation that no longer exists."""
 
     retriable = False
 
 
 class _Stale(KafkaError):
-    """The group has moved on to another epoch, which the next heartbeat tells: the attempt after it has it."""
+    """The group is at a newer member epoch; the next heartbeat brings it, then a retry succeeds."""
 
     retriable = True
 
 
 class Commits:
-    """Commits and looks up offsets of one group."""
+    """Commits and fetches offsets of one group."""
 
     def __init__(
         self, config: ClientConfig, network: Network, member: Membership, topic_id: Callable[[TopicPartition], Uuid]
@@ -62,11 +62,11 @@ class Commits:
         self._stable = config["isolation.level"] == "read_committed"
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_s: float | None = None) -> None:
-        """Commits offsets. Raises CommitFailedError if the group has moved on, KafkaError, and what a broker that is
-        away raises, after `timeout_s` (else `default.api.timeout.ms`).
+        """Commit offsets. Raises CommitFailedError if the group rebalanced, KafkaError, and a connection error after
+        `timeout_s` (None = `default.api.timeout.ms`).
 
-        Each attempt uses the topic ids and the membership of its own moment: during the wait before it the name may
-        come to belong to another topic, or the partitions to another member.
+        Each attempt uses the topic ids and the membership of its own time: during the pause before it the name may get
+        another topic id, or the partitions another member.
         """
         if not offsets:
             return
@@ -87,10 +87,10 @@ class Commits:
                 raise _Stale(code, f"commit of {where} in group {who.group_id}")
             about = f"commit of {where} in group {who.group_id}"
             if code not in _NOT_OURS or self._member.identity(who, held) is not None:
-                self._member.answered(code)  # else it is said of a membership that is over
+                self._member.answered(code)  # else the error is about an earlier membership
             if code in _NOT_OURS or code == ErrorCode.REBALANCE_IN_PROGRESS:
                 raise CommitFailedError(code, f"{about}: the partitions may have moved on")
-            # By id this is final: the topic that the offsets belong to is gone.
+            # By id this is final: the incarnation that the offsets belong to is gone.
             raise _Gone(code, about) if code == ErrorCode.UNKNOWN_TOPIC_ID else broker_error(code, about=about)
 
         await self._member.attempt(once, timeout_s)
@@ -110,7 +110,7 @@ class Commits:
             )
         version = highest if all(ids.values()) else min(highest, OFFSETS_BY_ID - 1)
         for topic, topic_id in ids.items():
-            # By name nothing else would keep the offset from the next topic of that name.
+            # By name, only this check keeps the offset from another incarnation of the topic.
             current = self._topic_id(TopicPartition(topic, -1))
             if version < OFFSETS_BY_ID and topic_id and current and current != topic_id:
                 return ErrorCode.UNKNOWN_TOPIC_ID, topic
@@ -131,7 +131,7 @@ class Commits:
         return 0, None
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The committed offsets; partitions without one, or with one of another incarnation, are missing."""
+        """Return committed offsets; partitions without one, or with one of another incarnation, are left out."""
         wanted = list(partitions)
         if not wanted:
             return {}

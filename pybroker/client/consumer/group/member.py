@@ -1,4 +1,4 @@
-"""Membership in a consumer group by the classic protocol: join, sync, heartbeat, leave (KIP-62, 345, 429)."""
+"""Classic group membership: join, sync, heartbeat, leave (KIP-62, KIP-345, KIP-429)."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ log = logging.getLogger(__name__)
 
 _JOIN_MARGIN_S = 10.0
 _LEAVING = "leaving group"
-"""The lane of a goodbye during a join."""
+"""The lane of a LeaveGroup during a join."""
 _ID_S = 2.0
-"""A member that leaves waits so long for the id that the answer to its first JoinGroup carries: brokers tell it at once
-(KIP-394), those from before 2.2 with the generation."""
+"""Seconds that a leaving member waits for the member id in the response to its first JoinGroup. Brokers send it at once
+(KIP-394); before 2.2 they send it with the generation."""
 _FORGOTTEN = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
 
 
 class GroupMember(Membership):
-    """Membership by the classic protocol: the members assign, all together, in rounds."""
+    """Membership by the classic protocol: all members rejoin together, and the group leader assigns partitions."""
 
     def __init__(self, config: ClientConfig, network: Network, metrics: ClientMetrics, callbacks: Callbacks) -> None:
         super().__init__(config, network, metrics, callbacks)
@@ -53,7 +53,7 @@ class GroupMember(Membership):
         self._rejoin = True
         self._exchange: asyncio.Task[frozenset[TopicPartition]] | None = None
         self._join: asyncio.Task[Any] | None = None
-        """The JoinGroup that is under way; goes on when the exchange is cancelled."""
+        """The JoinGroup in flight; it continues if the exchange is cancelled."""
         self._lost = False
         self._left = False
         self._fatal: Exception | None = None
@@ -62,39 +62,39 @@ class GroupMember(Membership):
 
     @property
     def metadata(self) -> GroupMetadata:
-        """This member's identity now."""
+        """This member's current identity."""
         return GroupMetadata(self.group_id, self._generation, self._member_id, self._instance_id)
 
     @property
     def must_rejoin(self) -> bool:
-        """Whether the next poll has something to do for the group."""
+        """Whether the next poll has work to do for the group."""
         return self._rejoin or self._exchange is not None
 
     @property
     def is_subscribed(self) -> bool:
-        """Whether the group assigns the partitions: then only members may commit."""
+        """Whether the group assigns the partitions; then only members may commit."""
         return bool(self._topics)
 
     @property
     def owned(self) -> frozenset[TopicPartition]:
-        """The partitions that are this member's now."""
+        """The partitions that this member owns."""
         return self._owned
 
     def subscribe(self, topics: frozenset[str], regex: str | None) -> None:
-        """Sets the topics to read; the members match patterns themselves."""
+        """Set the topics to read. Patterns are matched by the client."""
         if topics != self._topics:
             self._topics = topics
             self.request_rejoin("the subscription changed")
 
     def request_rejoin(self, why: str) -> None:
-        """The next poll joins again."""
+        """Make the next poll join again."""
         if not self._rejoin:
             log.info("Group %s: joining again, %s", self.group_id, why)
         self._rejoin = True
         self._callbacks.wake()
 
     def notice_topics(self) -> None:
-        """Compares the metadata: other partitions or another incarnation of a topic call for a new assignment."""
+        """Rejoin if the metadata has other partitions or another incarnation of a subscribed topic."""
         if self._rejoin or not self._seen:
             return
         if self._snapshot() != self._seen:
@@ -107,10 +107,10 @@ class GroupMember(Membership):
     # Joining ------------------------------------------------------------------------------------------------
 
     async def ensure_active(self, give_up: float) -> None:
-        """Joins the group if that is due; afterwards the partitions are those that the group assigned. Waits for the
-        coordinator and the other members until `give_up` (loop time); the next call continues, also after one that was
-        cancelled: a step that was interrupted while a listener waited is repeated. Raises errors that another attempt
-        does not mend.
+        """Join the group if a join is due; then apply the assignment.
+
+        Waits for the coordinator and the other members until `give_up` (loop time). The next call continues, also after
+        a cancelled one: it repeats a step that was interrupted in a listener. Raises errors that a retry cannot fix.
         """
         self.polled()
         if self._fatal is not None:
@@ -140,7 +140,7 @@ class GroupMember(Membership):
                 return
 
     async def _apply(self, exchange: asyncio.Task[frozenset[TopicPartition]]) -> None:
-        """What the group gave us becomes true. A cancelled poll leaves the exchange for the next one."""
+        """Apply the assignment. If the poll is cancelled, the next one applies it."""
         try:
             await self._assigned(exchange.result())
         except asyncio.CancelledError:
@@ -162,7 +162,7 @@ class GroupMember(Membership):
             await self._callbacks.lose(owned)
 
     async def _judge(self, error: KafkaError, give_up: float) -> None:
-        """What an error in a join means; raises it if joining again does not help."""
+        """Handle an error of a join; raise it if another join cannot succeed."""
         code = error.code
         if code == ErrorCode.MEMBER_ID_REQUIRED:
             return
@@ -181,10 +181,10 @@ class GroupMember(Membership):
         self._rejoin = True
         self._lost = bool(self._owned)
         if self._exchange is not None and self._exchange.done():
-            self._exchange = None  # what it gave us is not ours any more
+            self._exchange = None  # its assignment is no longer valid
 
     async def _get_ready(self) -> BrokerConnection:
-        """What comes before a join, inside a poll: partitions that others may get are given up."""
+        """Prepare a join inside a poll: an eager member revokes its partitions first."""
         connection = await self._connection()
         await self._network.refresh(self._topics, create=self._config["allow.auto.create.topics"])
         cooperative = all(each.cooperative for each in self._assignors)
@@ -194,7 +194,7 @@ class GroupMember(Membership):
         return connection
 
     async def _revoke(self, partitions: frozenset[TopicPartition]) -> None:
-        """Gives partitions up: committed and told first. Cancelled in between, they are still ours to give up."""
+        """Commit, run the listener, then drop partitions. If cancelled in between, they are still owned."""
         try:
             await self._callbacks.revoke(partitions)
         except Exception:
@@ -203,7 +203,7 @@ class GroupMember(Membership):
         self._owned -= partitions
 
     async def _talk(self, connection: BrokerConnection) -> frozenset[TopicPartition]:
-        """Join and sync; what the group gives us. Goes on between polls, as it waits for all other members."""
+        """Join and sync; return the assignment. Runs on between polls, because it waits for all other members."""
         subscription = Subscription(
             tuple(self._topics), tuple(sorted(self._owned)), self._generation if self._owned else -1
         )
@@ -220,7 +220,7 @@ class GroupMember(Membership):
                 for each in self._assignors
             ],
         )
-        # Until the answer nobody can change what we asked for; a change meanwhile sets it again.
+        # The request is fixed now; a change of the subscription before the response sets the flag again.
         self._rejoin = False
         try:
             limit = self._poll_interval_ms / 1000 + _JOIN_MARGIN_S
@@ -262,7 +262,7 @@ class GroupMember(Membership):
         )
 
     async def _assign(self, joined: Any) -> dict[str, bytes]:
-        """We lead the group: who reads what."""
+        """Compute the assignment as the group leader."""
         assert self._protocol is not None, "chosen by the coordinator among ours"
         members = {row.member_id: read_subscription(row.metadata) for row in joined.members}
         topics = {topic for member in members.values() for topic in member.topics}
@@ -283,7 +283,7 @@ class GroupMember(Membership):
             len(added),
         )
         if revoked:
-            # Cooperative: what we give up now is for another member in the next round.
+            # Cooperative: another member gets the revoked partitions in the next rebalance.
             self.request_rejoin("partitions were given up")
             await self._revoke(revoked)
         try:
@@ -296,14 +296,12 @@ class GroupMember(Membership):
     # Beats and the end ---------------------------------------------------------------------------------------
 
     def identity(self, who: GroupMetadata, partitions: frozenset[TopicPartition]) -> GroupMetadata | None:
-        """The same, for as long as the generation lasts: in the next one any partition may be another's."""
+        """Return `who` while its generation lasts; in a later one any partition may belong to another member."""
         now = self.metadata
         return who if (now.generation, now.member_id) == (who.generation, who.member_id) else None
 
     def answered(self, code: int) -> None:
-        """What the error code of a commit means for the membership: another coordinator, a lost membership, a
-        rebalance.
-        """
+        """Handle the error code of a commit: new coordinator, lost membership, or rebalance."""
         if code in MOVED:
             self._coordinator = None
         elif code in _FORGOTTEN and self._generation >= 0:
@@ -313,14 +311,14 @@ class GroupMember(Membership):
             self.request_rejoin("the group rebalances")
 
     async def _beat(self) -> None:
-        """Says that we are there, for as long as the caller polls."""
+        """Send heartbeats while the caller polls."""
         while True:
             await asyncio.sleep(self._config.seconds("heartbeat.interval.ms"))
             if self._generation < 0 or self._rejoin or self._left or self._talking:
                 continue
             try:
                 await self._beat_once()
-            except Exception as error:  # the next poll raises it: without a beat the group forgets us
+            except Exception as error:  # the next poll raises it: without heartbeats the group drops this member
                 self._fatal = error
                 self._callbacks.wake()
 
@@ -351,7 +349,7 @@ class GroupMember(Membership):
             return
         code = answer.error_code
         if self._rejoin or self._talking or generation != self._generation:
-            return  # said of what is over
+            return  # the response is about an earlier generation
         if code in (ErrorCode.FENCED_INSTANCE_ID, ErrorCode.GROUP_AUTHORIZATION_FAILED):
             self._fatal = broker_error(code, about=f"group {self.group_id}")
             self._forget()
@@ -364,7 +362,7 @@ class GroupMember(Membership):
         return self._exchange is not None and not self._exchange.done()
 
     async def leave(self) -> None:
-        """Leaves the group, so that the others need not wait for the session's end. Static members stay (KIP-345)."""
+        """Leave the group: the others need not wait for the session timeout. Static members stay (KIP-345)."""
         joining = self._join if self._join is not None and not self._join.done() else None
         if self._instance_id is not None:
             return
@@ -380,13 +378,13 @@ class GroupMember(Membership):
             members=[m.LeaveGroupRequest_MemberIdentity(member_id=self._member_id)],
         )
         try:
-            # A JoinGroup that waits for the other members holds up what comes behind it on its connection.
+            # A pending JoinGroup would block the request on its connection: use another one.
             await self.ask(request, lane=LANE if joining is None or joining.done() else _LEAVING)
         except (*LOST, KafkaError) as error:
             log.info("Group %s: could not say goodbye: %s", self.group_id, error)
 
     async def stop(self) -> None:
-        """No more heartbeats and joins: what follows is the goodbye, or nothing."""
+        """Stop heartbeats and joins, before LeaveGroup or without it."""
         self._left = True
         tasks = [task for task in (self._heart, self._exchange) if task is not None]
         for task in tasks:

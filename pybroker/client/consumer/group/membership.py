@@ -1,6 +1,4 @@
-"""What every membership in a group is to its consumer, whichever protocol the group speaks, and the way to its
-coordinator.
-"""
+"""Base of the memberships in a group, for both group protocols, and requests to the coordinator."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABL
 
 
 class GroupMetadata(NamedTuple):
-    """This member's identity in the group. generation: -1 while it is no member."""
+    """This member's identity in the group. generation: -1 without membership."""
 
     group_id: str
     generation: int
@@ -33,17 +31,17 @@ class GroupMetadata(NamedTuple):
 
 
 class Callbacks(NamedTuple):
-    """What the consumer does at each step of a rebalance."""
+    """The consumer's callbacks for the steps of a rebalance."""
 
     revoke: Callable[[frozenset[TopicPartition]], Awaitable[None]]
     lose: Callable[[frozenset[TopicPartition]], Awaitable[None]]
     assign: Callable[[frozenset[TopicPartition], frozenset[TopicPartition]], Awaitable[None]]
-    """(all of them now, the new ones)"""
+    """(all partitions owned after the rebalance, the added ones)"""
     wake: Callable[[], None]
 
 
 class Membership(ABC):
-    """This consumer's membership in its group. Each poll calls `ensure_active`; partitions change only there."""
+    """This consumer's membership in its group. Each poll calls `ensure_active`; only there partitions change."""
 
     def __init__(self, config: ClientConfig, network: Network, metrics: ClientMetrics, callbacks: Callbacks) -> None:
         self.group_id: str = config["group.id"]
@@ -60,66 +58,66 @@ class Membership(ABC):
     @property
     @abstractmethod
     def metadata(self) -> GroupMetadata:
-        """This member's identity now."""
+        """This member's current identity."""
 
     @property
     @abstractmethod
     def must_rejoin(self) -> bool:
-        """Whether the next poll has something to do for the group."""
+        """Whether the next poll has work to do for the group."""
 
     @property
     @abstractmethod
     def is_subscribed(self) -> bool:
-        """Whether the group assigns the partitions: then only members may commit."""
+        """Whether the group assigns the partitions; then only members may commit."""
 
     @property
     def reads_as(self) -> tuple[str | None, int]:
-        """Member id and member epoch for questions about offsets, where the group checks them: (None, -1) if not."""
+        """Member id and member epoch for OffsetFetch, if the group checks them; else (None, -1)."""
         return None, -1
 
     @property
     @abstractmethod
     def owned(self) -> frozenset[TopicPartition]:
-        """The partitions that are this member's now."""
+        """The partitions that this member owns."""
 
     @abstractmethod
     def subscribe(self, topics: frozenset[str], regex: str | None) -> None:
-        """Sets the topics to read. regex: that they come from, where a broker could match it."""
+        """Set the topics to read. regex: the pattern they match, for brokers that match patterns themselves."""
 
     @abstractmethod
     def request_rejoin(self, why: str) -> None:
-        """What the group has assigned may not be true any more."""
+        """Mark the current assignment as possibly outdated."""
 
     @abstractmethod
     def notice_topics(self) -> None:
-        """Compares the metadata with what the group has been told."""
+        """Compare the metadata with what the member last sent to the group."""
 
     @abstractmethod
     async def ensure_active(self, give_up: float) -> None:
-        """Does what is due for the group, until `give_up` (loop time) at most. Raises errors that another attempt does
-        not mend.
+        """Do the work that the group requires, until `give_up` (loop time) at most. Raises errors that a retry cannot
+        fix.
         """
 
     @abstractmethod
     def answered(self, code: int) -> None:
-        """What the error code of a commit means for the membership."""
+        """Handle the error code of a commit."""
 
     @abstractmethod
     def identity(self, who: GroupMetadata, partitions: frozenset[TopicPartition]) -> GroupMetadata | None:
-        """As what offsets of these partitions can be committed that were read by `who`; None if others may have them
-        by now.
+        """Return the identity that can commit offsets of these partitions, read by `who`; None if another member may
+        own them.
         """
 
     @abstractmethod
     async def leave(self) -> None:
-        """Leaves the group, so that the others need not wait for the session's end."""
+        """Leave the group: the others need not wait for the session timeout."""
 
     @abstractmethod
     async def stop(self) -> None:
-        """No more heartbeats: what follows is the goodbye, or nothing."""
+        """Stop heartbeats, before `leave` or without it."""
 
     def polled(self) -> None:
-        """The caller has polled: `max.poll.interval.ms` starts again."""
+        """Restart `max.poll.interval.ms`, because the caller polled."""
         self._polled_at = self._loop.time()
 
     # The coordinator ----------------------------------------------------------------------------------------
@@ -130,16 +128,16 @@ class Membership(ABC):
         return await self._network.connection(self._coordinator, lane)
 
     async def ask(self, message: Any, version: int | None = None, *, lane: str = LANE) -> Any:
-        """A request to the coordinator. Raises BrokerConnectionError, KafkaTimeoutError."""
+        """Send a request to the coordinator. Raises BrokerConnectionError, KafkaTimeoutError."""
         return await (await self._connection(lane)).request(message, version)
 
     async def highest(self, request: type) -> int:
-        """The highest version that the coordinator and this client know."""
+        """Return the highest version of a request that the coordinator and this client know."""
         return (await self._connection()).highest(request)
 
     async def attempt(self, once: Callable[[], Awaitable[Result]], timeout_s: float | None = None) -> Result:
-        """Has the coordinator asked by `once`, again while it is away or not ready. Raises what `Network.attempt`
-        raises.
+        """Run `once`, which asks the coordinator; retry while the coordinator is unreachable or not ready. Raises what
+        `Network.attempt` raises.
         """
 
         async def where() -> int:

@@ -1,5 +1,5 @@
-"""Membership in a consumer group by KIP-848's protocol (`group.protocol=consumer`): the coordinator assigns, heartbeats
-carry everything, and no member waits for another.
+"""KIP-848 group membership (`group.protocol=consumer`): the coordinator assigns partitions in heartbeat responses, and
+no member waits for another.
 """
 
 from __future__ import annotations
@@ -23,18 +23,20 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 _JOIN, _LEAVE, _LEAVE_FOR_A_WHILE = 0, -1, -2
-"""Member epochs that are wishes: to be let in, to be out, and (static members) to be away until the session ends."""
+"""Member epochs in requests: join, leave, and (static members) leave until the member returns or its session ends."""
 _REGEX_FROM = 1
-"""From this version on the coordinator matches regular expressions."""
+"""First version in which the coordinator matches regular expressions."""
 _OUT = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH})
 
 Partition = tuple[Uuid, int]
-"""By the id of its topic: one that is created again is another."""
+"""(topic id, index): a recreated topic has other partitions."""
 
 
 class NewerMember(Membership):
-    """A heart of its own talks to the coordinator; polls make true what it has heard, one step after the other: what is
-    given up is committed and told, then dropped, then what is new is taken, and the next heartbeat says what is owned.
+    """A KIP-848 member. A background task sends heartbeats; polls apply the target assignment in steps.
+
+    Each step commits and revokes partitions (listener, then drop) before it takes new ones. The next heartbeat reports
+    the owned partitions.
     """
 
     def __init__(self, config: ClientConfig, network: Network, metrics: ClientMetrics, callbacks: Callbacks) -> None:
@@ -43,14 +45,14 @@ class NewerMember(Membership):
         self._member_id = str(uuid.uuid4())
         self._epoch = _JOIN
         self._asked_in = False
-        """The coordinator may have let us in: a join was sent, and not refused."""
+        """Whether the coordinator may have this member: a join was sent and not refused."""
         self._topics: frozenset[str] | None = None
         self._regex: str | None = None
         self._owned: dict[Partition, TopicPartition] = {}
         self._target: frozenset[Partition] | None = None
-        # What the coordinator knows from us; None: nothing, so that all is said.
+        # Fields that the coordinator has received; None: none, so the next heartbeat is a full one.
         self._said: dict[str, Any] | None = None
-        # Counts memberships: what was begun in one is not finished in the next.
+        # Counts memberships: work begun in one must not complete in the next.
         self._round = 0
         self._lost = False
         self._stopped = False
@@ -65,48 +67,48 @@ class NewerMember(Membership):
 
     @property
     def metadata(self) -> GroupMetadata:
-        """This member's identity now; the generation is its member epoch."""
+        """This member's current identity; the generation is its member epoch."""
         if self._epoch <= 0:
             return GroupMetadata(self.group_id, -1, "", self._instance_id)
         return GroupMetadata(self.group_id, self._epoch, self._member_id, self._instance_id)
 
     @property
     def reads_as(self) -> tuple[str | None, int]:
-        """Member id and member epoch, while it is a member."""
+        """Member id and member epoch for OffsetFetch, while it is a member."""
         return (self._member_id, self._epoch) if self._epoch > 0 else (None, -1)
 
     @property
     def must_rejoin(self) -> bool:
-        """Whether the next poll has something to do for the group."""
+        """Whether the next poll has work to do for the group."""
         return self._lost or self._fatal is not None or self._target is None or self._target != self._owned.keys()
 
     @property
     def is_subscribed(self) -> bool:
-        """Whether the group assigns the partitions: then only members may commit."""
+        """Whether the group assigns the partitions; then only members may commit."""
         return self._topics is not None
 
     @property
     def owned(self) -> frozenset[TopicPartition]:
-        """The partitions that are this member's now."""
+        """The partitions that this member owns."""
         return frozenset(self._owned.values())
 
     def subscribe(self, topics: frozenset[str], regex: str | None) -> None:
-        """Sets the topics to read; a regular expression is the coordinator's to match, if it can."""
+        """Set the topics to read; the coordinator matches the regular expression, if it can."""
         if topics != self._topics or regex != self._regex:
             self._create_due = topics != self._topics
             self._topics, self._regex = topics, regex
             self._beat_now()
 
     def request_rejoin(self, why: str) -> None:
-        """The coordinator sees changes of topics itself; the next heartbeat brings them sooner."""
+        """Send a heartbeat now. The coordinator sees topic changes itself; this brings the new assignment sooner."""
         log.info("Group %s: asking for the assignment, %s", self.group_id, why)
         self._beat_now()
 
     def notice_topics(self) -> None:
-        """Nothing: the coordinator watches the topics."""
+        """Do nothing: the coordinator watches the topics."""
 
     def identity(self, who: GroupMetadata, partitions: frozenset[TopicPartition]) -> GroupMetadata | None:
-        """With the epoch of now: it may rise while the partitions stay ours."""
+        """Return this member's identity with the current epoch, which may rise while it keeps the partitions."""
         if not self.is_subscribed:
             return who
         now = self.metadata
@@ -114,9 +116,7 @@ class NewerMember(Membership):
         return now if same and partitions <= self.owned else None
 
     def answered(self, code: int) -> None:
-        """What the error code of a commit means for the membership: another coordinator, or an epoch that the next
-        heartbeat tells.
-        """
+        """Handle the error code of a commit: new coordinator, or an epoch that the next heartbeat brings."""
         if code in MOVED:
             self._coordinator = None
         elif code in (*_OUT, ErrorCode.STALE_MEMBER_EPOCH) and self.is_subscribed:
@@ -125,9 +125,10 @@ class NewerMember(Membership):
     # Polls --------------------------------------------------------------------------------------------------
 
     async def ensure_active(self, give_up: float) -> None:
-        """Makes true what the coordinator has assigned. Does not wait for it: its answer wakes the poll. A poll that is
-        cancelled while a listener waits leaves the step to the next one. Raises errors that another attempt does not
-        mend; the next call makes one all the same.
+        """Apply the coordinator's assignment without waiting for it: a heartbeat response wakes the poll.
+
+        A poll that is cancelled in a listener leaves the step to the next poll. Raises errors that a retry cannot fix;
+        the next call tries again nevertheless.
         """
         self.polled()
         if self._lost:
@@ -150,7 +151,7 @@ class NewerMember(Membership):
         self.polled()
 
     async def _look(self, topics: frozenset[str] | None) -> None:
-        """Has the metadata know these topics; None: all."""
+        """Refresh the metadata of these topics; None: of all."""
         try:
             await self._network.refresh(topics, create=self._config["allow.auto.create.topics"])
         except LOST as error:
@@ -164,7 +165,7 @@ class NewerMember(Membership):
             await self._callbacks.lose(owned)
 
     async def _reconcile(self, target: frozenset[Partition]) -> bool:
-        """One step towards `target`. False: some of its topics are not known by name yet; they are asked for again."""
+        """Take one step towards `target`. Returns False if topics lack a name in the metadata; it refreshes these."""
         this = self._round
         gone = self._owned.keys() - target
         if gone:
@@ -181,7 +182,7 @@ class NewerMember(Membership):
         return self._target != target or target == self._owned.keys()
 
     async def _give_up(self, gone: dict[Partition, TopicPartition]) -> None:
-        """Commits, tells, drops. Cancelled in between, they are still ours to give up."""
+        """Commit, run the listener, then drop partitions. If cancelled in between, they are still owned."""
         try:
             await self._callbacks.revoke(frozenset(gone.values()))
         except asyncio.CancelledError:
@@ -212,7 +213,7 @@ class NewerMember(Membership):
             self._lost = True
 
     async def _named(self, partitions: set[Partition] | frozenset[Partition]) -> dict[Partition, TopicPartition]:
-        """Those whose topic the metadata know by its id."""
+        """Return the partitions whose topic id has a name in the metadata."""
         if not partitions:
             return {}
         cluster = self._network.cluster
@@ -230,7 +231,7 @@ class NewerMember(Membership):
         self._hurry.set()
 
     async def _live(self) -> None:
-        """Beats, for as long as the caller polls."""
+        """Send heartbeats while the caller polls."""
         while True:
             try:
                 async with asyncio.timeout_at(self._due):
@@ -244,7 +245,7 @@ class NewerMember(Membership):
             self._beating = True
             try:
                 await self._beat()
-            except Exception as error:  # the next poll raises it: without a beat the group forgets us
+            except Exception as error:  # the next poll raises it: without heartbeats the group drops this member
                 self._fail(error)
             finally:
                 self._beating = False
@@ -277,7 +278,7 @@ class NewerMember(Membership):
             self._again()
             return
         if this != self._round:
-            return  # said of what is over
+            return  # the response is about an earlier membership
         if answer.error_code:
             self._judge(answer.error_code, answer.error_message)
             return
@@ -294,8 +295,9 @@ class NewerMember(Membership):
             self._callbacks.wake()
 
     async def _news(self) -> tuple[dict[str, Any], dict[str, Any], int]:
-        """What is true of this member; what of it the coordinator does not know; the version to say it in. A member
-        that joins, or whose last heartbeat was lost, says all.
+        """Return (this member's fields, the fields that changed since the last heartbeat, the request version).
+
+        After a join or a lost heartbeat all fields count as changed.
         """
         connection = await self._connection()
         if not connection.supports(m.ConsumerGroupHeartbeatRequest):
@@ -330,13 +332,13 @@ class NewerMember(Membership):
         return said, changes, version
 
     def _again(self) -> None:
-        """The coordinator could not be asked, or did not say: once more, after a pause, with all that is true."""
+        """Send a full heartbeat after a pause, because the coordinator was unreachable or did not answer."""
         self._coordinator = None
         self._said = None
         self._due = self._loop.time() + self._backoff.next()
 
     def _judge(self, code: int, message: str | None) -> None:
-        """What an error in the answer means."""
+        """Handle an error in a heartbeat response."""
         if code in _OUT:
             log.info("Group %s: %s, joining anew", self.group_id, ErrorCode(code).name)
             self._metrics.add("failed-rebalance-total")
@@ -345,11 +347,11 @@ class NewerMember(Membership):
             self._again()
         else:
             self._metrics.add("failed-rebalance-total")
-            words = " ".join((message or "the coordinator refuses").split())  # a parser may draw over several lines
+            words = " ".join((message or "the coordinator refuses").split())  # a message may span several lines
             self._fail(broker_error(code, f"{self._setting(code)}: {words}"))
 
     def _setting(self, code: int) -> str:
-        """The setting that an error is about, with its value."""
+        """Return the setting that an error is about, with its value."""
         group = f"group.protocol=consumer, group.id={self.group_id}"
         return {
             ErrorCode.GROUP_MAX_SIZE_REACHED: f"group.id={self.group_id}",
@@ -360,12 +362,12 @@ class NewerMember(Membership):
         }.get(ErrorCode(code), group)
 
     def _fail(self, error: Exception) -> None:
-        """The next poll raises it. Nobody beats meanwhile: what we have is others' by then."""
+        """Make the next poll raise `error`. Heartbeats stop until then, and other members get the partitions."""
         self._fatal = error
         self._forget()
 
     def _forget(self) -> None:
-        """We are no member any more; the next poll says so to the listener, then joins anew."""
+        """Drop the membership; the next poll calls `on_partitions_lost`, then joins again."""
         self._round += 1
         self._epoch, self._asked_in = _JOIN, False
         self._target = self._said = None
@@ -375,8 +377,9 @@ class NewerMember(Membership):
     # The end ------------------------------------------------------------------------------------------------
 
     async def leave(self) -> None:
-        """Leaves the group; static members keep their partitions until their session ends, unless they are back. A join
-        that is under way is before it on the connection."""
+        """Leave the group; static members keep their partitions until they return or their session ends. Sent on the
+        same connection behind a join in flight.
+        """
         if not self._asked_in:
             return
         static = self._instance_id is not None
@@ -395,7 +398,7 @@ class NewerMember(Membership):
             log.info("Group %s: could not say goodbye: %s", self.group_id, error)
 
     async def stop(self) -> None:
-        """No more heartbeats: what follows is the goodbye, or nothing."""
+        """Stop heartbeats, before `leave` or without it."""
         self._stopped = True
         self._heart.cancel()
         await asyncio.gather(self._heart, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""What group members exchange inside JoinGroup and SyncGroup (the protocol type `consumer`)."""
+"""The members' data inside JoinGroup and SyncGroup (protocol type `consumer`)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HIGHEST = 3
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """The topics that a member subscribes to and, for cooperative strategies, the partitions that it owns."""
+    """A member's subscribed topics and, for cooperative strategies, its owned partitions."""
 
     topics: tuple[str, ...]
     owned: tuple[TopicPartition, ...] = ()
@@ -25,7 +25,7 @@ class Subscription:
 
 
 def write_subscription(subscription: Subscription) -> bytes:
-    """The bytes for JoinGroup."""
+    """Encode a subscription for JoinGroup."""
     message = m.ConsumerProtocolSubscription(
         topics=sorted(subscription.topics),
         user_data=subscription.user_data,
@@ -39,14 +39,14 @@ def write_subscription(subscription: Subscription) -> bytes:
 
 
 def read_subscription(data: bytes) -> Subscription:
-    """Another member's subscription. Raises CodecError."""
+    """Decode another member's subscription. Raises CodecError."""
     message = _decode("ConsumerProtocolSubscription", data)
     owned = tuple(TopicPartition(each.topic, index) for each in message.owned_partitions for index in each.partitions)
     return Subscription(tuple(message.topics), owned, message.generation_id, message.user_data)
 
 
 def write_assignment(partitions: Iterable[TopicPartition]) -> bytes:
-    """The bytes for SyncGroup."""
+    """Encode an assignment for SyncGroup."""
     message = m.ConsumerProtocolAssignment(
         assigned_partitions=[
             m.ConsumerProtocolAssignment_TopicPartition(topic=topic, partitions=indexes)
@@ -57,7 +57,7 @@ def write_assignment(partitions: Iterable[TopicPartition]) -> bytes:
 
 
 def read_assignment(data: bytes) -> list[TopicPartition]:
-    """A member's assignment; empty for empty bytes. Raises CodecError."""
+    """Decode a member's assignment; empty for empty bytes. Raises CodecError."""
     if not data:
         return []
     message = _decode("ConsumerProtocolAssignment", data)
@@ -68,7 +68,7 @@ def _decode(name: str, data: bytes) -> Any:
     version, content = split_version(data)
     if version < 0:
         raise CodecError(f"{name} has no version {version}")
-    # Later versions only add fields at the end (as Java's clients read them).
+    # Later versions only append fields; Java's clients read them in the same way.
     return decode_data(name, min(version, _HIGHEST), content, front=True)
 
 

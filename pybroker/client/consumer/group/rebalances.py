@@ -1,4 +1,4 @@
-"""A consumer's part in its group: commits, and partitions that come and go."""
+"""A consumer's side of its group: commits, and partitions assigned and revoked."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ log = logging.getLogger(__name__)
 
 
 class RebalanceListener:
-    """What a caller does when partitions come and go; called inside `poll`. Each may be `async def` or plain."""
+    """The caller's callbacks for rebalances; they run inside `poll`. Each may be `async def` or plain."""
 
     def on_partitions_revoked(self, partitions: frozenset[TopicPartition]) -> Any:
-        """They go to other members; what was read may be committed now."""
+        """Called before other members get the partitions; offsets can still be committed."""
 
     def on_partitions_assigned(self, partitions: frozenset[TopicPartition]) -> Any:
-        """They are ours now; positions may be set."""
+        """Called when this consumer owns the partitions; positions may be set."""
 
     def on_partitions_lost(self, partitions: frozenset[TopicPartition]) -> Any:
-        """They are others' already: nothing can be committed."""
+        """Called when other members already have the partitions: offsets cannot be committed."""
 
     def on_topic_recreated(self, topic: str, old: Uuid, new: Uuid) -> Any:
-        """The topic was deleted and created again; reading goes on at the start of the new one."""
+        """Called when a topic was deleted and created again; reading continues at the start of the new incarnation."""
 
 
 class Rebalances:
-    """What the consumer's polls do for the group. `member` is None until topics are subscribed or offsets asked for.
+    """The group work of a consumer's polls. `member` is None until topics are subscribed or offsets are requested.
 
-    in_listener: a listener's `async def` runs, which may use the consumer inside a poll.
+    in_listener: an `async def` listener is running; it may use the consumer inside a poll.
     """
 
     def __init__(
@@ -72,12 +72,12 @@ class Rebalances:
         self._committing: asyncio.Task[None] | None = None
 
     def start(self, network: Network) -> None:
-        """There are connections now."""
+        """Set the network, once the client is connected."""
         self._network = network
         self._committed_at = asyncio.get_running_loop().time()
 
     async def leave(self) -> None:
-        """Gives all up and leaves the group, for as long as nothing else is subscribed."""
+        """Revoke all partitions and leave the group."""
         await self.give_up(self._positions.assigned())
         if self.member is not None:
             await self.member.stop()
@@ -87,10 +87,10 @@ class Rebalances:
     async def finish(
         self, patience: Patience, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, subscribed: bool
     ) -> bool:
-        """The end: last commits by itself, the listener, the goodbye. Whether all of that was done in time."""
+        """Do the last auto-commit, revoke the partitions, leave the group. Return whether all completed in time."""
         if self._auto_commit and self._commits is not None and offsets:
             if self._committing is not None:
-                self._committing.cancel()  # of less than this one
+                self._committing.cancel()  # it covers less than this one
             await patience.wait_for(self._commit_quietly(offsets))
         if subscribed and self.member is not None:
             await patience.wait_for(self._revoke(self._positions.assigned()))
@@ -100,7 +100,7 @@ class Rebalances:
         return patience.left_s != 0.0
 
     async def stop(self) -> None:
-        """Ends what is under way."""
+        """Cancel running commits and heartbeats."""
         if self._committing is not None:
             self._committing.cancel()
             await asyncio.gather(self._committing, return_exceptions=True)
@@ -110,7 +110,7 @@ class Rebalances:
     # Commits ------------------------------------------------------------------------------------------------
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Behind all that was handed out."""
+        """Return the offsets after all delivered records."""
         return {
             state.where: OffsetAndMetadata(state.position, state.epoch)
             for state in self._positions
@@ -118,7 +118,7 @@ class Rebalances:
         }
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_s: float | None = None) -> None:
-        """Stores offsets and tells interceptors. Raises what `Commits.commit` raises."""
+        """Commit offsets and call the interceptors. Raises what `Commits.commit` raises."""
         await self.commits().commit(offsets, timeout_s)
         self._metrics.add("commit-total")
         for interceptor in self._interceptors:
@@ -128,7 +128,7 @@ class Rebalances:
                 log.exception("%s.on_commit failed", type(interceptor).__name__)
 
     def commits(self) -> Commits:
-        """The group's offsets. Raises ValueError without `group.id`."""
+        """Return the group's offsets. Raises ValueError without `group.id`."""
         network = self._network
         assert network is not None, "started"
         if self._config["group.id"] is None:
@@ -142,19 +142,19 @@ class Rebalances:
         return self._commits
 
     def _incarnation(self, where: TopicPartition) -> Uuid:
-        """The topic id that a position belongs to."""
+        """Return the topic id that a position belongs to."""
         state = self._positions.get(where)
         if state is not None and state.topic_id:
             return state.topic_id
         return self._network.cluster.topic_id(where.topic) if self._network is not None else Uuid.ZERO
 
     def commit_is_not_due(self) -> bool:
-        """Whether the next commit by itself can wait."""
+        """Return whether no auto-commit is due."""
         now = asyncio.get_running_loop().time()
         return not self._auto_commit or now - self._committed_at < self._config.seconds("auto.commit.interval.ms")
 
     async def commit_if_due(self) -> None:
-        """Commits what was handed out, in the background."""
+        """Commit the delivered positions in the background, if due."""
         if self.commit_is_not_due() or (self._committing is not None and not self._committing.done()):
             return
         self._committed_at = asyncio.get_running_loop().time()
@@ -163,7 +163,7 @@ class Rebalances:
             self._committing = asyncio.create_task(self._commit_quietly(offsets))
 
     async def _commit_quietly(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """A commit that nobody waits for: what fails is tried again with the next."""
+        """Commit in the background; the next commit makes up for a failure, which is only logged."""
         try:
             await self.commit(offsets)
         except (*LOST, KafkaError) as error:
@@ -174,7 +174,7 @@ class Rebalances:
     # Partitions come and go ---------------------------------------------------------------------------------
 
     async def give_up(self, partitions: frozenset[TopicPartition]) -> None:
-        """They go to others: committed and told first."""
+        """Commit, run the listener and drop partitions that go to other members."""
         if self._committing is not None:
             await asyncio.gather(self._committing, return_exceptions=True)
         if self._auto_commit and self._commits is not None:
@@ -184,11 +184,11 @@ class Rebalances:
         await self._revoke(partitions)
 
     async def _revoke(self, partitions: frozenset[TopicPartition]) -> None:
-        """Told, then not ours any more."""
+        """Run the listener, then drop the partitions."""
         try:
             if partitions:
                 await self.tell(self.listener.on_partitions_revoked(partitions))
-        except Exception:  # but not a cancelled poll: the next one tells again
+        except Exception:  # but not a cancelled poll: the next one calls the listener again
             self._drop(partitions)
             raise
         self._drop(partitions)
@@ -197,19 +197,19 @@ class Rebalances:
         self._positions.assign(sorted(self._positions.assigned() - partitions))
 
     async def lose(self, partitions: frozenset[TopicPartition]) -> None:
-        """They are others' already."""
+        """Drop partitions that other members already own, then run the listener."""
         self._drop(partitions)
         await self.tell(self.listener.on_partitions_lost(partitions))
 
     async def get(self, partitions: frozenset[TopicPartition], added: frozenset[TopicPartition]) -> None:
-        """These are ours now; `added` were not before."""
+        """Take over these partitions; `added` are the new ones among them."""
         self._positions.assign(sorted(partitions))
         self._committed_at = asyncio.get_running_loop().time()
         await self.tell(self.listener.on_partitions_assigned(added))
         self._wake()
 
     async def tell(self, result: Any) -> None:
-        """Waits for a listener that is `async def`."""
+        """Await the result of a listener that is `async def`."""
         if asyncio.iscoroutine(result):
             self.in_listener = True
             try:
