@@ -1,1 +1,1 @@
-"""Coordinators: what this broker decides for groups of clients and for producers."""
+"""Coordinators: groups of clients, transactions and producer ids."""

@@ -1,8 +1,7 @@
-"""Ids for producers: taken from the metadata store in blocks, so that no id is ever handed out twice, on any broker.
+"""Producer ids, taken from the metadata store in blocks, so that no broker ever hands out an id twice.
 
-`/latest_producer_id_block` holds the last block that any broker has taken, in Kafka's own form. A block is ours once
-the node was changed under the version that we read; what is left of it when the broker stops is lost, which does no
-harm.
+`/latest_producer_id_block` holds the block that any broker took last, in Kafka's format. A broker owns a block once
+it has changed the node under the version that it read. Unused ids of a stopped broker are lost, which is harmless.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ R = TypeVar("R")
 BLOCK_PATH = "/latest_producer_id_block"
 BLOCK_SIZE = 1_000
 FETCH_AHEAD = 500
-"""With so few ids left the next block is fetched: producers do not wait for the store's flush, and new ones come also
-while it is away."""
+"""With fewer ids left, the broker fetches the next block: producers then do not wait for the store's flush, and new
+ones get ids during a store outage."""
 STORE_S_MAX = 5.0
-"""For how long a client waits for the store before it is told to ask again; its request names no time."""
+"""How long a client waits for the store before it gets a retriable error; InitProducerId has no timeout of its own."""
 
 PRODUCER_ID_MAX = (1 << 63) - 1
 EPOCH_MAX = 32_767 - 1
-"""The last epoch of a 16-bit number stays unused, as in Kafka: it fences a producer that has none left."""
+"""The last 16-bit epoch stays unused, as in Kafka: it fences a producer that has no epoch left."""
 
 
 class ProducerIdBlock(msgspec.Struct):
@@ -51,7 +50,7 @@ class ProducerIdBlock(msgspec.Struct):
 
 
 class ProducerIds:
-    """Hands out ids. One per broker; lives on the loop's thread."""
+    """The producer ids of one broker; for the event loop's thread only."""
 
     def __init__(self, store: MetadataStore, broker_id: int) -> None:
         self._store = store
@@ -63,12 +62,14 @@ class ProducerIds:
         self._highest_end = -1
 
     def stock(self) -> None:
-        """Has the first block fetched, before anybody asks: a store that is away later is not needed then."""
+        """Fetch the first block before a client needs an id, so that a later store outage does no harm."""
         self._fetch()
 
     async def next_id(self) -> int:
-        """A producer id that nobody else has. KafkaError COORDINATOR_LOAD_IN_PROGRESS (clients ask again) while the
-        store gives none."""
+        """Return a producer id that no other producer has.
+
+        Raise KafkaError COORDINATOR_LOAD_IN_PROGRESS (clients retry) while the store provides none.
+        """
         while self._next > self._end:
             if self._upcoming is not None:
                 (self._next, self._end), self._upcoming = self._upcoming, None
@@ -81,17 +82,17 @@ class ProducerIds:
         return producer_id
 
     async def next_epoch(self, producer_id: int, epoch: int) -> tuple[int, int]:
-        """(id, epoch) for a producer that has used up its sequence: the next epoch, or a new id (KIP-360).
+        """Return (id, epoch) for a producer that asks for a new epoch (KIP-360): the next epoch, or a new id.
 
-        It is a function of the request alone, so that a request sent again is answered alike.
+        The result depends on the request alone, so that a retried request gets the same answer.
         """
         if 0 <= epoch < EPOCH_MAX and 0 <= producer_id <= await self._highest_taken(producer_id):
             return producer_id, epoch + 1
         return await self.next_id(), 0
 
     async def _highest_taken(self, producer_id: int) -> int:
-        """The end of the last block that was ever taken. Read only when it matters, as it grows, here or at another
-        broker."""
+        """Return the end of the last block that any broker has taken; read the store only if the cached end is too
+        low."""
         if self._highest_end < producer_id:
             try:
                 node = await _in_time(self._store.get(BLOCK_PATH))
@@ -103,7 +104,7 @@ class ProducerIds:
         return self._highest_end
 
     def _fetch(self) -> asyncio.Task[None]:
-        """One claim at a time, whoever asks."""
+        """Start a claim, or return the one in progress."""
         if self._claim is None:
             self._claim = asyncio.get_running_loop().create_task(self._take_block())
             self._claim.add_done_callback(self._claim_over)
@@ -119,7 +120,7 @@ class ProducerIds:
             try:
                 self._upcoming = await self._try_block()
             except (BadVersionError, NodeExistsError):
-                continue  # Another broker was faster; its block is known now.
+                continue  # Another broker was faster; the next read sees its block.
             except StoreError as error:
                 raise _unavailable(error) from error
             self._highest_end = max(self._highest_end, self._upcoming[1])
@@ -142,7 +143,7 @@ class ProducerIds:
 
 
 async def _in_time(work: Awaitable[R]) -> R:
-    """Raises KafkaError COORDINATOR_LOAD_IN_PROGRESS after `STORE_S_MAX`."""
+    """Raise KafkaError COORDINATOR_LOAD_IN_PROGRESS after `STORE_S_MAX`."""
     try:
         async with asyncio.timeout(STORE_S_MAX):
             return await work
@@ -158,7 +159,7 @@ def _parse(data: bytes) -> ProducerIdBlock:
         if int(block.block_end) < int(block.block_start):
             raise ValueError("it ends before it starts")
     except ValueError as problem:
-        # Guessing here could hand out an id twice, which breaks idempotence silently.
+        # Guessing could hand out an id twice, which silently breaks idempotence.
         raise KafkaError(
             ErrorCode.UNKNOWN_SERVER_ERROR, f"{BLOCK_PATH} in the metadata store cannot be read: {problem}"
         ) from problem

@@ -1,4 +1,4 @@
-"""All of share groups that a broker has, as one thing to hand on."""
+"""The share-group components of a broker, bundled for its handlers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Shares:
-    """What handlers are bound to."""
+    """The share-group components that request handlers use."""
 
     def __init__(
         self,
@@ -27,8 +27,8 @@ class Shares:
         dead_letters: DeadLetterAppends,
         disconnect: Callable[[], None] | None,
     ) -> None:
-        """make_partitions: called when a member reads first. disconnect: ends the connections to other brokers, at a
-        stop; None of a broker that is alone."""
+        """make_partitions: called when a member first reads. disconnect: closes the connections to other brokers at
+        shutdown; None on a broker without peers."""
         self.coordination = coordination
         self._make_partitions = make_partitions
         self._partitions: SharePartitions | None = None
@@ -45,16 +45,16 @@ class Shares:
         return self._partitions
 
     def connection_gone(self, connection_id: int) -> None:
-        """Whoever read over it comes no more, or begins anew."""
+        """Release the share sessions of a closed connection."""
         if self._partitions is not None:
             self._partitions.connection_gone(connection_id)
 
     def topics_removed(self, removed: Sequence[RemovedTopic]) -> None:
-        """Incarnations are gone, and what was acquired of them."""
+        """Drop the acquired records of deleted incarnations."""
         if self._partitions is not None:
             self._partitions.topics_removed(removed)
 
     def stop(self) -> None:
-        """Nothing is given out any more."""
+        """Stop handing out records."""
         if self._partitions is not None:
             self._partitions.stop()

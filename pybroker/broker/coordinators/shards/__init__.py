@@ -1,1 +1,4 @@
-"""What coordinators share whose state is the log of an internal topic: one shard a partition. Knows of no groups."""
+"""Shared parts of coordinators whose state is the log of an internal topic, with one shard per partition.
+
+This package does not depend on groups.
+"""

@@ -1,7 +1,7 @@
-"""Appends that Python starts, and who hears of their completions when the dispatcher drains them.
+"""Appends that Python starts, and the callbacks for their completions.
 
-Nothing waits for a flush on the loop: a completion comes through the same queue as requests do. What coordinators write
-is told to a function, without a future, whose callbacks would cost a step of the loop each.
+No coroutine waits for a flush: a completion arrives through the same queue as requests. Coordinators pass a function
+instead of a future, because each future's callbacks would cost a step of the event loop.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from pybroker.native import Completion, NativePartitions, RecordsWatch, Uuid
 
 
 class NativeAppends:
-    """Pairs `NativePartitions.append` with its `Completion`. Lives on the loop's thread only: the token is registered
-    before the same thread can drain its completion, so none is missed.
+    """Pairs `NativePartitions.append` with its `Completion`. For the event loop's thread only.
+
+    The token is registered before the same thread can drain its completion, so no completion is missed.
     """
 
     def __init__(self, native: NativePartitions, loop: asyncio.AbstractEventLoop) -> None:
@@ -28,7 +29,7 @@ class NativeAppends:
 
     @property
     def pending(self) -> int:
-        """Appends that are not committed yet."""
+        """Number of appends that are not committed yet."""
         return len(self._waiting) + len(self._told)
 
     def append(
@@ -42,8 +43,10 @@ class NativeAppends:
         told: Callable[[int, int], None],
         producer: tuple[int, int] | None = None,
     ) -> Ended | None:
-        """Appends records to a partition that is led here under this epoch; with a producer's (id, epoch) as part of
-        its transaction. See `ports.Appends`: it ends at once unless it waits for a flush (commit mode) or replicas.
+        """Append records to a partition that this broker leads under this epoch.
+
+        With a producer's (id, epoch), the records are part of its transaction. As in `ports.Appends`, the append
+        completes at once unless it waits for a flush (commit mode) or replicas.
         """
         return self._ended(
             self._native.append(
@@ -59,8 +62,10 @@ class NativeAppends:
         return outcome.error_code, outcome.base_offset
 
     def append_batch(self, topic_id: Uuid, partition: int, batch: bytes) -> asyncio.Future[Completion]:
-        """Appends a finished batch as a client's Produce with acks=all would. The future gives the Completion once it
-        is committed (after the flush in commit mode), or raises KafkaError with the code of the partition.
+        """Append a finished batch like a client's Produce with acks=all.
+
+        The future gives the Completion once the batch is committed (after the flush in commit mode), or raises
+        KafkaError with the partition's error code.
         """
         return self._wait(self._native.append_batch(topic_id, partition, batch))
 
@@ -68,8 +73,11 @@ class NativeAppends:
         self, topic_id: Uuid, partition: int, marker: tuple[int, int, int], timestamp_ms: int, *,
         committed: bool, raised: bool, told: Callable[[int, int], None],
     ) -> Ended | None:
-        """Ends a transaction in a partition that is led here; told as for `append`. `marker`: (producer id, its epoch,
-        coordinator epoch). `raised`: its records have a lower epoch. NativeError."""
+        """End a transaction in a partition that this broker leads; `told` works as for `append`.
+
+        `marker`: (producer id, its epoch, coordinator epoch). `raised`: the transaction's records have a lower
+        epoch. Raise NativeError.
+        """
         return self._ended(
             self._native.append_marker(topic_id, partition, marker, committed, timestamp_ms, raised), told
         )
@@ -80,16 +88,16 @@ class NativeAppends:
         return future
 
     def watched(self, watch: RecordsWatch, told: Callable[[], None]) -> None:
-        """`told` is called when there are more records, or the partition stops."""
+        """Call `told` when records are added or the partition stops."""
         self._watching[watch.token] = told
 
     def unwatched(self, watch: RecordsWatch) -> None:
-        """Takes a watch back."""
+        """Cancel a watch."""
         watch.cancel()
         self._watching.pop(watch.token, None)
 
     def complete(self, completion: Completion) -> None:
-        """Called by the dispatcher for each drained Completion."""
+        """Handle one drained Completion; the dispatcher calls this."""
         told = self._told.pop(completion.token, None)
         if told is not None:
             told(completion.error_code, completion.base_offset)
@@ -107,7 +115,7 @@ class NativeAppends:
             future.set_result(completion)
 
     def fail_all(self, code: int) -> None:
-        """Ends every wait at shutdown."""
+        """End every wait at shutdown."""
         told, self._told = self._told, {}
         for ended in told.values():
             ended(code, -1)

@@ -1,8 +1,7 @@
-"""How often a group gets another target: once in its assignment interval at most (KIP-1263).
+"""Limits how often a group gets a new target: at most once per assignment interval (KIP-1263).
 
-What happens to the group meanwhile is assigned together when the interval is over. A timer sees to that: the heartbeats
-that tell nothing new may be answered by data threads, and classic members of a consumer group ask for nothing by
-theirs.
+Changes within the interval are assigned together when it ends. A timer triggers that, because data threads may
+answer heartbeats that change nothing, and heartbeats of a consumer group's classic members request nothing.
 """
 
 from __future__ import annotations
@@ -14,56 +13,60 @@ from pybroker.broker.clock import Clock
 from pybroker.broker.coordinators.shards.timers import TimerWheel
 
 RETRY_MS = 1_000
-"""A target that could not be written is made again after this."""
+"""Delay before retrying a target that could not be written."""
 
 
 class Targeted(Protocol):
-    """A group whose members have a target."""
+    """A group whose members have a target assignment."""
 
     group_id: str
     target_timestamp_ms: int
-    """When the last one was made that anybody got; 0: there was none."""
+    """When the last target that assigned anything was made; 0: never."""
 
     @property
     def members(self) -> Collection[str]:
-        """Their ids."""
+        """The members' ids."""
         ...
 
 
 class AssignmentInterval:
-    """See the module. Of the groups of one kind on one shard."""
+    """The assignment intervals of one shard's groups of one type."""
 
     def __init__(
         self, clock: Clock, timers: TimerWheel, interval_ms: Callable[[str], int], over: Callable[[str], None]
     ) -> None:
-        """interval_ms: of a group, by its id. over: told the id of a group that had to wait, when it need not any
-        more; it may have its target by then."""
+        """interval_ms: the interval of a group, by its id.
+
+        over: called with the id of a delayed group when its interval ends; the group may have its target by then.
+        """
         self._clock = clock
         self._timers = timers
         self._interval_ms = interval_ms
         self._over = over
 
     def left_ms(self, group: Targeted) -> int:
-        """How long a group still has to wait for a target. One without members waits for nothing, nor does one whose
-        broker's clock was put back."""
+        """Return how long a group still has to wait for a target.
+
+        0 for a group without members, and after the broker's clock was set back.
+        """
         since_ms = self._clock.wall_ms() - group.target_timestamp_ms
         if not group.members or not group.target_timestamp_ms or since_ms < 0:
             return 0
         return max(self._interval_ms(group.group_id) - since_ms, 0)
 
     def is_over(self, group: Targeted) -> bool:
-        """Whether a group may get a target now; if not, it is told of when it may."""
+        """Return whether a group may get a target now; if not, call `over` once it may."""
         group_id, left_ms = group.group_id, self.left_ms(group)
         if left_ms:
             self._timers.schedule(_key(group_id), left_ms, lambda: self._over(group_id))
         return not left_ms
 
     def again(self, group_id: str, try_again: Callable[[], None]) -> None:
-        """The target could not be stored: the same once more, later."""
+        """Retry after a target could not be stored."""
         self._timers.schedule(_key(group_id), RETRY_MS, try_again)
 
     def forget(self, group_id: str) -> None:
-        """The group waits for nothing any more."""
+        """Cancel the group's timer."""
         self._timers.cancel(_key(group_id))
 
 

@@ -1,7 +1,7 @@
-"""What is left to the end of a turn of the loop.
+"""The end-of-batch hook: work deferred to the end of a turn of the event loop.
 
-A turn is one drain of the native queue: what its requests write goes out when all of them have been looked at, in the
-same step of the loop. asyncio's `call_soon` would come with the next step, which costs as much as a small request.
+A turn is one drain of the native queue. The records that its requests write are sent together at its end, in the
+same step of the loop. asyncio's `call_soon` would wait for the next step, which costs as much as a small request.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ Work = Callable[[], object]
 
 
 class EndOfTurn:
-    """Called with what is to be done. Outside of a turn (a timer, a task) it is done with the loop's next step."""
+    """Runs deferred work at the end of the turn; outside a turn (timer, task), in the loop's next step."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._left: list[Work] = []
         self._comes = False
-        """Somebody will do what is left."""
+        """The deferred work will run: a turn is open or a call is scheduled."""
 
     def __call__(self, work: Work) -> None:
         self._left.append(work)
@@ -31,11 +31,11 @@ class EndOfTurn:
             self._loop.call_soon(self.come)
 
     def begin(self) -> None:
-        """A turn begins; `come` ends it."""
+        """Begin a turn; `come` ends it."""
         self._comes = True
 
     def come(self) -> None:
-        """Does what is left, and what that leaves. What fails is a bug: it is logged, and the others are done."""
+        """Run the deferred work, including work that it defers. Log failures, which are bugs, and continue."""
         self._comes = True
         while self._left:
             left, self._left = self._left, []

@@ -1,15 +1,15 @@
-"""Which partition of the offsets topic a group belongs to: Kafka's rule, which clients and tools rely on."""
+"""The partition of the offsets topic for a group, by Kafka's rule, on which clients and tools rely."""
 
 from __future__ import annotations
 
 import functools
 
 GROUPS_REMEMBERED_MAX = 16_384
-"""Groups whose partition is kept: hashing walks over every character, and each heartbeat asks."""
+"""Cache size: hashing reads every character, and each heartbeat needs the partition."""
 
 
 def java_hash(text: str) -> int:
-    """Java's String.hashCode: over UTF-16 units, modulo 2**32, signed."""
+    """Return Java's String.hashCode: over UTF-16 units, modulo 2**32, signed."""
     value = 0
     data = text.encode("utf-16-be", "surrogatepass")
     for index in range(0, len(data), 2):
@@ -19,6 +19,6 @@ def java_hash(text: str) -> int:
 
 @functools.lru_cache(GROUPS_REMEMBERED_MAX)
 def partition_for(group_id: str, partitions: int) -> int:
-    """The group's partition. The absolute value of the smallest integer is 0, as in Kafka's Utils.abs."""
+    """Return the group's partition. The absolute value of the smallest integer is 0, as in Kafka's Utils.abs."""
     value = java_hash(group_id)
     return 0 if value == -(1 << 31) else abs(value) % partitions

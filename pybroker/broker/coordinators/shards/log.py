@@ -1,8 +1,8 @@
-"""Writes to one partition of an internal topic: what one turn of the loop produces goes out as one batch.
+"""Writes to one partition of an internal topic: the records of one turn of the loop form one batch.
 
-A burst of commits (one drain of the native queue) thus costs one append and one flush, and what waits for neither a
-flush nor other replicas is answered in the same turn. Order is kept: batches are appended in the order of `write`, and
-the log's order is the truth that a later load sees.
+A burst of commits (one drain of the native queue) thus costs one append and one flush. Writes that wait for neither
+a flush nor replicas complete in the same turn. Batches are appended in the order of `write`, and a later load
+replays the log's order.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 BATCH_BYTES_MAX = 256 * 1024
-"""A batch is closed above this, so that one large write cannot push small ones over max.message.bytes."""
+"""A batch is closed above this size, so that one large write cannot push small ones over max.message.bytes."""
 
 Written = Callable[[ErrorCode, int], None]
-"""Called with NONE and the offset of the first record of the write, or with the code to answer and −1."""
+"""Called with NONE and the offset of the write's first record, or with the error code for clients and −1."""
 
 _ANSWERS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -36,14 +36,14 @@ _ANSWERS = {
     ErrorCode.UNKNOWN_LEADER_EPOCH: ErrorCode.NOT_COORDINATOR,
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
 }
-"""Trouble of the partition → what a client can act on (the mapping of Kafka's coordinators)."""
+"""Error of the partition → error that a client can act on (the mapping of Kafka's coordinators)."""
 
 TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
-"""Passed on as they are: what they mean depends on what was written."""
+"""Passed on unchanged: their meaning depends on the records written."""
 
 
 class ShardLog:
-    """The write side of one partition, as led under one leader epoch.
+    """The write side of one partition under one leader epoch.
 
     `short_of_replicas` is called when a write is refused because too few replicas are in sync.
     """
@@ -78,13 +78,12 @@ class ShardLog:
 
     @property
     def is_still(self) -> bool:
-        """Nothing waits for the end of the turn: whatever was written is in the log, or was refused."""
+        """Whether every write has been appended or refused: no write waits for the end of the turn."""
         return not self._records
 
     def write(self, records: Sequence[Record], written: Written) -> None:
-        """Appends `records` with this turn of the loop; `written` is called once, later, when they are on disk or
-        failed.
-        """
+        """Append `records` in this turn of the loop; call `written` once, later, when they are durable or have
+        failed."""
         if self._closed:
             self._loop.call_soon(written, ErrorCode.NOT_COORDINATOR, -1)
             return
@@ -100,8 +99,10 @@ class ShardLog:
             self._end_of_turn(self._flush_now)
 
     def write_in_transaction(self, producer: tuple[int, int], records: Sequence[Record], written: Written) -> None:
-        """Appends `records` at once, as part of the transaction of this producer (id, epoch); `written` as for `write`.
-        What was written before stays before it."""
+        """Append `records` at once, as part of the transaction of this producer (id, epoch).
+
+        `written` works as for `write`. Earlier writes stay before this one.
+        """
         if self._closed:
             self._loop.call_soon(written, ErrorCode.NOT_COORDINATOR, -1)
             return
@@ -109,11 +110,11 @@ class ShardLog:
         self._append(records, [(0, written)], producer)
 
     def close(self) -> None:
-        """The partition is not ours any more: later writes fail, earlier ones still complete."""
+        """End this broker's leadership: later writes fail, earlier ones still complete."""
         self._closed = True
 
     async def drained(self) -> None:
-        """Waits until every write has completed."""
+        """Wait until every write has completed."""
         await self._idle.wait()
 
     def _flush_now(self) -> None:
@@ -136,7 +137,8 @@ class ShardLog:
         *,
         at_once: bool = False,
     ) -> None:
-        """`at_once`: nobody is in the middle of a decision, so that whoever waits may be told before this returns."""
+        """Append records. `at_once`: no caller is in the middle of a decision, so callbacks may run before this
+        returns."""
         self._in_flight += 1
         self._idle.clear()
         done = partial(self._done, waiting)

@@ -1,4 +1,4 @@
-"""What a coordinator needs from the rest of the broker, as narrow interfaces. `app` binds them; tests fake them."""
+"""A coordinator's interfaces to the rest of the broker, kept narrow. `app` binds them; tests fake them."""
 
 from __future__ import annotations
 
@@ -13,76 +13,79 @@ from pybroker.broker.coordinators.shards.end_of_turn import EndOfTurn
 from pybroker.native import StoredRecords, Uuid
 
 Record = tuple[bytes | None, bytes | None]
-"""(key, value) of a record; a None value is a tombstone."""
+"""(key, value) of a record; None as the value: a tombstone."""
 
 Ended = tuple[int, int]
-"""What became of an append: (0, the offset of its first record) when the records are committed (acks=all), else (an
-error code, −1)."""
+"""Result of an append: (0, offset of its first record) once committed (acks=all), else (error code, −1)."""
 
 
 class Topics(Protocol):
-    """This broker's view of topics: names and ids of what exists now, and who leads it."""
+    """This broker's view of topics: names and ids of existing topics, and their leaders."""
 
     @property
     def version(self) -> int:
-        """Grows with each topic that comes or goes or gets partitions."""
+        """Increases whenever a topic is created, deleted or extended."""
         ...
 
     def names(self) -> Iterable[str]:
-        """Of all topics."""
+        """Return the names of all topics."""
         ...
 
     def topic_id(self, name: str) -> Uuid | None:
-        """The present incarnation of a name."""
+        """Return the topic id of the current incarnation of a name."""
         ...
 
     def topic_id_at(self, name: str, wall_ms: int) -> Uuid | None:
-        """The incarnation that had a name at a time: the present one, or a deleted one that may come back; None: it is
-        gone, or there was none."""
+        """Return the incarnation that had a name at a time: the current one, or a deleted one that can still be
+        undeleted.
+
+        None: it is purged, or there was none.
+        """
         ...
 
     def topic_name(self, topic_id: Uuid) -> str | None:
-        """The name of an incarnation that exists."""
+        """Return the name of an existing incarnation."""
         ...
 
     def is_dead(self, topic_id: Uuid) -> bool:
-        """It is known that the incarnation was deleted and cannot come back."""
+        """Return whether the incarnation is known to be deleted and cannot be undeleted."""
         ...
 
     def successor(self, topic_id: Uuid) -> Uuid | None:
-        """The living topic that continues the offsets of a truncated one."""
+        """Return the existing topic that continues the offsets of a truncated one."""
         ...
 
     def start_offset(self, topic_id: Uuid, partition: int) -> int:
-        """Where the log of a partition began."""
+        """Return the first offset that the log of a partition ever had."""
         ...
 
     def partition_count(self, topic_id: Uuid) -> int:
-        """Partitions of a topic; 0 if it does not exist."""
+        """Return the number of partitions of a topic; 0 if it does not exist."""
         ...
 
     def owns_epoch(self, topic_id: Uuid, leader_epoch: int) -> bool:
-        """Whether a leader epoch can be one of this incarnation; False: it is of another one of its name."""
+        """Return whether a leader epoch can belong to this incarnation; if not, it belongs to another one of the
+        name."""
         ...
 
     def first_epoch(self, topic_id: Uuid) -> int:
-        """From this leader epoch on all are of this incarnation."""
+        """Return the first leader epoch that belongs to this incarnation."""
         ...
 
     def living_since(self, topic_id: Uuid) -> int | None:
-        """Wall time in ms when the present life of this incarnation began; None: not known."""
+        """Return the wall time in ms when this incarnation was created or last undeleted; None: not known."""
         ...
 
     def leader(self, topic_id: Uuid, partition: int) -> tuple[int, int]:
-        """(the broker that leads a partition, its leader epoch); the broker is −1 if there is none."""
+        """Return (leader's broker id, leader epoch) of a partition; the broker id is −1 if there is no leader."""
         ...
 
     def on_leaders_changed(self, name: str, listener: Callable[[], None]) -> None:
-        """Calls `listener` after each change of a topic of that name: its leaders, its partitions, its incarnation."""
+        """Call `listener` after each change of the named topic: its leaders, its partitions, its incarnation."""
         ...
 
     def endpoint(self, broker_id: int, listener: str) -> tuple[str, int] | None:
-        """Where clients of a listener reach a live broker."""
+        """Return (host, port) at which clients of a listener reach a live broker."""
         ...
 
 
@@ -100,24 +103,25 @@ class Appends(Protocol):
         told: Callable[[int, int], None],
         producer: tuple[int, int] | None = None,
     ) -> Ended | None:
-        """What became of it, if that is known at once, else None, and `told` is called with it once, later.
-        FENCED_LEADER_EPOCH: the partition is not led under this epoch any more. `producer`: (id, epoch) of whose
-        transaction the records are part. KafkaError: nothing was appended.
+        """Return the result if it is known at once; else return None and call `told` with it once, later.
+
+        FENCED_LEADER_EPOCH: this broker no longer leads the partition under this epoch. `producer`: (id, epoch) of
+        the producer whose transaction contains the records. KafkaError: nothing was appended.
         """
         ...
 
 
 class PartitionEnds(Protocol):
-    """Where a local partition begins and ends."""
+    """The offset range of a local partition."""
 
     @property
     def log_start_offset(self) -> int:
-        """Its first offset."""
+        """The first offset."""
         ...
 
     @property
     def log_end_offset(self) -> int:
-        """The offset after its last record."""
+        """The offset after the last record."""
         ...
 
 
@@ -125,11 +129,11 @@ class Reads(Protocol):
     """Blocking reads of local partitions (`NativePartitions`)."""
 
     def read_records(self, topic_id: Uuid, partition: int, offset: int, max_bytes: int) -> StoredRecords:
-        """The records from `offset` on, and where to go on; the same offset at the end."""
+        """Return the records from `offset` on and the next offset to read; the same offset at the end of the log."""
         ...
 
     def offsets(self, topic_id: Uuid, partition: int) -> PartitionEnds | None:
-        """Offsets of a local partition; None if it is not hosted here."""
+        """Return the offset range of a local partition; None if this broker does not host it."""
         ...
 
 
@@ -137,7 +141,7 @@ class TopicCreator(Protocol):
     """Creates an internal topic when it is first needed (`pybroker.broker.admin.topics`)."""
 
     async def ensure_internal(self, name: str) -> object:
-        """Returns when the topic exists and its leaders are applied. KafkaError if that cannot be had."""
+        """Return once the topic exists and its leaders are applied. Raise KafkaError if it cannot be created."""
         ...
 
 
@@ -145,16 +149,16 @@ class Brokers(Protocol):
     """The other brokers of a cluster (`interbroker.lines`)."""
 
     async def ask(self, broker_id: int, request: Any) -> Any:
-        """The answer. KafkaError REQUEST_TIMED_OUT: what became of it is not known."""
+        """Return the response. Raise KafkaError REQUEST_TIMED_OUT if the outcome is unknown."""
         ...
 
     def close(self) -> None:
-        """Who waits is answered with an error."""
+        """Close the connections; pending requests get an error."""
         ...
 
 
 class Ports(msgspec.Struct, frozen=True):
-    """What every coordinator of this broker stands on."""
+    """The dependencies that all coordinators of this broker share."""
 
     broker_id: int
     clock: Clock

@@ -1,5 +1,6 @@
-"""Types of records of groups in epochs in `__consumer_offsets`, in Kafka's formats. A key is a 16-bit type, then the
-group's id and, of most types, a member's id or a regular expression.
+"""Record types of consumer, share and streams groups in `__consumer_offsets`, in Kafka's formats.
+
+A key is a 16-bit type, then the group id and, for most types, a member id or a regular expression.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pybroker.protocol.versioned import decode_versioned
 
 
 class RecordTypes:
-    """Those of one kind of groups; `names`: type → Kafka's name of the record, without Key or Value."""
+    """The record types of one group type. `names`: type → Kafka's name of the record, without Key or Value."""
 
     def __init__(self, names: Mapping[int, str]) -> None:
         self._names = names
@@ -23,14 +24,15 @@ class RecordTypes:
         return kind in self._names
 
     def encode_key(self, kind: int, *parts: str) -> bytes:
-        """A key of this type."""
+        """Encode a key of this type."""
         return struct.pack(">h", kind) + encode(getattr(m, f"{self._names[kind]}Key")(*parts), 0)
 
     def decode_key(self, kind: int, content: bytes) -> tuple[str, str]:
-        """(group, member or expression; empty where the key has none) of a key without its type. Raises CodecError."""
+        """Decode a key without its type to (group, member or expression; empty if the key has neither). Raise
+        CodecError."""
         key = decode_data(f"{self._names[kind]}Key", 0, content)
         return str(key.group_id), str(getattr(key, "regular_expression", None) or getattr(key, "member_id", ""))
 
     def decode_value(self, kind: int, value: bytes) -> Any:
-        """The message of a value of this type. Raises CodecError."""
+        """Decode a value of this type. Raise CodecError."""
         return decode_versioned(f"{self._names[kind]}Value", value)

@@ -1,8 +1,8 @@
-"""One shard of a coordinator: what it knows of the keys that hash to one partition of its internal topic, and the write
+"""One shard of a coordinator: the state of the keys that hash to one partition of its internal topic, and the write
 side of that partition.
 
-A shard lives as long as this broker leads its partition under one leader epoch. Nothing of it outlives that: the next
-leader, or this broker under a later epoch, reads the log.
+A shard lives as long as this broker leads the partition under one leader epoch. The next leader, or this broker
+under a later epoch, rebuilds the state from the log.
 """
 
 from __future__ import annotations
@@ -18,20 +18,17 @@ from pybroker.protocol.error_codes import ErrorCode
 
 
 class ShardState(Enum):
-    """Whether a shard answers."""
-
     LOADING = "loading"
     ACTIVE = "active"
     FAILED = "failed"
-    """Its log cannot be read; taking the partition over again is the way out."""
+    """The log cannot be read; the coordinator retries by taking the partition over again."""
 
 
 class Replay(Protocol):
-    """Takes the records of a partition one after the other, in a worker thread, and keeps what is alive in it."""
+    """Applies the records of a partition in order, in a worker thread, and keeps the live ones."""
 
     def take(self, record: StoredRecord) -> None:
-        """One record, or a marker; a record without a value buries its key. What cannot be read is counted and passed
-        over."""
+        """Apply one record or marker; a tombstone removes its key. Count and skip an undecodable record."""
         ...
 
 
@@ -39,7 +36,7 @@ R = TypeVar("R", bound=Replay)
 
 
 class Shard(ABC, Generic[R]):
-    """What `Shards` asks of a shard; each kind of coordinator has its own."""
+    """The interface of a shard for `Shards`; each coordinator has its own subclass."""
 
     def __init__(self, log: ShardLog) -> None:
         self.log = log
@@ -47,11 +44,11 @@ class Shard(ABC, Generic[R]):
 
     @property
     def partition(self) -> int:
-        """Its partition of the internal topic."""
+        """The partition of the internal topic."""
         return self.log.partition
 
     def check_active(self) -> None:
-        """Raises KafkaError while its keys cannot be answered."""
+        """Raise KafkaError unless the shard is active."""
         if self.state is ShardState.LOADING:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         if self.state is ShardState.FAILED:
@@ -59,12 +56,12 @@ class Shard(ABC, Generic[R]):
 
     @abstractmethod
     def replay(self) -> R:
-        """An empty one, for the partition's records."""
+        """Return an empty replay for the partition's records."""
 
     @abstractmethod
     def install(self, loaded: R) -> None:
-        """Takes over what was read; on the loop's thread, before the first request."""
+        """Install the replayed state; on the event loop's thread, before the first request."""
 
     @abstractmethod
     def give_up(self, error: ErrorCode) -> None:
-        """Leadership is lost or the broker stops: whoever waits gets `error`, no timer remains."""
+        """End the shard when leadership is lost or the broker stops: waiting clients get `error`, and timers stop."""

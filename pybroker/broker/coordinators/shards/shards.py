@@ -1,10 +1,10 @@
-"""The shards of one coordinator: which keys live on this broker, and where the others do.
+"""The shards of one coordinator: the keys that this broker coordinates, and the coordinators of all others.
 
-A key (a group id, a transactional id) belongs to the partition of an internal topic that it hashes to, and lives on
-that partition's leader. Who leads is read from this broker's view of the cluster after each change of it: a partition
-that is led here, under a leader epoch that is new, is loaded off the loop; one that is not is dropped with everything
-in it. What is written goes out under the epoch of the load, so that a leader that was replaced without knowing it
-changes nothing. Until a shard is loaded its keys answer COORDINATOR_LOAD_IN_PROGRESS.
+A key (group id, transactional id) hashes to a partition of an internal topic, and that partition's leader
+coordinates the key. After each change in this broker's view of the cluster, a partition that it leads under a new
+leader epoch is loaded off the event loop, and one that it no longer leads is dropped with all its state. Writes
+carry the epoch of the load, so that a replaced leader that does not know it yet changes nothing. Until a shard is
+loaded, requests for its keys get COORDINATOR_LOAD_IN_PROGRESS.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 LOAD_THREADS = 2
-"""Shards that are read at the same time: more would only contend for the interpreter."""
+"""Shards that load at the same time; more would only compete for the interpreter lock."""
 
 LOAD_RETRY_MS = 5_000
-"""A shard whose log could not be read is tried again after this."""
+"""Delay before retrying a shard whose log could not be read."""
 
 SHORT_OF_REPLICAS_MS = 60_000
-"""Clients try again and again; the log says it this often."""
+"""Clients keep retrying; the warning is logged at most this often."""
 
 S = TypeVar("S", bound=Shard[Any])
 
 
 class Shards(Generic[S]):
-    """See the module. Iterates over all shards that are led here, loaded or not.
+    """All shards that this broker leads, loaded or not; iterable.
 
-    topic: name of the internal topic. make: a new shard over its log. buffer_bytes: what a load reads at once; asked
-    anew for each, as settings can change.
+    topic: name of the internal topic. make: creates a shard on its log. buffer_bytes: bytes per read of a load;
+    called for each load, because the setting can change.
     """
 
     def __init__(
@@ -68,21 +68,21 @@ class Shards(Generic[S]):
     def __iter__(self) -> Iterator[S]:
         return iter(self._shards.values())
 
-    # --- life ---------------------------------------------------------------------------------------------------------
+    # --- lifecycle ----------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Takes over all shards that this broker leads, and follows their leadership from now on."""
+        """Take over all shards that this broker leads, and follow leadership changes."""
         self._started = True
         self._ports.topics.on_leaders_changed(self._topic, self.follow_leaders)
         self.follow_leaders()
 
     async def loaded(self) -> None:
-        """Waits until every shard that is being loaded has been."""
+        """Wait until no shard is loading."""
         while self._loads:
             await asyncio.wait(list(self._loads.values()))
 
     async def stop(self) -> None:
-        """Answers whoever waits with COORDINATOR_NOT_AVAILABLE and waits for writes that are on their way."""
+        """Answer waiting clients with COORDINATOR_NOT_AVAILABLE and wait for writes in flight."""
         self._started = False
         for task in self._loads.values():
             task.cancel()
@@ -97,8 +97,9 @@ class Shards(Generic[S]):
             self._executor.shutdown(wait=False, cancel_futures=True)
 
     def follow_leaders(self) -> None:
-        """Compares what is led here with the shards that there are: drops those that are led elsewhere, under another
-        epoch or for another incarnation of the topic, and loads what is new.
+        """Compare the led partitions with the existing shards.
+
+        Drop shards whose leader, leader epoch or topic incarnation has changed, and load new ones.
         """
         if not self._started:
             return
@@ -199,12 +200,12 @@ class Shards(Generic[S]):
                 self._topic,
             )
 
-    # --- who answers --------------------------------------------------------------------------------------------------
+    # --- lookup -------------------------------------------------------------------------------------------------------
 
     async def find(self, key: str, listener: str) -> tuple[int, str, int]:
-        """(broker id, host, port) of a key's coordinator; creates the internal topic if there is none yet.
+        """Return (broker id, host, port) of a key's coordinator; create the internal topic if it does not exist.
 
-        KafkaError COORDINATOR_NOT_AVAILABLE while nobody leads.
+        Raise KafkaError COORDINATOR_NOT_AVAILABLE while the partition has no leader.
         """
         topics = self._ports.topics
         topic_id = topics.topic_id(self._topic)
@@ -221,8 +222,8 @@ class Shards(Generic[S]):
         return leader, endpoint[0], endpoint[1]
 
     async def ensure_topic(self) -> None:
-        """Creates the internal topic. KafkaError COORDINATOR_NOT_AVAILABLE."""
-        # Many clients ask at once when a cluster is new; one creation serves them all.
+        """Create the internal topic. Raise KafkaError COORDINATOR_NOT_AVAILABLE."""
+        # In a new cluster many clients ask at the same time; one creation serves them all.
         if self._creating is None or self._creating.done():
             self._creating = self._ports.loop.create_task(self._create())
         try:
@@ -236,7 +237,8 @@ class Shards(Generic[S]):
         return await self._ports.creator.ensure_internal(self._topic)
 
     def of(self, key: str) -> S:
-        """The shard that answers for a key. KafkaError: NOT_COORDINATOR, COORDINATOR_…"""
+        """Return the shard of a key. Raise KafkaError NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE or
+        COORDINATOR_LOAD_IN_PROGRESS."""
         if not self._started:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         topic_id = self._ports.topics.topic_id(self._topic)
@@ -249,7 +251,7 @@ class Shards(Generic[S]):
 
 
 def read_partition(reads: Reads, shard_log: ShardLog, replay: Replay, buffer_bytes: int) -> None:
-    """Gives `replay` all records of a shard's partition. Blocking. Raises NativeError if the log cannot be read."""
+    """Replay all records of a shard's partition. Blocking. Raise NativeError if the log cannot be read."""
     offset = 0
     while True:
         read = reads.read_records(shard_log.topic_id, shard_log.partition, offset, buffer_bytes)

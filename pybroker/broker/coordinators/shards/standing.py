@@ -1,22 +1,23 @@
-"""Answers to heartbeats that data threads repeat, of the members of one group.
+"""Cached heartbeat responses and delegated commits for the members of one group.
 
-Most heartbeats tell nothing and are told nothing. The coordinator answers such a one itself, once, and lets the data
-threads answer the same bytes from then on (`native/server/src/standing.rs`). No member is answered so what the
-coordinator would not answer by then:
+Most heartbeats change nothing: same request, same response. The coordinator answers such a heartbeat once, and data
+threads then repeat the response for the same bytes (`native/server/src/standing.rs`). A cached response never
+differs from the coordinator's own answer:
 
-* The answer hangs on the group, on the topics and their leaders, on settings and on features. Whatever changes the
-  group takes all of its answers back first, in the same step of the loop, before anybody can be told of the change;
-  what changes the rest takes back all answers of the broker, natively, where data threads are told of it, and when the
-  cluster's image is replaced. A heartbeat that is answered at that moment came before the change.
-* It hangs on time only in that a silent member is removed. The data threads note when they have heard it: a session
-  that seems to be over is measured from there, and no answer stands any more before the member is removed.
-* Whether the member may still read for the group is asked for each heartbeat.
+* The response depends on the group, topics and their leaders, settings and features. Every change of the group first
+  invalidates all of its cached responses, in the same step of the loop, before any client can learn of the change.
+  Other changes invalidate all cached responses of the broker: native code does it when it updates the data threads,
+  and when the cluster's metadata image is replaced. A heartbeat answered at that moment came before the change.
+* Time matters only because the coordinator removes silent members. Data threads record when they last heard a
+  member: a session that seems expired is measured from there, and its cached responses are invalidated before the
+  member is removed.
+* The member's permission to read for the group is checked for each heartbeat.
 
-A member's commits are left to the data threads in the same way (`native/server/src/standing_commits.rs`): they append
-what the member commits for topics that it was found to commit for, while nothing happens to the group or its topics.
-Such a right is kept here with the member's answers. Whoever writes what no later commit may undo, or be undone by
-(tombstones, what a deletion record kept), takes all rights of the shard back before he looks at its offsets
-(`Offsets`); none is given while something of that waits to be written (`ShardLog.is_still`).
+The coordinator delegates a member's offset commits in the same way (`native/server/src/standing_commits.rs`): data
+threads append its commits for the topics that the coordinator has checked, under a lease, as long as the group and
+its topics do not change. The lease is kept here with the member's cached responses. Before the coordinator writes
+tombstones or restores offsets from a deletion record, it revokes all leases of the shard and then reads its offsets
+(`Offsets`). It grants no lease while such a write is pending (`ShardLog.is_still`).
 """
 
 from __future__ import annotations
@@ -26,35 +27,37 @@ from typing import Any, Protocol
 
 
 class Answer(Protocol):
-    """One that stands (`native.StandingAnswer`, `native.CommitRight`)."""
+    """A cached response or a commit lease (`native.StandingAnswer`, `native.CommitRight`)."""
 
     def take_back(self) -> None:
-        """It is not given any more when this returns."""
+        """Invalidate it; it is no longer used when this returns."""
         ...
 
     def silent_ms(self) -> int:
-        """For how long it has not been asked for, taken back or not."""
+        """Return the time since its last use, whether or not it has been invalidated."""
         ...
 
 
 HEARTBEATS = "heartbeats"
 COMMITS = "commits"
-"""What answers are given to."""
+"""The kinds of requests that are answered."""
 
 
 class StandingAnswers:
-    """See the module. By member id and by what they are given to."""
+    """Cached responses and commit leases by member id and kind of request."""
 
     __slots__ = ("_heard", "_standing")
 
     def __init__(self) -> None:
         self._standing: dict[str, dict[str, Answer]] = {}
         self._heard: dict[str, dict[str, Answer]] = {}
-        """They tell when a member was heard, also when they are taken back."""
+        """Records when each member was last heard, also after invalidation."""
 
     def keep(self, member_id: str, answer: Answer, what: str = HEARTBEATS, *, heard: bool = True) -> None:
-        """An answer stands from now on, in place of what the member had over another connection. `heard`: whoever asks
-        for it is alive."""
+        """Cache a response in place of the member's earlier one, which may belong to another connection.
+
+        `heard`: a request that uses it proves that the member is alive.
+        """
         standing = self._standing.setdefault(member_id, {})
         before = standing.get(what)
         if before is not None:
@@ -64,29 +67,32 @@ class StandingAnswers:
             self._heard.setdefault(member_id, {})[what] = answer
 
     def standing(self, member_id: str, what: str) -> Any:
-        """What was kept, if it was not taken back here; None: nothing."""
+        """Return the cached response unless the coordinator has invalidated it."""
         return self._standing.get(member_id, {}).get(what)
 
     def take_back(self) -> None:
-        """Something is about to happen to the group."""
+        """Invalidate all responses before the group changes."""
         if self._standing:
             for member_id in list(self._standing):
                 self._take_back_of(member_id)
 
     def forget(self, member_id: str) -> None:
-        """The member goes."""
+        """Forget a member that leaves the group."""
         self._take_back_of(member_id)
         self._heard.pop(member_id, None)
 
     def session_left_ms(self, member_id: str, timeout_ms: int) -> int:
-        """How long the session of a member still goes on, of which nothing came here for so long as it lasts; 0: it is
-        over, and no answer stands."""
+        """Return how long the session of a member goes on that the coordinator has not heard within the session
+        timeout.
+
+        0: the session has expired, and no cached response is valid.
+        """
         heard = self._heard.get(member_id)
         if heard is None:
             return 0
         if _silent_ms(heard) >= timeout_ms:
             self._take_back_of(member_id)
-        # It may have come between the two.
+        # A heartbeat may have arrived between the two checks.
         return max(timeout_ms - _silent_ms(heard), 0)
 
     def _take_back_of(self, member_id: str) -> None:

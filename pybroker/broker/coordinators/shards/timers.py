@@ -1,7 +1,7 @@
-"""Timeouts by key: a wheel of slots, and what turns it on the event loop.
+"""Timeouts by key: a timer wheel, and its driver on the event loop.
 
-Most timeouts are sessions that heartbeats prolong long before they end. Prolonging therefore only writes the new
-deadline; the timer stays in its old slot and moves when that slot comes up. So a heartbeat costs one dictionary
+Most timeouts are sessions that heartbeats extend long before they expire. Extending one only writes the new
+deadline; the timer stays in its old slot and moves when that slot is due. A heartbeat therefore costs one dictionary
 lookup.
 """
 
@@ -17,7 +17,7 @@ from pybroker.broker.clock import Clock
 log = logging.getLogger(__name__)
 
 TICK_MS = 10
-"""The wheel's grain: a timeout comes at most this much late."""
+"""Resolution of the wheel: a timeout fires at most this much late."""
 
 
 class _Timer:
@@ -31,9 +31,9 @@ class _Timer:
 
 
 class TimerWheel:
-    """Timers by key, one each. Time comes from the clock's monotonic side; `advance` runs what is due.
+    """Timers by key, one each. Time is the clock's monotonic time; `advance` runs due timers.
 
-    `on_earlier(ms)` is called with the monotonic time at which `advance` has to run, whenever that moves forward.
+    `on_earlier(ms)` is called with the monotonic time of the next `advance` whenever that time becomes earlier.
     """
 
     def __init__(self, clock: Clock, on_earlier: Callable[[int], None] | None = None) -> None:
@@ -50,9 +50,9 @@ class TimerWheel:
         return key in self._timers
 
     def schedule(self, key: Hashable, delay_ms: int, callback: Callable[[], None]) -> None:
-        """Calls `callback` once, `delay_ms` from now, in place of what was scheduled under `key`.
+        """Call `callback` once, `delay_ms` from now, replacing the timer under `key`.
 
-        Nothing runs in the same `advance` that schedules it: a callback that schedules itself cannot hold the loop.
+        No callback runs in the `advance` that scheduled it: a callback that schedules itself cannot block the loop.
         """
         timer = self._timers.get(key)
         if timer is None:
@@ -65,7 +65,7 @@ class TimerWheel:
             self._move(timer, delay_ms)
 
     def touch(self, key: Hashable, delay_ms: int) -> bool:
-        """Gives an existing timer a new delay from now; False when there is none."""
+        """Set a new delay for an existing timer; return False if there is none."""
         timer = self._timers.get(key)
         if timer is None:
             return False
@@ -73,7 +73,7 @@ class TimerWheel:
         return True
 
     def cancel(self, key: Hashable) -> None:
-        """Forgets what is scheduled under `key`."""
+        """Remove the timer under `key`."""
         timer = self._timers.pop(key, None)
         if timer is not None:
             held = self._slots.get(timer.slot)
@@ -81,11 +81,11 @@ class TimerWheel:
                 held.discard(timer)
 
     def next_ms(self) -> int | None:
-        """When `advance` has to run next; None when nothing is scheduled."""
+        """Return when `advance` has to run next; None if there are no timers."""
         return self._order[0] * TICK_MS if self._order else None
 
     def advance(self) -> None:
-        """Runs everything that is due. A callback that raises is a bug: it is logged, and the others run."""
+        """Run all due timers. Log a callback that raises, which is a bug, and run the others."""
         now_ms = self._clock.monotonic_ms()
         while self._order and self._order[0] * TICK_MS <= now_ms:
             slot = heapq.heappop(self._order)
@@ -130,7 +130,7 @@ def _slot(deadline_ms: int) -> int:
 
 
 class WheelDriver:
-    """Turns a wheel on an event loop: one loop timer for the next slot, whatever the number of timers."""
+    """Drives a wheel on an event loop with a single loop timer for the next slot."""
 
     def __init__(self, clock: Clock, loop: asyncio.AbstractEventLoop) -> None:
         self._clock = clock
@@ -140,7 +140,7 @@ class WheelDriver:
         self.wheel = TimerWheel(clock, self._wake_at)
 
     def stop(self) -> None:
-        """No timer runs any more."""
+        """Stop all timers."""
         self._stopped = True
         if self._handle is not None:
             self._handle.cancel()
@@ -158,6 +158,6 @@ class WheelDriver:
         self._handle = None
         self.wheel.advance()
         upcoming = self.wheel.next_ms()
-        # A callback may have scheduled something that set the handle already; the earliest slot decides.
+        # A callback may have set the handle already; the earliest slot decides.
         if upcoming is not None:
             self._wake_at(upcoming)

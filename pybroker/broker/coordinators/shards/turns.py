@@ -1,8 +1,9 @@
-"""Changes of one group are made in turns: one is decided on a copy, written, and put in place when it is on disk; what
-comes meanwhile forms the next turn, with one write and one target for all of it.
+"""Group commit of the changes of one group: changes made during a write form the next turn.
 
-So what is answered is what a successor would read, and a hundred members that join at once cost a few writes. A write
-that failed may lie in the log all the same: the next turn then writes whatever it could have left behind again.
+A turn changes a copy of the group, writes the records, and installs the copy when they are on disk. Changes that
+arrive meanwhile share the next turn, with one write and one target. Responses therefore show only state that a
+successor would read, and a hundred members that join at once cost a few writes. A failed write may still be in the
+log: the next turn overwrites every record that it could have left behind.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 
 Records = dict[bytes, bytes | None]
-"""Key → value; None buries the key."""
+"""Key → value; None: a tombstone."""
 
 
 class Turned(Protocol):
@@ -29,55 +30,59 @@ class Turned(Protocol):
 
     @property
     def successor(self) -> Mapping[bytes, bytes | None] | None:
-        """What is stored in its place when it becomes another one; None: it stays."""
+        """Records that replace the group when it changes its type; None: the type stays."""
         ...
 
 
 G = TypeVar("G", bound=Turned)
 
 Outcome = Any
-"""What a change is answered with; a KafkaError where it was refused."""
+"""The result of a change; a KafkaError if the change was refused."""
 Finish = Callable[[G], Outcome]
 Change = Callable[[G], Callable[[G], Outcome]]
-"""Changes the copy (or raises KafkaError before it does); what it gives is called when the target is known, may change
-the copy once more, and gives the answer (or raises KafkaError: a later change of the same turn may have removed its
-member)."""
+"""Changes the copy, or raises KafkaError before changing it.
+
+The returned function is called when the target is known. It may change the copy again, and returns the result or
+raises KafkaError: a later change of the same turn may have removed its member.
+"""
 Reply = Callable[[Outcome], None]
 Write = Callable[[list[Record], Callable[[ErrorCode], None]], None]
-"""Writes records of one group; called back with NONE when they are on disk."""
+"""Writes records of one group; calls back with NONE when they are on disk."""
 
 FIRST_EPOCH = 1
 
 
 def start_epochs(group: Turned) -> None:
-    """To be called when a member joins: a group without epochs begins with 1, as in Kafka, so that its first member
-    comes in epoch 2, and one that waits for the first target is in an epoch above 0."""
+    """Start a new group's epochs at 1 when a member joins, as Kafka does.
+
+    The first member then joins in epoch 2, and a member that waits for the first target is in an epoch above 0.
+    """
     if not group.epoch:
         group.epoch = group.target_epoch = FIRST_EPOCH
 
 
 class Kind(msgspec.Struct, Generic[G], frozen=True):
-    """How groups of a kind are made, copied and stored."""
+    """How to create, copy and store groups of one type."""
 
     make: Callable[[str], G]
     fork: Callable[[G], G]
     changes: Callable[[G | None, G], Records]
-    """What has to be written for the second to be read back, if the first (None: nothing) is what lies in the log."""
+    """Returns the records that turn the first state in the log (None: nothing) into the second."""
     tombstones: Callable[[G], Records]
 
 
 class _Turns(msgspec.Struct, Generic[G], eq=False):
     waiting: list[tuple[Change[G], Reply]] = []
     writing: list[Reply] | None = None
-    """Whoever waits for the present write; None: there is none."""
+    """Callers that wait for the current write; None: no write is in flight."""
     doubtful: Records = {}
-    """What failed writes may have left in the log."""
+    """Records that failed writes may have left in the log."""
     also: Records = {}
-    """To be written with the next turn."""
+    """Records to add to the next turn's write."""
 
 
 class GroupTurns(Generic[G]):
-    """The groups of one shard, as they are on disk, and their turns."""
+    """The groups of one shard, as stored, and their turns."""
 
     def __init__(
         self,
@@ -87,8 +92,8 @@ class GroupTurns(Generic[G]):
         changed: Callable[[G | None, G], None],
         moves: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """assign: brings the target of a copy to its epoch. changed: told after each turn (before, after). moves: told
-        the group's id before anything happens to it."""
+        """assign: brings the target of a copy to its epoch. changed: called after each turn with (before, after).
+        moves: called with the group's id before the group changes."""
         self.groups: dict[str, G] = {}
         self._kind = kind
         self._turns: dict[str, _Turns[G]] = {}
@@ -98,17 +103,19 @@ class GroupTurns(Generic[G]):
         self._moves = moves
 
     def holds(self, group_id: str) -> bool:
-        """The group exists, or is being made."""
+        """Return whether the group exists or is being created."""
         return group_id in self.groups or group_id in self._turns
 
     def is_quiet(self, group_id: str) -> bool:
-        """Nothing of it is being written."""
+        """Return whether no write of the group is in flight."""
         turns = self._turns.get(group_id)
         return turns is None or turns.writing is None
 
     def submit(self, group_id: str, change: Change[G], reply: Reply, *, also: Records | None = None) -> None:
-        """Makes a change with the next turn, at once if none is being written. `also`: records of another kind that go
-        with it."""
+        """Make a change in the next turn, at once if no write is in flight.
+
+        `also`: records of another type to write with it.
+        """
         self._moves(group_id)
         turns = self._turns.setdefault(group_id, _Turns[G]())
         turns.waiting.append((change, reply))
@@ -119,8 +126,10 @@ class GroupTurns(Generic[G]):
     def submit_until_stored(
         self, group_id: str, change: Change[G], later: Callable[[Callable[[], None]], None]
     ) -> None:
-        """Makes a change of a group that exists, which nobody waits for: as long as it cannot be stored, `later` is
-        given what tries it again."""
+        """Make a change of an existing group that no caller waits for.
+
+        As long as the change cannot be stored, call `later` with a function that retries it.
+        """
 
         def again() -> None:
             if group_id in self.groups:
@@ -143,14 +152,14 @@ class GroupTurns(Generic[G]):
             except KafkaError as refused:
                 answers.append((reply, refused, False))
             if after.successor is not None:
-                # What comes behind is for the group that it becomes.
+                # The remaining changes belong to the group's successor.
                 turns.waiting = waiting[place + 1 :]
                 break
         if after.epoch > after.target_epoch and after.successor is None:
             self._assign(after)
         outcomes = [(reply, _finished(answer, after) if finishes else answer) for reply, answer, finishes in answers]
         if before is None and not after.epoch:
-            # Whoever wanted to be its first member was refused.
+            # Every would-be first member was refused.
             self._over(group_id, turns)
             _answer(outcomes)
             return
@@ -164,7 +173,7 @@ class GroupTurns(Generic[G]):
 
         def done(error: ErrorCode) -> None:
             if self._turns.get(group_id) is not turns:
-                # The group was given up meanwhile, and everybody was answered.
+                # The group was given up meanwhile, and all callers were answered.
                 return
             turns.writing = None
             told = outcomes
@@ -172,7 +181,7 @@ class GroupTurns(Generic[G]):
                 turns.doubtful.update(written)
                 told = [(reply, KafkaError(error)) for reply, _ in outcomes]
             elif after.successor is not None:
-                # Who comes for the group that it was finds out when it asks again.
+                # Clients of the old group see its successor when they retry.
                 self.forget(group_id, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
             else:
                 turns.doubtful, turns.also = {}, {}
@@ -200,13 +209,13 @@ class GroupTurns(Generic[G]):
         return written
 
     def _over(self, group_id: str, turns: _Turns[G]) -> None:
-        # What a failed write may have left in the log has to be remembered while the group lives; of a group that was
-        # never made it is a group of its own, whose members a successor waits for in vain.
+        # Keep `doubtful` while the group lives. If the group was never created, a successor loads such records as a
+        # group of its own and expires the members.
         if self._turns.get(group_id) is turns and (not turns.doubtful or group_id not in self.groups):
             del self._turns[group_id]
 
     def forget(self, group_id: str, error: ErrorCode) -> None:
-        """The group ends here: whoever waits gets `error`."""
+        """End the group: waiting callers get `error`."""
         self._moves(group_id)
         self.groups.pop(group_id, None)
         turns = self._turns.pop(group_id, None)
@@ -215,7 +224,7 @@ class GroupTurns(Generic[G]):
             _answer([(reply, KafkaError(error)) for reply in replies])
 
     def forget_all(self, error: ErrorCode) -> None:
-        """All groups end here."""
+        """End all groups."""
         for group_id in [*self.groups, *self._turns]:
             self.forget(group_id, error)
 
