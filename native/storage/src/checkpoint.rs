@@ -1,4 +1,4 @@
-//! Kafka's small text files: `version`, number of entries, one entry a line.
+//! Kafka's small text files: `version`, number of entries, one entry on each line.
 
 use crate::error::StorageError;
 use crate::files;
@@ -7,13 +7,13 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 const VERSION: &str = "0";
-/// 10,000,000 partitions with long names; anything larger is no checkpoint.
+/// Enough for 10,000,000 partitions with long names; a larger file is not a checkpoint.
 const CHECKPOINT_BYTES_MAX: u64 = 2 << 30;
 
 /// Offsets by topic and partition.
 pub(crate) type OffsetsByPartition = HashMap<(String, i32), i64>;
 
-/// The lines after the two leading ones, if the file is well formed.
+/// Return the lines after the first two, if the file is well formed.
 pub(crate) fn parse_lines(content: &str) -> Result<Vec<&str>, String> {
     let mut lines = content.lines();
     let version = lines.next().ok_or("empty file")?.trim();
@@ -31,7 +31,7 @@ pub(crate) fn parse_lines(content: &str) -> Result<Vec<&str>, String> {
     Ok(entries)
 }
 
-/// The file's text for `entries`.
+/// Return the file's text for `entries`.
 pub(crate) fn render(entries: impl ExactSizeIterator<Item = String>) -> String {
     let mut text = format!("{VERSION}\n{}\n", entries.len());
     for entry in entries {
@@ -41,11 +41,11 @@ pub(crate) fn render(entries: impl ExactSizeIterator<Item = String>) -> String {
     text
 }
 
-/// Reads an offset checkpoint. A missing file is an empty one, and so is one without a byte: Kafka makes the file
+/// Read an offset checkpoint. A missing file counts as empty, and so does a file without bytes: Kafka creates the file
 /// before it has anything to write.
 ///
 /// # Errors
-/// [`StorageError::Corrupt`]; the caller goes on without, which costs time but no data.
+/// [`StorageError::Corrupt`]; the caller continues without the file, which costs time but no data.
 pub(crate) fn read_offsets(path: &Path) -> Result<OffsetsByPartition, StorageError> {
     let Some(content) = files::read_if_there(path, CHECKPOINT_BYTES_MAX)? else {
         return Ok(HashMap::new());
@@ -76,7 +76,7 @@ pub(crate) fn read_offsets(path: &Path) -> Result<OffsetsByPartition, StorageErr
     Ok(offsets)
 }
 
-/// Replaces an offset checkpoint, durably.
+/// Replace an offset checkpoint, durably.
 pub(crate) fn write_offsets<'a>(
     path: &Path,
     entries: impl Iterator<Item = (&'a str, i32, i64)>,

@@ -1,32 +1,32 @@
-//! What the files of a log were at the clean stop, and whether they still are.
+//! State of a log's files at the clean stop, and the check whether it still holds.
 
 use std::os::unix::fs::MetadataExt;
 
-/// A segment's files, as far as opening the log trusts them unread. Offset and time indexes are not here: a wrong
-/// one is noticed when it is used.
+/// Stamp of a segment's files, as far as opening the log trusts them unread. Offset and time indexes are excluded: a
+/// wrong one is noticed when it is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SegmentStamp {
     pub(crate) base_offset: i64,
-    /// Bytes of the `.log` file.
+    /// Size of the `.log` file in bytes.
     pub(crate) size: u64,
-    /// When the `.log` file was last written.
+    /// Modification time of the `.log` file.
     pub(crate) modified_ns: i64,
-    /// Bytes of the `.txnindex` file; a shorter one would show aborted records.
+    /// Size of the `.txnindex` file; a shorter one would expose aborted records.
     pub(crate) aborted_bytes: u64,
 }
 
-/// What the clean-shutdown marker says of one log.
+/// Entry of one log in the clean-shutdown marker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CleanState {
-    /// The segments that have bytes, ascending.
+    /// Segments with bytes, ascending.
     pub(crate) segments: Vec<SegmentStamp>,
     pub(crate) log_end: i64,
     pub(crate) producers: usize,
 }
 
 impl CleanState {
-    /// The base offset of the first segment that is not what it was. `found` are the segments there are, ascending;
-    /// the last one may be empty: it then says where the log ends.
+    /// Return the base offset of the first changed segment. `found`: the segments on disk, ascending; the last one may
+    /// be empty and then gives the log end.
     pub(crate) fn first_change(&self, found: &[SegmentStamp]) -> Option<i64> {
         let with_bytes = found.iter().filter(|segment| segment.size > 0);
         let mut there = with_bytes.copied();
@@ -51,7 +51,7 @@ impl CleanState {
         (!fits).then_some(last.base_offset)
     }
 
-    /// The offset up to which the segment that began at `base_offset` held records, and its stamp.
+    /// Return the stamp of the segment at `base_offset`, and its end offset.
     pub(crate) fn known(&self, base_offset: i64) -> Option<(SegmentStamp, i64)> {
         let at = self
             .segments
@@ -60,7 +60,7 @@ impl CleanState {
         Some((self.segments[at], self.end_of(at)))
     }
 
-    /// Offsets (first, last) of the segments that had bytes and are not in `found` any more.
+    /// Return the offsets (first, last) of segments that had bytes and are missing in `found`.
     pub(crate) fn missing(&self, found: &[SegmentStamp]) -> Vec<(i64, i64)> {
         let gone = self.segments.iter().enumerate().filter(|(_, known)| {
             found
@@ -78,7 +78,7 @@ impl CleanState {
     }
 }
 
-/// Nanoseconds of a file's last modification.
+/// Return a file's modification time in nanoseconds.
 pub(crate) fn modified_ns(metadata: &std::fs::Metadata) -> i64 {
     metadata
         .mtime()

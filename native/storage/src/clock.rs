@@ -1,13 +1,13 @@
-//! The time, for threads that nobody calls with it: here and in the crates above.
+//! Clock for background threads, here and in the crates above.
 
 use std::fmt::Debug;
 use std::time::Instant;
 
-/// Handed in by whoever starts the broker; nothing here or below asks the system.
+/// The caller that starts the broker provides it; nothing here or below reads the system clock.
 pub trait Clock: Debug + Send + Sync {
-    /// Milliseconds since the Unix epoch. It can step back.
+    /// Return milliseconds since the Unix epoch. The value can step back.
     fn now_ms(&self) -> i64;
 
-    /// A time that never steps back, to measure how long something takes.
+    /// Return a monotonic time, to measure durations.
     fn now(&self) -> Instant;
 }

@@ -1,27 +1,26 @@
-//! The settings of one log: topic configs, resolved by the control plane.
+//! Settings of one log: topic configs resolved by the control plane.
 
 use pybroker_model::TimestampType;
 
 /// `log.flush.mode`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlushMode {
-    /// Acknowledge and show what is on disk only.
+    /// Acknowledge and show only records that are on disk.
     Commit,
-    /// Leave writing back to the operating system, as Kafka does.
+    /// Leave writeback to the operating system, as Kafka does.
     Os,
 }
 
 /// `cleanup.policy`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CleanupPolicy {
-    /// Old segments are removed by time and size.
+    /// Remove old segments by age and size.
     pub delete: bool,
-    /// Only the newest record of a key is kept.
+    /// Keep only the newest record of each key.
     pub compact: bool,
 }
 
-/// Topic configs under their Kafka names. Sizes in bytes, times in milliseconds, -1 = no limit
-/// where Kafka says so.
+/// Topic configs under their Kafka names. Sizes in bytes, times in milliseconds, -1 = no limit as in Kafka.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)] // each field is the topic config of the same name
 pub struct LogConfig {
@@ -45,13 +44,13 @@ pub struct LogConfig {
     pub flush_mode: FlushMode,
     pub flush_messages: i64,
     pub flush_ms: i64,
-    /// What lies beyond so many bytes of a segment is written past the page cache. No topic config: staged logs have
-    /// it from `ingest.cached.bytes.max`.
+    /// Bytes of a segment beyond which writes bypass the page cache. Not a topic config: staged logs take it from
+    /// `ingest.cached.bytes.max`.
     pub cached_bytes_max: u64,
 }
 
 impl Default for LogConfig {
-    /// Kafka's defaults, and our `log.flush.mode`.
+    /// Kafka's defaults, and `commit` for `log.flush.mode`.
     fn default() -> Self {
         const DAY_MS: i64 = 24 * 60 * 60 * 1000;
         Self {

@@ -1,9 +1,9 @@
-//! Writes past the page cache (O_DIRECT), for much that is written at once and that nobody is about to read.
+//! Writes that bypass the page cache (O_DIRECT), for large writes that are not read soon.
 //!
-//! A page of the cache costs more than the bytes that are copied into it, several times as much where a virtual machine
-//! has to get the memory from its host first, and a bulk load displaces the pages that consumers of other topics read.
-//! O_DIRECT wants whole blocks of memory and file, so the edges of each write still go through the cache; kernel and
-//! file system keep the two consistent. A write of either kind is on disk after the next sync of the file.
+//! A page of the cache costs more than the bytes copied into it, several times as much if a virtual machine must first
+//! get the memory from its host; and a bulk load evicts pages that consumers of other topics read. O_DIRECT needs whole
+//! blocks of memory and file, so the edges of each write still use the cache; kernel and file system keep the two
+//! consistent. Both kinds of write are on disk after the next sync of the file.
 
 use pybroker_model::HEADER_BYTES;
 use std::cell::RefCell;
@@ -13,32 +13,32 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Positions, lengths and memory are multiples of it: no file system in use has larger blocks than pages.
+/// Alignment of positions, lengths and memory: no common file system has blocks larger than a page.
 const BLOCK_BYTES: usize = 4096;
-/// Less than this is not worth waiting for the disk.
+/// Smaller writes are not worth waiting for the disk.
 const WORTH_BYTES: usize = 128 << 10;
-/// Memory of each thread that writes so: what is written does not lie at a block's border as it came.
+/// Aligned buffer of each writing thread, because the input is not aligned to blocks.
 const BUFFER_BYTES: usize = 1 << 20;
 
 thread_local! {
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Writes past the page cache to the files of one log directory.
+/// Cache-bypassing writes to the files of one log directory.
 #[derive(Debug, Default)]
 pub(crate) struct DirectWrites {
-    /// The file system does not know them: everything goes through the cache.
+    /// The file system does not support them: all writes use the cache.
     refused: AtomicBool,
-    /// One was made: what is refused later is not for the file system (a limit of the file's size cuts a block).
+    /// One write succeeded: a later refusal has another cause (a file size limit cuts a block).
     known: AtomicBool,
 }
 
 impl DirectWrites {
-    /// Writes a batch at `position` of `file`, which is the one at `path`. The pages of the batch's header go through
-    /// the cache and mostly stay there: offsets are patched in them when the batch is attached.
+    /// Write a batch at `position` of `file`, the file at `path`. The pages of the batch header go through the cache
+    /// and mostly stay there: attaching the batch patches offsets in them.
     ///
     /// # Errors
-    /// Whatever the operating system says; some of the bytes may have been written.
+    /// Any error of the operating system; some of the bytes may be written.
     pub(crate) fn write_batch_at(
         &self,
         file: &File,
@@ -61,8 +61,9 @@ impl DirectWrites {
         file.write_all_at(&bytes[head + written..], start + written as u64)
     }
 
-    /// Whole blocks, through memory that begins at a block's border. Answers how many bytes it has written; the rest
-    /// is for the cache: that of a write which ended inside a block, or all where the file system refuses.
+    /// Write whole blocks through an aligned buffer. Return the number of written bytes; the caller writes the rest
+    /// through the cache: the remainder after a write that ended inside a block, or everything if the file system
+    /// refuses.
     fn write_blocks(&self, direct: &File, blocks: &[u8], position: u64) -> io::Result<usize> {
         BUFFER.with_borrow_mut(|buffer| {
             if buffer.is_empty() {
@@ -99,8 +100,8 @@ impl DirectWrites {
         })
     }
 
-    /// The file for direct writes; `None` if it cannot be had, for want of descriptors as well: the one that is open
-    /// will do.
+    /// Open the file for direct writes; `None` on any failure, also without free descriptors: the caller uses the open
+    /// file.
     #[cfg(target_os = "linux")]
     fn open(&self, path: PathBuf) -> Option<File> {
         use std::os::unix::fs::OpenOptionsExt;
@@ -131,7 +132,7 @@ impl DirectWrites {
 mod tests {
     use super::*;
 
-    /// Bytes that differ from block to block and from each other's neighbours.
+    /// Bytes that differ between blocks and between neighbours.
     fn bytes(len: usize) -> Vec<u8> {
         (0..len)
             .map(|at| (at / 7 % 251) as u8 ^ (at / BLOCK_BYTES) as u8)
@@ -167,7 +168,7 @@ mod tests {
                     .write_batch_at(&file, || path.clone(), &batch, expected.len() as u64)
                     .expect("writes");
                 expected.extend_from_slice(&batch);
-                // At a block's border, and one byte before it: the header is in two pages then.
+                // At a block border, and one byte before it, where the header spans two pages.
                 for fill in [0, BLOCK_BYTES - 1] {
                     let gap = (BLOCK_BYTES + fill - expected.len() % BLOCK_BYTES) % BLOCK_BYTES;
                     file.write_all_at(&bytes(gap), expected.len() as u64)

@@ -1,16 +1,15 @@
-//! How often values of which size were seen: four steps to each power of two, so that what is read from it is off by an
-//! eighth at most.
+//! Histogram of values with four steps for each power of two: a value read from it is off by at most an eighth.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Steps to each power of two, as a power of two.
+/// Steps for each power of two, as a power of two.
 const STEP_BITS: u32 = 2;
-/// Values from 2^36 on share the last step: 19 hours in microseconds.
+/// Values from 2^36 share the last step: 19 hours in microseconds.
 const POWERS: usize = 36;
 /// Number of steps.
 const STEPS: usize = (POWERS - STEP_BITS as usize + 1) << STEP_BITS;
 
-/// See the module. One thread records at a time; others may read meanwhile.
+/// Histogram of values. One thread records at a time; others may read meanwhile.
 #[derive(Debug)]
 pub struct Distribution {
     steps: [AtomicU64; STEPS],
@@ -26,7 +25,7 @@ impl Default for Distribution {
     }
 }
 
-/// Adds to a counter that nobody else writes: no locked instruction.
+/// Add to a counter with a single writer: needs no locked instruction.
 #[inline]
 fn add(counter: &AtomicU64, count: u64) {
     let sum = counter.load(Ordering::Relaxed).wrapping_add(count);
@@ -34,14 +33,14 @@ fn add(counter: &AtomicU64, count: u64) {
 }
 
 impl Distribution {
-    /// Records a value.
+    /// Record a value.
     #[inline]
     pub fn record(&self, value: u64) {
         add(&self.steps[step_of(value)], 1);
         add(&self.sum, value);
     }
 
-    /// Adds what was recorded to `counts`.
+    /// Add the recorded values to `counts`.
     pub fn add_to(&self, counts: &mut Counts) {
         for (total, step) in counts.steps.iter_mut().zip(&self.steps) {
             *total += step.load(Ordering::Relaxed);
@@ -62,7 +61,7 @@ fn step_of(value: u64) -> usize {
     step.min(STEPS - 1)
 }
 
-/// The smallest value of a step.
+/// Return the smallest value of a step.
 fn lowest(step: usize) -> u64 {
     let (power, low) = (step >> STEP_BITS, step & ((1 << STEP_BITS) - 1));
     if power == 0 {
@@ -72,11 +71,11 @@ fn lowest(step: usize) -> u64 {
     }
 }
 
-/// What distributions held at one time.
+/// Content of distributions at one time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Counts {
     steps: [u64; STEPS],
-    /// Of all values.
+    /// Sum of all values.
     pub sum: u64,
 }
 
@@ -90,24 +89,24 @@ impl Default for Counts {
 }
 
 impl Counts {
-    /// How many values there are.
+    /// Return the number of values.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.steps.iter().sum()
     }
 
-    /// Counts so many values of 0 more.
+    /// Add `count` values of 0.
     pub fn add_zeros(&mut self, count: u64) {
         self.steps[0] += count;
     }
 
-    /// How many are below `bound`, a power of two.
+    /// Return the number of values below `bound`, a power of two.
     #[must_use]
     pub fn below(&self, bound: u64) -> u64 {
         self.steps[..step_of(bound)].iter().sum()
     }
 
-    /// What came since `earlier`.
+    /// Return the values recorded since `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let mut recent = self.clone();
@@ -118,7 +117,7 @@ impl Counts {
         recent
     }
 
-    /// The value below which `share` of them are, 0 to 1; NaN if there are none.
+    /// Return the quantile for `share`, 0 to 1; NaN without values.
     #[must_use]
     pub fn quantile(&self, share: f64) -> f64 {
         let count = self.count();

@@ -1,27 +1,26 @@
-//! What can go wrong with files, and with what clients ask of a log.
+//! Errors of files and of log operations.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Trouble with files or directories.
+/// A failed file or directory operation.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StorageError {
-    /// The operating system refused an operation. If a log directory's data is concerned, the
-    /// directory is offline from now on.
+    /// The operating system refused an operation. If it concerns a log directory's data, the directory goes offline.
     #[error("cannot {operation} {}: {source}", .path.display())]
     Io {
-        /// In words: "write", "sync", …
+        /// The operation in words: "write", "sync", …
         operation: &'static str,
         /// The file or directory.
         path: PathBuf,
-        /// The cause; shared, because one failure is reported to many.
+        /// The cause; shared, because several callers report one failure.
         source: Arc<io::Error>,
     },
-    /// The disk or quota is full. The log is as it was before; trying again later can succeed.
+    /// The disk or quota is full. The log is unchanged; a later retry can succeed.
     #[error("no space left for {}", .path.display())]
     Full {
-        /// What was being written.
+        /// The file being written.
         path: PathBuf,
     },
     /// A file contradicts its format or its neighbours.
@@ -29,18 +28,18 @@ pub enum StorageError {
     Corrupt {
         /// The file.
         path: PathBuf,
-        /// Which rule it breaks, with both values.
+        /// The violated rule, with both values.
         reason: String,
     },
-    /// The log directory failed earlier, or this log was closed.
+    /// The log directory failed earlier.
     #[error("log directory {} is offline: {reason}", .path.display())]
     Offline {
         /// The log directory.
         path: PathBuf,
-        /// The first failure, which is final until a restart.
+        /// The first failure, final until a restart.
         reason: String,
     },
-    /// The log was closed, deleted or moved away.
+    /// The log was closed, deleted or moved.
     #[error("log {} is closed", .path.display())]
     Closed {
         /// The partition's directory.
@@ -52,17 +51,17 @@ pub enum StorageError {
         /// The data directory.
         path: PathBuf,
     },
-    /// `meta.properties` or `partition.metadata` says the data belongs to something else.
+    /// `meta.properties` or `partition.metadata` names another owner of the data.
     #[error("{} belongs to {found}, not to {expected}", .path.display())]
     Foreign {
         /// The file.
         path: PathBuf,
-        /// What the file says.
+        /// The owner in the file.
         found: String,
-        /// What was expected.
+        /// The expected owner.
         expected: String,
     },
-    /// Something that must not exist does.
+    /// A path exists that must not.
     #[error("{} exists already", .path.display())]
     Exists {
         /// The path.
@@ -71,7 +70,7 @@ pub enum StorageError {
 }
 
 impl StorageError {
-    /// For `map_err`: an operation on a path failed.
+    /// Return a `map_err` closure: an operation on a path failed.
     pub(crate) fn io(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_path_buf();
         move |source| {
@@ -87,9 +86,9 @@ impl StorageError {
         }
     }
 
-    /// Whether it says something about the disk. Too many open files, in the process or on the
-    /// machine, is a passing trouble of ours; a file that is shorter than expected (no error of the
-    /// operating system) was replaced by compaction, or is damaged by itself.
+    /// Return whether the error concerns the disk. Too many open files, in the process or on the machine, is temporary;
+    /// a file shorter than expected (no error of the operating system) was replaced by compaction, or only that file is
+    /// damaged.
     pub(crate) fn is_of_the_disk(&self) -> bool {
         const ENFILE: i32 = 23;
         const EMFILE: i32 = 24;
@@ -97,7 +96,7 @@ impl StorageError {
             if !matches!(source.raw_os_error(), None | Some(ENFILE | EMFILE)))
     }
 
-    /// Whether it is about something in `directory`.
+    /// Return whether the error concerns a path in `directory`.
     #[must_use]
     pub fn is_below(&self, directory: &Path) -> bool {
         match self {
@@ -112,14 +111,14 @@ impl StorageError {
         }
     }
 
-    /// Whether a file was simply not there.
+    /// Return whether the file did not exist.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
 }
 
-/// A limit on the size of files (`ulimit -f`) is met as a full disk is: nothing is wrong with what lies there.
+/// A limit on file size (`ulimit -f`) counts as a full disk: the existing data is intact.
 fn is_full(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -130,78 +129,79 @@ fn is_full(error: &io::Error) -> bool {
 /// Why an append was refused.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum AppendError {
-    /// The disk (`KAFKA_STORAGE_ERROR`).
+    /// A disk failure (`KAFKA_STORAGE_ERROR`).
     #[error(transparent)]
     Storage(#[from] StorageError),
     /// A gap in a producer's sequence numbers (`OUT_OF_ORDER_SEQUENCE_NUMBER`).
     #[error("producer {producer_id}: sequence {got} does not follow {last}")]
     OutOfOrderSequence {
-        /// The producer.
+        /// Id of the producer.
         producer_id: i64,
         /// First sequence of the batch.
         got: i32,
         /// Last sequence in the log, -1 for none.
         last: i32,
     },
-    /// A producer with an older epoch than the log knows (`INVALID_PRODUCER_EPOCH`).
+    /// The producer's epoch is older than that in the log (`INVALID_PRODUCER_EPOCH`).
     #[error("producer {producer_id}: epoch {got} is older than {current}")]
     InvalidProducerEpoch {
-        /// The producer.
+        /// Id of the producer.
         producer_id: i64,
         /// Epoch of the batch.
         got: i16,
         /// Epoch in the log.
         current: i16,
     },
-    /// A marker of a coordinator that was replaced (`TRANSACTION_COORDINATOR_FENCED`).
+    /// A marker from a replaced transaction coordinator (`TRANSACTION_COORDINATOR_FENCED`).
     #[error("producer {producer_id}: coordinator epoch {got} is older than {current}")]
     CoordinatorFenced {
-        /// The producer.
+        /// Id of the producer.
         producer_id: i64,
-        /// Epoch of the marker.
+        /// Coordinator epoch of the marker.
         got: i32,
-        /// Epoch in the log.
+        /// Coordinator epoch in the log.
         current: i32,
     },
-    /// A non-transactional batch inside a transaction or the like (`INVALID_TXN_STATE`).
+    /// The batch does not fit the transaction's state, for example a non-transactional batch inside a transaction
+    /// (`INVALID_TXN_STATE`).
     #[error("producer {producer_id}: {reason}")]
     InvalidTxnState {
-        /// The producer.
+        /// Id of the producer.
         producer_id: i64,
-        /// What contradicts.
+        /// The contradiction.
         reason: &'static str,
     },
-    /// Larger than a whole segment (`RECORD_LIST_TOO_LARGE`).
+    /// The batches are larger than a whole segment (`RECORD_LIST_TOO_LARGE`).
     #[error("{size} bytes exceed segment.bytes {max}")]
     LargerThanSegment {
         /// Bytes to append.
         size: usize,
-        /// The limit.
+        /// `segment.bytes`.
         max: u32,
     },
     /// The leader epoch is older than the log's latest (`NOT_LEADER_OR_FOLLOWER`).
     #[error("leader epoch {got} is older than {latest}")]
     StaleLeaderEpoch {
-        /// The epoch to append with.
+        /// Leader epoch of the append.
         got: i32,
-        /// The log's latest.
+        /// Latest leader epoch of the log.
         latest: i32,
     },
-    /// Replicated batches do not continue the log; the follower must truncate or start anew.
+    /// Replicated batches do not continue the log; the follower must truncate or start over.
     #[error("batch at {got}, the log ends at {end}")]
     UnexpectedOffset {
-        /// First offset that came.
+        /// First offset of the batches.
         got: i64,
-        /// Log end.
+        /// Log end offset.
         end: i64,
     },
-    /// The offsets of the log are used up.
+    /// The log has no offsets left.
     #[error("no offsets are left after {end}")]
     OffsetsExhausted {
-        /// Log end.
+        /// Log end offset.
         end: i64,
     },
-    /// Replicated bytes are no batches (`CORRUPT_MESSAGE`).
+    /// Replicated bytes are not valid batches (`CORRUPT_MESSAGE`).
     #[error(transparent)]
     Batch(#[from] pybroker_model::BatchError),
 }
@@ -209,17 +209,17 @@ pub enum AppendError {
 /// Why a read was refused.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ReadError {
-    /// The disk (`KAFKA_STORAGE_ERROR`).
+    /// A disk failure (`KAFKA_STORAGE_ERROR`).
     #[error(transparent)]
     Storage(#[from] StorageError),
-    /// No such offset (`OFFSET_OUT_OF_RANGE`).
+    /// The offset does not exist (`OFFSET_OUT_OF_RANGE`).
     #[error("offset {offset} is outside {start}..{end}")]
     OutOfRange {
-        /// The offset asked for.
+        /// The requested offset.
         offset: i64,
-        /// Log start.
+        /// Log start offset.
         start: i64,
-        /// Log end, or the bound of the read if that is lower.
+        /// Log end offset, or the bound of the read if that is lower.
         end: i64,
     },
 }

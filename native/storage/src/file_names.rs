@@ -1,10 +1,10 @@
-//! Every file name and suffix of a log directory, once. All are Apache Kafka's, so that its tools
-//! read our files and ours read its.
+//! Every file name and suffix of a log directory, defined once. All are Apache Kafka's: its tools read our files, and
+//! ours read its files.
 
 use pybroker_model::{TopicId, TopicIdPartition, Uuid};
 use std::path::{Path, PathBuf};
 
-/// Characters of an id that name the directory above, so that no directory has all partitions.
+/// Characters of an id in the parent directory's name: partitions are spread over several directories.
 const PREFIX_BYTES: usize = 2;
 
 pub(crate) const LOG: &str = ".log";
@@ -12,17 +12,17 @@ pub(crate) const INDEX: &str = ".index";
 pub(crate) const TIME_INDEX: &str = ".timeindex";
 pub(crate) const TXN_INDEX: &str = ".txnindex";
 pub(crate) const SNAPSHOT: &str = ".snapshot";
-/// Waits for its last readers before it is removed.
+/// A removed file that waits for its last readers.
 pub(crate) const DELETED: &str = ".deleted";
-/// Being written by compaction; worthless after a crash.
+/// Output of a running compaction; worthless after a crash.
 pub(crate) const CLEANED: &str = ".cleaned";
-/// Written completely by compaction; replaces the originals even after a crash.
+/// Complete output of a compaction; replaces the originals even after a crash.
 pub(crate) const SWAP: &str = ".swap";
 /// The files that make up a segment.
 pub(crate) const SEGMENT_SUFFIXES: [&str; 4] = [LOG, INDEX, TIME_INDEX, TXN_INDEX];
-/// Being written; worthless after a crash.
+/// A file being written; worthless after a crash.
 pub(crate) const TEMPORARY: &str = ".tmp";
-/// Damaged bytes that recovery cut away, kept for the operator.
+/// Damaged bytes that recovery cut off, kept for the operator.
 pub(crate) const CORRUPT: &str = ".corrupt";
 
 pub(crate) const LEADER_EPOCHS: &str = "leader-epoch-checkpoint";
@@ -34,27 +34,27 @@ pub(crate) const RECOVERY_POINTS: &str = "recovery-point-offset-checkpoint";
 pub(crate) const LOG_STARTS: &str = "log-start-offset-checkpoint";
 pub(crate) const CLEANED_TO: &str = "cleaner-offset-checkpoint";
 pub(crate) const HIGH_WATERMARKS: &str = "replication-offset-checkpoint";
-/// End of the name of a directory that is being copied from another log directory (Kafka's).
+/// Suffix of a directory that is being copied from another log directory (Kafka's).
 pub(crate) const FUTURE_DIR: &str = "-future";
-/// End of the name of a directory that is about to be removed (Kafka's).
+/// Suffix of a directory that is about to be removed (Kafka's).
 pub(crate) const REMOVED_DIR: &str = "-delete";
-/// Inside a partition's directory: it has moved to another log directory.
+/// File inside a partition's directory: the partition has moved to another log directory.
 pub(crate) const MOVED: &str = "moved";
-/// Directory of what waits for removal: `{topic id in hex}_{partition}`.
+/// Directory of staged deletions: `{topic id in hex}_{partition}`.
 pub(crate) const DELETING: &str = "deleting";
-/// Directory of what is staged: `{topic id in hex}/{ingest}/p{partition}/…`.
+/// Directory of staged ingests: `{topic id in hex}/{ingest}/p{partition}/…`.
 pub(crate) const INGEST: &str = "ingest";
-/// After the name of a directory in there whose removal has begun.
+/// Suffix of a staged deletion whose removal has begun.
 pub(crate) const PURGING: &str = ".purging";
-/// Inside a directory that waits for removal: its name before, the deadline, and what checkpoints knew of its log.
+/// File inside a staged deletion: its former name, the deadline, and its log's values in the checkpoints.
 pub(crate) const DELETION: &str = "deletion";
 
-/// `00000000000000000042.log` and the like.
+/// Return a segment's path: `00000000000000000042.log` and the like.
 pub(crate) fn of_segment(dir: &Path, base_offset: i64, suffix: &str) -> PathBuf {
     dir.join(format!("{base_offset:020}{suffix}"))
 }
 
-/// The offset that a file name starts with, and the suffix after it.
+/// Return the offset at the start of a file name, and the suffix after it.
 pub(crate) fn offset_and_suffix(name: &str) -> Option<(i64, &str)> {
     let (digits, suffix) = name.split_at_checked(20)?;
     if !digits.bytes().all(|b| b.is_ascii_digit()) {
@@ -63,7 +63,7 @@ pub(crate) fn offset_and_suffix(name: &str) -> Option<(i64, &str)> {
     Some((digits.parse().ok()?, suffix))
 }
 
-/// Whether a directory's name is `….{32 hex digits}` with `suffix`.
+/// Return whether a directory's name is `….{32 hex digits}` with `suffix`.
 pub(crate) fn is_marked(directory: &str, suffix: &str) -> bool {
     directory
         .strip_suffix(suffix)
@@ -73,20 +73,20 @@ pub(crate) fn is_marked(directory: &str, suffix: &str) -> bool {
         })
 }
 
-/// `{first two digits}/{topic id in hex}_{partition}`: KIP-516's layout by id. Hex, because file systems that do not
-/// tell upper from lower case would take two ids in base64 for one.
+/// Return `{first two digits}/{topic id in hex}_{partition}`: the layout by id, of KIP-516. Hex, because a
+/// case-insensitive file system would confuse two ids in base64.
 pub(crate) fn by_id(id: TopicIdPartition) -> String {
     let hex = id.topic_id.uuid().to_hex();
     format!("{}/{hex}_{}", &hex[..PREFIX_BYTES], id.partition)
 }
 
-/// Whether a directory holds partitions whose ids begin with its name.
+/// Return whether a directory's name is an id prefix.
 pub(crate) fn is_prefix(directory: &str) -> bool {
     directory.len() == PREFIX_BYTES && directory.bytes().all(is_lower_hex)
 }
 
-/// Id and partition of a directory named `{topic id in hex}_{partition}`, alone or behind its prefix. Split at the last
-/// `_`.
+/// Return id and partition of a directory named `{topic id in hex}_{partition}`, with or without prefix. Splits at the
+/// last `_`.
 pub(crate) fn id_and_partition(directory: &str) -> Option<TopicIdPartition> {
     let (prefix, name) = match directory.split_once('/') {
         Some((prefix, name)) => (Some(prefix), name),
@@ -111,7 +111,7 @@ fn is_lower_hex(byte: u8) -> bool {
     matches!(byte, b'0'..=b'9' | b'a'..=b'f')
 }
 
-/// Topic and partition of a directory named `{topic}-{partition}`.
+/// Return topic and partition of a directory named `{topic}-{partition}`.
 pub(crate) fn topic_and_partition(directory: &str) -> Option<(&str, i32)> {
     let (topic, index) = directory.rsplit_once('-')?;
     let valid = !topic.is_empty()

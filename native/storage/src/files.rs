@@ -1,8 +1,8 @@
-//! The few ways in which files are made durable.
+//! Durable file operations.
 //!
-//! Assumptions: after `fdatasync` returns, the file's bytes and size survive a power cut; after
-//! `fsync` of a directory, its entries do; `rename` is atomic; `syncfs` does both for a whole
-//! filesystem and reports an error that happened since the descriptor was opened (Linux 5.8).
+//! Assumptions: after `fdatasync` returns, the file's bytes and size survive a power loss; after `fsync` of a
+//! directory, its entries do; `rename` is atomic; `syncfs` does both for a whole filesystem and reports any error since
+//! the descriptor was opened (Linux 5.8).
 
 use crate::error::StorageError;
 use crate::file_names::TEMPORARY;
@@ -10,28 +10,28 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// Makes the bytes and the size of `file` durable.
+/// Make the bytes and the size of `file` durable.
 pub(crate) fn sync_data(file: &File) -> io::Result<()> {
-    // On macOS std issues F_FULLFSYNC, which is what reaches the platter there.
+    // On macOS std issues F_FULLFSYNC, which reaches the medium.
     file.sync_data()
 }
 
-/// Makes the entries of directory `dir` durable.
+/// Make the entries of directory `dir` durable.
 pub(crate) fn sync_dir(dir: &Path) -> Result<(), StorageError> {
     File::open(dir)
         .and_then(|d| d.sync_all())
         .map_err(StorageError::io("sync", dir))
 }
 
-/// At most so many syncs wait for the disk beside each other.
+/// Limit of parallel syncs.
 const SYNCS_AT_ONCE: usize = 8;
 
-/// Makes the entries of several directories durable, in no order.
+/// Make the entries of several directories durable, in no order.
 pub(crate) fn sync_dirs(dirs: &[&Path]) -> Result<(), StorageError> {
     side_by_side(dirs, sync_dir)
 }
 
-/// Makes the temporary files of several paths durable, in no order.
+/// Make the temporary files of several paths durable, in no order.
 pub(crate) fn sync_temporaries(paths: &[&Path]) -> Result<(), StorageError> {
     side_by_side(paths, |path| {
         let temp = temporary(path);
@@ -41,7 +41,7 @@ pub(crate) fn sync_temporaries(paths: &[&Path]) -> Result<(), StorageError> {
     })
 }
 
-/// Each sync waits for the disk, which takes several in the time of one. An error is that of one of them; all are done.
+/// Run the syncs in parallel: a disk completes several in the time of one. All of them run even after an error.
 fn side_by_side(
     paths: &[&Path],
     sync: impl Fn(&Path) -> Result<(), StorageError> + Sync,
@@ -55,7 +55,7 @@ fn side_by_side(
                 let thread = std::thread::Builder::new().name("storage-sync".into());
                 match thread.spawn_scoped(scope, move || sync(path)) {
                     Ok(thread) => begun.push(thread),
-                    // No thread is to be had: one after the other, then.
+                    // Without a thread, sync one after the other.
                     Err(_) => done.push(sync(path)),
                 }
             }
@@ -69,23 +69,23 @@ fn side_by_side(
     done.into_iter().collect()
 }
 
-/// Makes everything on the filesystem of `dir` durable.
+/// Make everything on the filesystem of `dir` durable.
 #[cfg(target_os = "linux")]
 pub(crate) fn sync_filesystem(dir: &File) -> io::Result<()> {
     rustix::fs::syncfs(dir)?;
-    // Without a journal ext4 writes the sizes of files (inodes) after syncfs has emptied the disk's cache: this
-    // empties it once more and finds nothing else to write.
+    // Without a journal, ext4 writes the sizes of files (inodes) after syncfs has flushed the disk's cache: this
+    // flushes it once more and has nothing else to write.
     dir.sync_data()
 }
 
-/// `path` with `.tmp` after its name.
+/// Return `path` with `.tmp` appended.
 pub(crate) fn temporary(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(TEMPORARY);
     PathBuf::from(name)
 }
 
-/// Writes `content` beside `path`, without syncing; [`replace`] brings it into place.
+/// Write `content` to the temporary file of `path`, without syncing; [`replace`] moves it into place.
 pub(crate) fn write_temporary(path: &Path, content: &[u8]) -> Result<File, StorageError> {
     let temp = temporary(path);
     let mut file = File::create(&temp).map_err(StorageError::io("create", &temp))?;
@@ -94,13 +94,12 @@ pub(crate) fn write_temporary(path: &Path, content: &[u8]) -> Result<File, Stora
     Ok(file)
 }
 
-/// Renames the temporary file of `path` over it.
+/// Rename the temporary file of `path` to `path`.
 pub(crate) fn replace(path: &Path) -> Result<(), StorageError> {
     fs::rename(temporary(path), path).map_err(StorageError::io("rename to", path))
 }
 
-/// Replaces `path` by `content`: after a crash it has the old content or the new, whole. When it
-/// returns, the new one is durable.
+/// Replace `path` by `content`, atomically: after a crash it has the old or the new content. Durable on return.
 pub(crate) fn write_atomically(path: &Path, content: &[u8]) -> Result<(), StorageError> {
     let file = write_temporary(path, content)?;
     sync_data(&file).map_err(StorageError::io("sync", path))?;
@@ -108,14 +107,14 @@ pub(crate) fn write_atomically(path: &Path, content: &[u8]) -> Result<(), Storag
     sync_dir(path.parent().unwrap_or(Path::new(".")))
 }
 
-/// As [`write_atomically`], but durable only after the next barrier or sync of the directory: for
-/// what recovery can rebuild.
+/// As [`write_atomically`], but durable only after the next barrier or sync of the directory: for files that recovery
+/// can rebuild.
 pub(crate) fn write_replacing(path: &Path, content: &[u8]) -> Result<(), StorageError> {
     write_temporary(path, content)?;
     replace(path)
 }
 
-/// Removes a file; that it is gone already is no error.
+/// Remove a file; succeed if it does not exist.
 pub(crate) fn remove(path: &Path) -> Result<(), StorageError> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -125,7 +124,7 @@ pub(crate) fn remove(path: &Path) -> Result<(), StorageError> {
     }
 }
 
-/// Reads a file that may be missing. `limit` bounds the memory: these files are small.
+/// Read a file that may be missing. `limit` bounds the memory: these files are small.
 pub(crate) fn read_if_there(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, StorageError> {
     use std::io::Read;
     let file = match File::open(path) {
@@ -146,13 +145,13 @@ pub(crate) fn read_if_there(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, 
     Ok(Some(content))
 }
 
-/// What is in a directory, in no order.
+/// Return the entries of a directory, in no order.
 pub(crate) fn entries(dir: &Path) -> Result<Vec<fs::DirEntry>, StorageError> {
     let entries = fs::read_dir(dir).and_then(Iterator::collect);
     entries.map_err(StorageError::io("list", dir))
 }
 
-/// As [`entries`]; none if the directory is not there.
+/// As [`entries`]; empty if the directory does not exist.
 pub(crate) fn entries_if_there(dir: &Path) -> Result<Vec<fs::DirEntry>, StorageError> {
     match entries(dir) {
         Err(error) if error.is_not_found() => Ok(Vec::new()),
@@ -160,7 +159,7 @@ pub(crate) fn entries_if_there(dir: &Path) -> Result<Vec<fs::DirEntry>, StorageE
     }
 }
 
-/// Names of the directories in `path`, in order; none if it is not there.
+/// Return the names of the directories in `path`, sorted; empty if it does not exist.
 pub(crate) fn directories_in(path: &Path) -> Result<Vec<String>, StorageError> {
     let is_dir = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
     let mut names: Vec<_> = entries_if_there(path)?

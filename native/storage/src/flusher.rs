@@ -1,9 +1,8 @@
-//! Group commit, one flusher per log directory: who waits for the same log shares its sync, and none is made under a
-//! log's writer lock. A log is queued once however often it is asked for; appends that come while it is being synced
-//! queue it again. While few logs wait, each thread syncs one; above [`SYNCFS_LOGS`] one `syncfs`
-//! takes all that wait. `cargo run --release -p pybroker-storage --example flush_cost` measured,
-//! on ext4 with two cores (busy with other work meanwhile, so that only the proportions count),
-//! 16 KB appended to each log before all of them are flushed, medians of 9 rounds:
+//! Group commit, one flusher for each log directory: waiters on the same log share its sync, and no sync runs under a
+//! log's writer lock. A log is queued once for any number of requests; appends during its sync queue it again. While
+//! few logs wait, each thread syncs one; from [`SYNCFS_LOGS`] on, one `syncfs` covers all waiting logs. `cargo run
+//! --release -p pybroker-storage --example flush_cost` measured, on ext4 with two cores (busy with other work, so only
+//! the proportions count), 16 KB appended to each log before all of them are flushed, medians of 9 rounds:
 //!
 //! | dirty logs | one thread | four threads, one sync a log | four threads, syncfs |
 //! |---|---|---|---|
@@ -12,9 +11,9 @@
 //! | 100 | 205 ms | 43 ms | 6.0 ms |
 //! | 1,000 | 1,831 ms | 206 ms | 117 ms |
 //!
-//! Small appends, which is what most logs wait for, go through the journal of the directory instead: one write and one
-//! sync for all of them ([`journaling`]). `cargo run --release -p pybroker-storage --example journal_cost` measured, CPU
-//! of a group of appends and the time it takes (medians; the disk's p99 is beside its worst neighbour's):
+//! Small appends, the common case, go through the journal of the directory instead: one write and one sync for all of
+//! them ([`journaling`]). `cargo run --release -p pybroker-storage --example journal_cost` measured CPU and duration of
+//! a group of appends (medians; other load on the same disk distorts the p99):
 //!
 //! | logs × bytes | a sync a log, `syncfs` from 64 on | journal |
 //! |---|---|---|
@@ -51,21 +50,21 @@ pub use held::HeldFlushes;
 pub use journaling::JournalFigures;
 pub(crate) use journaling::{Journaling, NoteJournal};
 
-/// Logs waiting at once from which on one `syncfs` is cheaper than syncing each.
+/// Number of waiting logs from which one `syncfs` is cheaper than a sync of each.
 pub const SYNCFS_LOGS: usize = 64;
-/// Most logs synced by one `syncfs`; the rest waits for the next.
+/// Most logs covered by one `syncfs`; the rest waits for the next.
 const GROUP_LOGS_MAX: usize = 16_384;
 
-/// States of a log with regard to its flusher.
+/// Flusher states of a log.
 mod state {
     pub(super) const IDLE: u8 = 0;
     pub(super) const QUEUED: u8 = 1;
     pub(super) const RUNNING: u8 = 2;
-    /// Being synced, and asked for again since.
+    /// Sync under way, and requested again since.
     pub(super) const RUNNING_AGAIN: u8 = 3;
 }
 
-/// Of a flusher; the fields are those of `LogDirOptions`.
+/// Options of a flusher; the fields are those of `LogDirOptions`.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     pub(crate) threads: usize,
@@ -74,43 +73,43 @@ pub(crate) struct Options {
     pub(crate) clock: Option<Arc<dyn Clock>>,
 }
 
-/// Flushes logs of one directory on its own threads. Dropping it finishes what is queued.
+/// Flushes the logs of one directory on its own threads. Dropping it finishes queued flushes.
 pub struct Flusher {
     shared: Arc<Shared>,
-    /// Of the journal; they end before the others, who may get something to do from them.
+    /// Journal threads; they end first, because they may queue work for the others.
     journal_threads: Vec<JoinHandle<()>>,
     threads: Vec<JoinHandle<()>>,
-    /// As each thread has one, for [`Flusher::flush_all`].
+    /// Descriptor for [`Flusher::flush_all`]; each thread has its own.
     descriptor: Mutex<File>,
 }
 
 struct Shared {
     queue: Mutex<Queue>,
     wake: Condvar,
-    /// Of logs with something for the journal.
+    /// Queue of logs with appends for the journal.
     small: Mutex<Queue>,
     wake_small: Condvar,
     journaling: Arc<Journaling>,
     health: Arc<Health>,
     clock: Option<Arc<dyn Clock>>,
     syncfs_logs: usize,
-    /// Syncs that run now, and how many have begun or ended so far.
+    /// Number of running syncs, and number of begins and ends so far.
     running: AtomicUsize,
     turns: AtomicU64,
-    /// Microseconds that each took.
+    /// Duration of each sync in microseconds.
     times: Mutex<Distribution>,
 }
 
 #[derive(Default)]
 struct Queue {
     logs: VecDeque<Arc<Log>>,
-    /// Since when the first of them waits; known of those for the journal.
+    /// Time since when the first log waits; only set for the journal's queue.
     since: Option<Instant>,
     stopping: bool,
 }
 
 impl Flusher {
-    /// Starts the threads for the log directory at `root`.
+    /// Start the threads for the log directory at `root`.
     pub(crate) fn start(
         root: &Path,
         health: &Arc<Health>,
@@ -139,9 +138,8 @@ impl Flusher {
         });
         let start = |name: String, run: fn(&Shared, &File)| {
             let shared = Arc::clone(&shared);
-            // Opened before the first write, so that syncfs reports every error since. One for each
-            // thread: a descriptor reports an error once, and of two syncs at the same time the other
-            // would take its logs for flushed.
+            // Opened before the first write: syncfs reports all later errors. One for each thread: a descriptor reports
+            // an error once, and a parallel sync on the same one would take its logs for flushed.
             let descriptor = File::open(root).map_err(StorageError::io("open", root))?;
             std::thread::Builder::new()
                 .name(name)
@@ -167,20 +165,20 @@ impl Flusher {
         })
     }
 
-    /// Asks for a flush of everything appended to `log` before this call. Its `on_flush` callback
-    /// tells when that happened. Cheap when the log is queued already.
+    /// Request a flush of everything appended to `log` before this call. The log's `on_flush` callback reports the
+    /// flush. Cheap if the log is queued already.
     pub fn request(&self, log: &Arc<Log>) {
         if self.shared.queue(log) {
             self.shared.wake_small.notify_one();
         }
     }
 
-    /// The journal of the directory.
+    /// Return the journal of the directory.
     pub(crate) fn journaling(&self) -> &Journaling {
         &self.shared.journaling
     }
 
-    /// What a log gets that is appended to in this directory.
+    /// Return the journal handle for logs of this directory.
     pub(crate) fn journaling_of_logs(&self) -> journal::OfLog {
         let journaling: &Arc<Journaling> = &self.shared.journaling;
         journaling.is_on().then(|| {
@@ -189,19 +187,19 @@ impl Flusher {
         })
     }
 
-    /// What went through the journal.
+    /// Return the journal's statistics.
     #[must_use]
     pub fn journal_figures(&self) -> JournalFigures {
         self.shared.journaling.figures()
     }
 
-    /// Adds to `counts` how long flushes took, in microseconds.
+    /// Add the flush durations, in microseconds, to `counts`.
     pub fn add_times(&self, counts: &mut Counts) {
         self.shared.times.lock().add_to(counts);
     }
 
-    /// Everything appended to `logs` before this call is on disk when it returns, by one `syncfs` on the caller's
-    /// thread: with all that was written to files beside them, and their names.
+    /// Flush everything appended to `logs` before this call, with one `syncfs` on the caller's thread; also covers
+    /// other files of the filesystem and their names.
     ///
     /// # Errors
     /// The directory is offline.
@@ -210,15 +208,15 @@ impl Flusher {
         self.shared.health.check()
     }
 
-    /// A number that changes whenever a sync begins or ends, while one is running. The same number for long means
-    /// that the disk is stalled.
+    /// Return a number that changes whenever a sync begins or ends; `None` if no sync runs. An unchanged number over a
+    /// long time means a stalled disk.
     #[must_use]
     pub fn running(&self) -> Option<u64> {
         (self.shared.running.load(Ordering::Relaxed) > 0)
             .then(|| self.shared.turns.load(Ordering::Relaxed))
     }
 
-    /// Logs waiting to be flushed, for metrics.
+    /// Return the number of logs that wait for a flush, for metrics.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.shared.queue.lock().logs.len() + self.shared.small.lock().logs.len()
@@ -236,14 +234,14 @@ impl Drop for Flusher {
         self.shared.queue.lock().stopping = true;
         self.shared.wake.notify_all();
         for thread in self.threads.drain(..) {
-            // A panic there was reported when it happened; there is nothing to add here.
+            // The panic was reported when it happened.
             let _ = thread.join();
         }
     }
 }
 
 impl Shared {
-    /// Queues a log that is not queued; whether it is for the journal, which the caller wakes.
+    /// Queue a log that is not queued; return whether it goes to the journal, which the caller then wakes.
     fn queue(&self, log: &Arc<Log>) -> bool {
         let asked = log
             .flush_state
@@ -273,7 +271,7 @@ impl Shared {
         self.wake.notify_one();
     }
 
-    /// One group after another, each with all that waits.
+    /// Write one group after another, each with all waiting logs.
     fn run_journal(&self) {
         loop {
             let (logs, since): (Vec<_>, _) = {
@@ -297,7 +295,7 @@ impl Shared {
                 log.flush_state.store(state::QUEUED, Ordering::Release);
             }
             for log in logs {
-                // Nobody else queues what is being synced.
+                // No other thread queues a log during its sync.
                 if log.flush_state.load(Ordering::Acquire) == state::QUEUED {
                     self.push_large(log);
                 } else {
@@ -311,7 +309,7 @@ impl Shared {
         self.clock.as_ref().map(|clock| clock.now())
     }
 
-    /// A sync of these logs, as others see it.
+    /// Run a sync of these logs, and update their states and the statistics.
     fn turn<R>(&self, logs: &[Arc<Log>], sync: impl FnOnce() -> R) -> R {
         for log in logs {
             log.flush_state.store(state::RUNNING, Ordering::Release);
@@ -330,7 +328,7 @@ impl Shared {
         result
     }
 
-    /// Whoever has asked again meanwhile gets another turn.
+    /// Queue the log again if it was requested during the sync.
     fn is_done(&self, log: Arc<Log>) {
         let again = log
             .flush_state
@@ -353,7 +351,7 @@ impl Shared {
         while let Some(logs) = self.take() {
             self.turn(&logs, || match logs.as_slice() {
                 [log] => {
-                    // Failures take the directory offline, which everybody who waits sees.
+                    // A failure takes the directory offline, which all waiters see.
                     let _ = log.flush();
                 }
                 _ => {
@@ -364,7 +362,7 @@ impl Shared {
         }
     }
 
-    /// The next log, or all of them if many wait; `None` when it is time to stop.
+    /// Return the next log, or all logs if many wait; `None` to stop.
     fn take(&self) -> Option<Vec<Arc<Log>>> {
         let mut queue = self.queue.lock();
         loop {
@@ -383,7 +381,7 @@ impl Shared {
     }
 }
 
-/// Everything appended to `logs` is on disk in their files when this answers true; without their flush locks.
+/// Flush everything appended to `logs` into their files, without their flush locks; return true on success.
 #[cfg(target_os = "linux")]
 fn sync_group(root: &File, health: &Health, logs: &[Arc<Log>]) -> bool {
     if health.check().is_err() {
@@ -401,7 +399,7 @@ fn sync_group(root: &File, health: &Health, logs: &[Arc<Log>]) -> bool {
     drop(woken);
     for (log, sample) in logs.iter().zip(&samples) {
         if log.was_truncated(sample) {
-            // What it has now waits for a flush like others. A failure takes the directory offline.
+            // Its new content waits for a flush as usual. A failure takes the directory offline.
             let _ = log.flush();
         }
     }

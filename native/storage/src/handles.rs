@@ -1,8 +1,8 @@
-//! Open files of segments, bounded: 10,000 logs must not need 10,000 descriptors.
+//! Bounded number of open segment files: 10,000 logs must not need 10,000 descriptors.
 //!
-//! A [`FileSlot`] stands for one file that may be open or not. The cache closes slots in the order
-//! of a clock hand; a slot used since the hand last passed gets another round. Closing only drops
-//! the cache's share: a read in progress keeps its descriptor through its own [`SegmentFile`].
+//! A [`FileSlot`] is one file that may be open or not. The cache closes slots in clock order; a slot used since the
+//! hand last passed gets another round. Closing only drops the cache's reference: a read in progress keeps its
+//! descriptor through its own [`SegmentFile`].
 
 use crate::direct::DirectWrites;
 use arc_swap::ArcSwapOption;
@@ -16,11 +16,11 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
-/// Segment files that a log directory keeps open where the process may have many.
+/// Open segment files of a log directory if the process limit is high.
 pub(crate) const OPEN_FILES_MAX: usize = 4096;
 
-/// How many each of `dirs` log directories may keep open: together half of what the process may have now; the other
-/// half is for connections, and for files with writes that wait for their sync.
+/// Return how many segment files each of `dirs` log directories may keep open: together half of the process limit. The
+/// other half is for connections, and for files with unsynced writes.
 #[must_use]
 pub fn open_files_max(dirs: usize) -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
@@ -30,23 +30,23 @@ pub fn open_files_max(dirs: usize) -> usize {
     (all / dirs.max(1)).min(OPEN_FILES_MAX)
 }
 
-/// An open segment file; held by readers for as long as they send from it.
+/// An open segment file; readers hold it as long as they send from it.
 #[derive(Debug)]
 pub struct SegmentFile {
     file: File,
 }
 
 impl SegmentFile {
-    /// The file, for sendfile and positioned reads.
+    /// Return the file, for sendfile and positioned reads.
     #[must_use]
     pub const fn file(&self) -> &File {
         &self.file
     }
 
-    /// Fills `out` from `position`, or as much as the file has; answers how much.
+    /// Fill `out` from `position`, up to the end of the file; return the number of bytes.
     ///
     /// # Errors
-    /// Whatever the operating system says.
+    /// Any error of the operating system.
     pub fn read_at_most(&self, out: &mut [u8], position: u64) -> io::Result<usize> {
         let mut done = 0;
         while done < out.len() {
@@ -67,29 +67,29 @@ impl AsFd for SegmentFile {
     }
 }
 
-/// One file, open or not.
+/// A file that may be open or not.
 #[derive(Debug, Default)]
 pub(crate) struct FileSlot {
     open: ArcSwapOption<SegmentFile>,
     used: AtomicBool,
-    /// Has writes that no sync covered: must stay open, because the kernel reports a write-back
-    /// error through descriptors that were open when it happened.
+    /// Has unsynced writes and must stay open: the kernel reports a writeback error only through descriptors that were
+    /// open when it happened.
     pub(crate) dirty: AtomicBool,
 }
 
 impl FileSlot {
-    /// Forgets the open file, for instance because another one takes its name.
+    /// Drop the open file, for example because another file takes its name.
     pub(crate) fn close(&self) {
         self.open.store(None);
     }
 }
 
-/// The bound on open files.
+/// Cache of open files with a bound.
 #[derive(Debug)]
 pub(crate) struct HandleCache {
     capacity: usize,
     clock: Mutex<VecDeque<Weak<FileSlot>>>,
-    /// For what does not go through the page cache.
+    /// Writes that bypass the page cache.
     pub(crate) direct: DirectWrites,
 }
 
@@ -102,7 +102,7 @@ impl HandleCache {
         }
     }
 
-    /// The open file of `slot`, opening `path` for reading and writing if need be.
+    /// Return the open file of `slot`; open `path` for reading and writing if necessary.
     pub(crate) fn get(
         &self,
         slot: &Arc<FileSlot>,
@@ -116,7 +116,7 @@ impl HandleCache {
             return Ok(file);
         }
         let mut clock = self.clock.lock();
-        // Another thread may have opened it while this one waited.
+        // Another thread may have opened it meanwhile.
         if let Some(file) = slot.open.load_full() {
             return Ok(file);
         }
@@ -130,8 +130,8 @@ impl HandleCache {
     }
 
     fn make_room(&self, clock: &mut VecDeque<Weak<FileSlot>>) {
-        // Two rounds: the first takes the second chances away. Dirty slots can exceed the
-        // capacity; their number is bounded by the flushers being slow, and they pass.
+        // Two rounds: the first uses up the second chances. Dirty slots can exceed the capacity while the flushers are
+        // slow.
         let mut steps = clock.len() * 2;
         while clock.len() >= self.capacity && steps > 0 {
             steps -= 1;

@@ -1,4 +1,4 @@
-//! Whether a log directory may still be used: its logs and its flusher share one answer.
+//! Health of a log directory, shared by its logs and its flusher.
 
 use crate::error::StorageError;
 use parking_lot::Mutex;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// Called once, with the reason, when the directory goes offline.
 pub type OnFailure = Box<dyn Fn(&str) + Send + Sync>;
 
-/// Whether a log directory may still be used. The first failure is final.
+/// Health of a log directory. The first failure is final.
 pub(crate) struct Health {
     path: PathBuf,
     failed: AtomicBool,
@@ -38,12 +38,12 @@ impl Health {
         }
     }
 
-    /// Whom to call; replaces the one before.
+    /// Set the callback; replaces the previous one.
     pub(crate) fn set_on_failure(&self, callback: OnFailure) {
         *self.on_failure.lock() = Some(callback);
     }
 
-    /// An error if the directory is offline.
+    /// Return an error if the directory is offline.
     pub(crate) fn check(&self) -> Result<(), StorageError> {
         if !self.failed.load(Ordering::Acquire) {
             return Ok(());
@@ -64,12 +64,12 @@ impl Health {
         }
     }
 
-    /// Writes that the file system has refused since the start because it is full.
+    /// Return the number of writes refused since the start because the disk is full.
     pub(crate) fn full_refusals(&self) -> u64 {
         self.full_refusals.load(Ordering::Relaxed)
     }
 
-    /// Takes the directory offline.
+    /// Take the directory offline.
     pub(crate) fn fail(&self, reason: &str) {
         {
             let mut first = self.reason.lock();

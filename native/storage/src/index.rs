@@ -4,10 +4,9 @@
 //! .index      { relative offset u32 | position u32 }     offset = the LAST one of the batch there
 //! .timeindex  { timestamp i64 | relative offset u32 }    largest timestamp up to that offset
 //! ```
-//! All big-endian, ascending. Entries of the active segment collect in memory and reach the file
-//! at a roll, a checkpoint or a clean close: both files can be rebuilt from the log, so nothing
-//! waits for them. What is in the file is never trusted with an answer: a lookup only says where
-//! to start reading, and the batch found there must carry the offset the entry names.
+//! All big-endian, ascending. Entries of the active segment collect in memory and reach the file at a roll, a
+//! checkpoint or a clean close: both files can be rebuilt from the log, so nothing waits for them. A lookup only says
+//! where to start reading, and never trusts the file: the batch found there must have the entry's offset.
 
 use crate::handles::SegmentFile;
 use std::fs::File;
@@ -19,7 +18,7 @@ pub(crate) const TIME_ENTRY_BYTES: u64 = 12;
 /// Entries of an offset index read at once: a page of them.
 const BLOCK_ENTRIES: u64 = 512;
 
-/// Where a batch lies.
+/// Position of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OffsetEntry {
     pub(crate) relative_offset: u32,
@@ -40,7 +39,7 @@ impl OffsetEntry {
     }
 }
 
-/// The largest timestamp so far, and the last offset of the batch that has it.
+/// The largest timestamp so far, and the last offset of its batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TimeEntry {
     pub(crate) timestamp: i64,
@@ -64,9 +63,9 @@ impl TimeEntry {
     }
 }
 
-/// The last entry of `file` (with `count` entries) whose offset is not above `relative_offset`.
-/// A reader that starts anywhere costs a read for each doubling of blocks and one of a block,
-/// instead of one for each doubling of entries: fetches of 64 KiB spent most of their time there.
+/// Return the last entry of `file` (with `count` entries) whose offset is not above `relative_offset`. A lookup costs a
+/// read for each doubling of blocks and one of a block, instead of one for each doubling of entries: small fetches (64
+/// KiB) spent most of their time there.
 pub(crate) fn find_offset(
     file: &SegmentFile,
     count: u64,
@@ -96,7 +95,7 @@ pub(crate) fn find_offset(
         .map(|at| OffsetEntry::from_bytes(entries[at])))
 }
 
-/// The last entry of `file` (with `count` entries) whose timestamp is below `timestamp`.
+/// Return the last entry of `file` (with `count` entries) whose timestamp is below `timestamp`.
 pub(crate) fn find_time(file: &File, count: u64, timestamp: i64) -> io::Result<Option<TimeEntry>> {
     let (mut low, mut high) = (0, count);
     let mut best = None;
@@ -113,14 +112,14 @@ pub(crate) fn find_time(file: &File, count: u64, timestamp: i64) -> io::Result<O
     Ok(best)
 }
 
-/// Entry `at` of a time index.
+/// Return entry `at` of a time index.
 pub(crate) fn read_time(file: &File, at: u64) -> io::Result<TimeEntry> {
     let mut bytes = [0; 12];
     file.read_exact_at(&mut bytes, at * TIME_ENTRY_BYTES)?;
     Ok(TimeEntry::from_bytes(bytes))
 }
 
-/// Entry `at` of an offset index.
+/// Return entry `at` of an offset index.
 pub(crate) fn read_offset(file: &File, at: u64) -> io::Result<OffsetEntry> {
     let mut bytes = [0; 8];
     file.read_exact_at(&mut bytes, at * OFFSET_ENTRY_BYTES)?;
@@ -133,7 +132,7 @@ mod tests {
     use crate::handles::{FileSlot, HandleCache};
     use std::sync::Arc;
 
-    /// Every offset finds the last entry not above it, whatever the number of blocks.
+    /// Every offset finds the last entry not above it, for any number of blocks.
     #[test]
     fn an_entry_is_found_in_any_block() {
         let directory = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Staged ingests in a log directory: taking in what attempts stage, bringing it to disk for a commit, removing it.
-//! What lies where: [`crate::staged`]; how it gets into a log: [`Log::attach`].
+//! Staged ingests in a log directory: stage records of attempts, sync them for a commit, remove them. File layout:
+//! [`crate::staged`]; linking into a log: [`Log::attach`].
 
 use crate::error::StorageError;
 use crate::file_names::{INGEST, LOG};
@@ -21,10 +21,10 @@ mod tests;
 
 pub use seal::Listing;
 
-/// What an attempt has staged for one partition.
+/// Totals of an attempt's staged records for one partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StagedTotals {
-    /// Records.
+    /// Number of records.
     pub rows: i64,
     /// Bytes of their batches.
     pub bytes: u64,
@@ -33,7 +33,7 @@ pub struct StagedTotals {
 }
 
 impl StagedTotals {
-    /// Takes one more batch into account.
+    /// Add one more batch.
     pub fn add(&mut self, rows: i64, bytes: u64, batch_crc: u32) {
         self.rows += rows;
         self.bytes += bytes;
@@ -41,9 +41,9 @@ impl StagedTotals {
     }
 }
 
-/// CRC-32C of what `crc` stands for with four more bytes after it.
+/// Return the CRC-32C of the bytes behind `crc` followed by four more bytes.
 fn extend_crc(crc: u32, next: u32) -> u32 {
-    // Reflected CRC-32C, bit by bit: four bytes a batch are not worth a table.
+    // Reflected CRC-32C, bit by bit: four bytes for each batch do not justify a table.
     let mut state = !crc;
     for byte in next.to_be_bytes() {
         state ^= u32::from(byte);
@@ -59,14 +59,14 @@ impl LogDir {
         self.path().join(INGEST)
     }
 
-    /// The place of a partition of an ingest; `ingest` is a name of the caller's, safe as a file name.
+    /// Return the place of a partition of an ingest; `ingest` must be safe as a file name.
     #[must_use]
     pub fn staged_partition(&self, id: TopicIdPartition, ingest: &str) -> StagedPartition {
         StagedPartition::new(self.path(), id, ingest)
     }
 
-    /// Opens what an attempt has staged, or begins it; with what is there. What a crash left is checked and cut as a
-    /// log is.
+    /// Open an attempt's staged log, or create it; return its totals. After a crash it is checked and truncated like a
+    /// log.
     ///
     /// # Errors
     /// [`StorageError`].
@@ -88,16 +88,16 @@ impl LogDir {
         Ok((log, totals))
     }
 
-    /// Whether an attempt has staged anything for the partition.
+    /// Return whether an attempt has staged anything for the partition.
     #[must_use]
     pub fn has_staged(&self, place: &StagedPartition, writer: i32, attempt: i64) -> bool {
         place.attempt(writer, attempt).is_dir()
     }
 
-    /// Whether what a commit lists in that plan is here, attached or not.
+    /// Return whether the plan of a commit is on disk here, attached or not.
     ///
     /// # Errors
-    /// [`StorageError`] when nobody can say.
+    /// [`StorageError`] if that cannot be determined.
     pub fn has_plan(&self, place: &StagedPartition) -> Result<bool, StorageError> {
         self.check()?;
         for path in [place.plan_path(), place.intent_path()] {
@@ -111,10 +111,11 @@ impl LogDir {
         Ok(false)
     }
 
-    /// Whether any ingest has staged records for the partition, or is attaching them: it must stay on this disk then.
+    /// Return whether any ingest has staged records for the partition, or is attaching them: the partition must then
+    /// stay on this disk.
     ///
     /// # Errors
-    /// [`StorageError`] when a directory cannot be listed.
+    /// [`StorageError`] if a directory cannot be listed.
     pub fn holds_staged(&self, id: TopicIdPartition) -> Result<bool, StorageError> {
         let ingests = files::directories_in(&of_topic(self.path(), id.topic_id))?;
         Ok(ingests
@@ -122,10 +123,10 @@ impl LogDir {
             .any(|ingest| self.staged_partition(id, ingest).path().is_dir()))
     }
 
-    /// The ingests that lie here: topic id in hex, name.
+    /// Return the ingests in this directory: topic id in hex, name.
     ///
     /// # Errors
-    /// [`StorageError`] when a directory cannot be listed.
+    /// [`StorageError`] if a directory cannot be listed.
     pub fn staged_ingests(&self) -> Result<Vec<(String, String)>, StorageError> {
         let mut found = Vec::new();
         for topic in files::directories_in(&self.ingests())? {
@@ -136,11 +137,10 @@ impl LogDir {
         Ok(found)
     }
 
-    /// What an ingest has staged here, as far as its files tell without being opened: partition, writer, attempt,
-    /// bytes.
+    /// Return the staged attempts of an ingest, without opening the files: partition, writer, attempt, bytes.
     ///
     /// # Errors
-    /// [`StorageError`] when a directory cannot be listed.
+    /// [`StorageError`] if a directory cannot be listed.
     pub fn staged_attempts(
         &self,
         topic_id: TopicId,
@@ -163,14 +163,14 @@ impl LogDir {
         Ok(found)
     }
 
-    /// Removes an ingest's files; what was attached stays in the logs. Harmless if there are none.
+    /// Remove an ingest's files; attached records stay in the logs. Does nothing if there are none.
     ///
     /// # Errors
-    /// [`StorageError`]; asked again, it removes what is left.
+    /// [`StorageError`]; a retry removes the rest.
     pub fn remove_ingest(&self, topic_hex: &str, ingest: &str) -> Result<(), StorageError> {
         let topic = self.ingests().join(topic_hex);
         remove_tree(&topic.join(ingest))?;
-        // The topic's directory goes with its last ingest; another one may be there.
+        // The topic's directory goes with its last ingest; another ingest may still use it.
         match std::fs::remove_dir(&topic) {
             Err(error)
                 if !matches!(
@@ -186,7 +186,7 @@ impl LogDir {
 }
 
 impl Log {
-    /// Closes a staged log whose files are about to be removed: a flush that still waits for it has nothing to do.
+    /// Close a staged log whose files are about to be removed: a waiting flush then has nothing to do.
     pub fn discard(&self) {
         let _flushing = self.flush.lock();
         self.staged.store(true, Ordering::Release);
@@ -194,13 +194,13 @@ impl Log {
     }
 }
 
-/// Writer and attempt from the name of `StagedPartition::attempt`; both may be negative.
+/// Parse writer and attempt from the name of `StagedPartition::attempt`; both may be negative.
 fn attempt_of(name: &str) -> Option<(i32, i64)> {
     let at = 1 + name.get(1..)?.find('-')?;
     Some((name[..at].parse().ok()?, name[at + 1..].parse().ok()?))
 }
 
-/// The settings of a staged log: sizes as its topic's, nothing by time, nothing ever removed.
+/// Return the settings of a staged log: sizes as in its topic, nothing by time, no removal.
 fn staged_config(topic: &LogConfig) -> LogConfig {
     LogConfig {
         segment_ms: i64::MAX,

@@ -1,25 +1,25 @@
-//! A second log of a log directory, written first: what all of its logs wait for is brought to disk by one write and
-//! one sync, in blocks that exist. It knows bytes and places in files, no records.
+//! Journal of a log directory, a write-ahead log: one write and one sync make the waiting appends of all its logs
+//! durable, in blocks that exist already. It knows bytes and file positions, not records.
 //!
 //! # Files
-//! `journal.0` and `journal.1`, written in turn. While one is filled, what the other one holds is synced where it
-//! belongs (by the caller), which gives its room back. Their blocks are written with zeros before they are used, and
-//! used again: a sync then has no inode to write. Both are made when there is something to write and removed by a clean
-//! stop; `meta.properties` names the journal meanwhile, and its format number is higher, so that nobody opens the
-//! directory who would overlook what only the journal holds.
+//! `journal.0` and `journal.1`, written in turn. While one fills, the caller syncs the records of the other one in
+//! their segments, which frees its space. Blocks are filled with zeros before the first use and then reused: a sync has
+//! no inode to write. Both files are created with the first write and removed by a clean stop. Meanwhile
+//! `meta.properties` names the journal and has a higher format number: a broker that does not know the journal cannot
+//! open the directory and miss its records.
 //!
 //! # Groups
-//! What is written at once is a group: whole blocks, numbered without gaps, never more than one under way. Each says
-//! from which number on groups are needed (`floor`): all before are synced elsewhere. So everything from the last floor
-//! up to the last group but one was on disk when the last one was written: what is missing there is damage, and the
-//! directory cannot be used. Only the last group can be torn, and then nobody was told that it is on disk.
+//! One write is a group: whole blocks, numbered without gaps, at most one under way. Each group has the number of the
+//! first group still needed (`floor`): earlier ones are synced elsewhere. All groups from the last floor to the last
+//! but one were on disk when the last one was written: a missing one is damage, and the directory cannot be used. Only
+//! the last group can be torn, and then no waiter was notified of it.
 //!
-//! # What kills an entry
-//! Who takes records away (truncates, compacts, moves, deletes) first syncs the log's files, then writes a group that
-//! says so: entries of that log before it are void. It never has to be said what exactly was done, see
+//! # Voiding entries
+//! An operation that removes records (truncation, compaction, move, deletion) first syncs the log's files, then writes
+//! a group that voids all earlier entries of that log. The group does not say what was done, see
 //! [`crate::log::Log::leave_journal`].
 //!
-//! What a start does with entries: [`replay`].
+//! Replay at start: [`replay`].
 
 use crate::error::StorageError;
 use crate::files;
@@ -39,31 +39,31 @@ pub(crate) use format::{EntryHead, entry_bytes};
 use group::Group;
 use output::Output;
 
-/// More of one log at once is synced in its segment. `examples/journal_cost.rs`: up to 64 KiB of one log a journal saves
-/// a third of the CPU and time, at 256 KiB both cost the same, and the bytes are written twice.
+/// Larger appends of one log are synced in its segment. `examples/journal_cost.rs`: up to 64 KiB of one log the journal
+/// saves a third of CPU and time; at 256 KiB the costs are equal, and the bytes are written twice.
 pub(crate) const SMALL_BYTES_MAX: usize = 128 << 10;
-/// What zeros are written ahead of the groups at once.
+/// Bytes of zeros written ahead of the groups at once.
 const GROW_BYTES: u64 = 1 << 20;
-/// Of each file, for groups without entries: what takes records away is held up neither by a full journal nor by a full
-/// disk.
+/// Reserve of each file for groups that void entries: neither a full journal nor a full disk may block a removal of
+/// records.
 const RESERVED_BYTES: u64 = 256 << 10;
-/// The smallest file that leaves room for entries.
+/// The smallest file with space for entries.
 pub(crate) const FILE_BYTES_MIN: u64 = RESERVED_BYTES * 2;
 
-/// What a log asks of the journal that it may be in.
+/// Interface of the journal for its logs.
 pub(crate) trait Entries: Send + Sync {
-    /// Whether the journal may have entries of this log that count. Stays so while the log's flush lock is held.
+    /// Return whether the journal may have live entries of this log. Constant while the log's flush lock is held.
     fn held(&self, log: TopicIdPartition) -> bool;
 
-    /// Entries of these logs are void, durably when this returns. Their files are synced, and nothing of them is on its
-    /// way into the journal.
+    /// Void the entries of these logs, durably on return. Their files are synced, and no write of theirs into the
+    /// journal is under way.
     fn void(&self, logs: &[TopicIdPartition]) -> Result<(), StorageError>;
 }
 
-/// The journal of a log's directory; of a log that is only staged, none.
+/// The journal of a log's directory; `None` for a staged log.
 pub(crate) type OfLog = Option<Weak<dyn Entries>>;
 
-/// Path of one of the two files.
+/// Return the path of one of the two files.
 pub(crate) fn path_of(dir: &Path, file: usize) -> PathBuf {
     dir.join(format!("journal.{file}"))
 }
@@ -77,23 +77,23 @@ pub(crate) struct Journal {
     /// Bytes of each file whose blocks exist.
     grown: [u64; 2],
     file_bytes: u64,
-    /// The file that is written, and where.
+    /// The file being written, and the position in it.
     current: usize,
     position: u64,
-    /// Number of the next group, of the first one in the current file, and of the first one that is needed.
+    /// Numbers of the next group, of the first one in the current file, and of the first one still needed.
     next: u64,
     first_in_current: u64,
     floor: u64,
-    /// How often a group was written, or was to be.
+    /// Number of attempted group writes.
     writes: u64,
-    /// The other file has groups that are needed.
+    /// The other file has groups that are still needed.
     other_held: bool,
-    /// The group in the making.
+    /// The group under construction.
     group: Group,
 }
 
 impl Journal {
-    /// Makes an empty journal; durable when it returns, but for `meta.properties`, which the caller writes before the
+    /// Create an empty journal; durable on return except for `meta.properties`, which the caller writes before the
     /// first entry.
     pub(crate) fn create(dir: &Path, file_bytes: u64) -> Result<Self, StorageError> {
         let create = |file| Output::create(path_of(dir, file));
@@ -119,33 +119,33 @@ impl Journal {
         Ok(journal)
     }
 
-    /// What `meta.properties` knows it by. Nobody else does: records cannot pose as groups.
+    /// Return the id in `meta.properties`. Clients do not know it: their records cannot imitate groups.
     pub(crate) const fn id(&self) -> Uuid {
         self.id
     }
 
-    /// Begins a group. `bytes`: of all entries that are going to be added.
+    /// Begin a group. `bytes`: size of all its entries.
     pub(crate) fn begin(&mut self, bytes: usize) {
         self.group.begin(bytes);
     }
 
-    /// Bytes of the group in the making.
+    /// Return the size of the group under construction.
     pub(crate) const fn group_bytes(&self) -> usize {
         self.group.len()
     }
 
-    /// Whether as much was written to the current file as there is room left in it, or more.
+    /// Return whether at least half of the current file is written.
     pub(crate) const fn is_half_full(&self) -> bool {
         self.position >= self.file_bytes / 2
     }
 
-    /// Whether a group with so many bytes of entries finds room in the current file.
+    /// Return whether the current file has space for a group with this many bytes of entries.
     pub(crate) fn has_room(&self, bytes: usize) -> bool {
         let end = self.position + padded(HEADER_BYTES + bytes) as u64;
         end <= self.file_bytes - RESERVED_BYTES
     }
 
-    /// Adds an entry; `append` adds its bytes. The group is as before if that fails.
+    /// Add an entry; `append` adds its bytes. On failure the group is unchanged.
     pub(crate) fn push<E>(
         &mut self,
         head: &EntryHead<'_>,
@@ -154,12 +154,12 @@ impl Journal {
         self.group.push(head, append)
     }
 
-    /// Brings the group to disk. It is not begun anew: that is `begin`.
+    /// Write the group to disk. `begin` starts the next one.
     ///
     /// # Errors
-    /// [`StorageError::Full`]: the disk has no room for it, and the next group gets its number. What of it may be on disk
-    /// counts until then; the caller takes it for written, and nobody is told. All others are final: nobody knows what
-    /// is on disk.
+    /// [`StorageError::Full`]: the disk has no space, and the next group gets the same number. A part of the group may
+    /// be on disk and counts until then; the caller treats it as written but does not notify waiters. All other errors
+    /// are final: the state on disk is unknown.
     pub(crate) fn commit(&mut self, voids: bool) -> Result<(), StorageError> {
         let end = self.position + padded(self.group.len()) as u64;
         let reserved = if self.group.entries() > 0 && !voids {
@@ -184,23 +184,23 @@ impl Journal {
         Ok(())
     }
 
-    /// Zeros up to `end` in that file and beyond, once.
+    /// Write zeros up to `end` in that file and beyond, once.
     fn grow(&mut self, file: usize, end: u64) -> Result<(), StorageError> {
         let grown = self.grown[file];
         if end <= grown {
             return Ok(());
         }
         let to = (end.max(grown + GROW_BYTES)).min(self.file_bytes).max(end);
-        // What lies behind the groups is not looked at: that a part was written does no harm.
+        // Replay ignores bytes behind the groups: a partial write is harmless.
         self.files[file].fill((to - grown) as usize, grown)?;
         self.grown[file] = to;
         Ok(())
     }
 
-    /// Goes on in the other file, if nothing in it is needed, and there is room for it on the disk; answers whether.
+    /// Switch to the other file, if nothing in it is needed and the disk has space for it; return whether it switched.
     ///
     /// # Errors
-    /// As [`Journal::commit`], but for a full disk.
+    /// As [`Journal::commit`], except for a full disk.
     pub(crate) fn change_files(&mut self) -> Result<bool, StorageError> {
         if self.other_held {
             return Ok(false);
@@ -217,17 +217,17 @@ impl Journal {
         Ok(true)
     }
 
-    /// The file that is written.
+    /// Return the file being written.
     pub(crate) const fn current(&self) -> usize {
         self.current
     }
 
-    /// Whether the other file has groups that are needed.
+    /// Return whether the other file has groups that are needed.
     pub(crate) const fn other_held(&self) -> bool {
         self.other_held
     }
 
-    /// What the other file holds is synced where it belongs: durably free when this returns.
+    /// Free the other file, whose records are synced in their segments; durable on return.
     ///
     /// # Errors
     /// As [`Journal::commit`].
@@ -243,14 +243,14 @@ impl Journal {
         Ok(())
     }
 
-    /// Whether there is room to say that `logs` logs have left.
+    /// Return whether there is space to void the entries of `logs` logs.
     pub(crate) fn has_room_to_void(&self, logs: usize) -> bool {
         let bytes = padded(HEADER_BYTES + logs * format::VOID_BYTES) as u64;
-        // One block is for who has no room.
+        // One block stays free for `empty`.
         self.position + bytes + BLOCK_BYTES as u64 <= self.file_bytes
     }
 
-    /// Entries of these logs so far are void, durably when this returns.
+    /// Void the entries of these logs so far, durably on return.
     ///
     /// # Errors
     /// As [`Journal::commit`].
@@ -260,8 +260,7 @@ impl Journal {
         self.commit(true)
     }
 
-    /// Everything that was ever written here is synced where it belongs. The journal is empty, durably, and all of its
-    /// room free.
+    /// Empty the journal durably and free all its space. The caller has synced everything that was ever written here.
     ///
     /// # Errors
     /// As [`Journal::commit`].
@@ -279,12 +278,12 @@ impl Journal {
         Ok(())
     }
 
-    /// Removes the files of an empty journal that `meta.properties` does not name any more.
+    /// Remove the files of an empty journal that `meta.properties` no longer names.
     pub(crate) fn remove(self) -> Result<(), StorageError> {
         remove_files(&self.dir)
     }
 
-    /// From now on, or until then, writes find no room.
+    /// Make writes find no space, or end that.
     #[cfg(test)]
     pub(crate) fn fill_disk(&mut self, full: bool) {
         for (number, file) in self.files.iter_mut().enumerate() {
@@ -302,7 +301,7 @@ impl Journal {
         }
     }
 
-    /// From now on nothing can be written.
+    /// Make all writes fail.
     #[cfg(test)]
     pub(crate) fn break_files(&mut self) {
         for (number, file) in self.files.iter_mut().enumerate() {
@@ -310,14 +309,14 @@ impl Journal {
         }
     }
 
-    /// From now on everything goes through the page cache.
+    /// Make all writes go through the page cache.
     #[cfg(test)]
     pub(crate) fn use_cache(&mut self) {
         self.files.iter_mut().for_each(Output::use_cache);
     }
 }
 
-/// Removes the files of a journal, if there are any.
+/// Remove the files of a journal, if there are any.
 pub(crate) fn remove_files(dir: &Path) -> Result<(), StorageError> {
     for file in 0..2 {
         files::remove(&path_of(dir, file))?;

@@ -1,5 +1,5 @@
-//! Leader epochs and the offsets at which they began (KIP-101, KIP-279), and their file
-//! `leader-epoch-checkpoint`: one `epoch start_offset` a line.
+//! Leader epochs and their start offsets (KIP-101, KIP-279), and their file `leader-epoch-checkpoint`: one `epoch
+//! start_offset` on each line.
 
 use crate::checkpoint;
 use crate::error::StorageError;
@@ -8,12 +8,12 @@ use std::path::Path;
 
 const EPOCHS_BYTES_MAX: u64 = 64 << 20;
 
-/// One epoch.
+/// A leader epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EpochEntry {
-    /// The leader's epoch.
+    /// Number of the epoch.
     pub epoch: i32,
-    /// Log end when it began.
+    /// Log end offset when it began.
     pub start_offset: i64,
 }
 
@@ -32,8 +32,8 @@ impl LeaderEpochs {
         self.entries.last().copied()
     }
 
-    /// Notes that `epoch` begins at `start_offset`; answers whether anything changed. Entries that
-    /// the new one contradicts (higher epoch, or not below its start) are dropped, as Kafka does.
+    /// Record that `epoch` begins at `start_offset`; return whether anything changed. Contradicting entries (higher
+    /// epoch, or not below its start) are dropped, as in Kafka.
     pub(crate) fn assign(&mut self, epoch: i32, start_offset: i64) -> bool {
         if epoch < 0 || self.latest().is_some_and(|last| last.epoch == epoch) {
             return false;
@@ -47,9 +47,8 @@ impl LeaderEpochs {
         true
     }
 
-    /// Last offset + 1 of `epoch` as OffsetForLeaderEpoch answers: the largest known epoch not
-    /// above the one asked for, and where the next began. `None` if the epoch is not known.
-    /// Below the first epoch: (that epoch, log start), so that clients reset exactly there.
+    /// Return the largest known epoch not above `epoch` and its end offset, as OffsetForLeaderEpoch does; `None` if the
+    /// epoch is not known. Below the first epoch: (that epoch, log start), so that clients reset exactly there.
     pub(crate) fn end_offset_for(
         &self,
         epoch: i32,
@@ -70,12 +69,12 @@ impl LeaderEpochs {
         }
     }
 
-    /// The first epoch that is known.
+    /// Return the first known epoch.
     pub(crate) fn first(&self) -> Option<i32> {
         self.entries.first().map(|entry| entry.epoch)
     }
 
-    /// The epoch that `offset` was written in.
+    /// Return the epoch of the record at `offset`.
     pub(crate) fn epoch_for(&self, offset: i64) -> Option<i32> {
         let after = self
             .entries
@@ -83,14 +82,14 @@ impl LeaderEpochs {
         Some(self.entries[after.checked_sub(1)?].epoch)
     }
 
-    /// Drops epochs that begin at or after `end`: the log was cut there.
+    /// Drop epochs that begin at or after `end`, after a truncation there.
     pub(crate) fn truncate_from_end(&mut self, end: i64) -> bool {
         let before = self.entries.len();
         self.entries.retain(|entry| entry.start_offset < end);
         self.entries.len() != before
     }
 
-    /// Drops epochs that ended before `start`; the one that covers it begins there from now on.
+    /// Drop epochs that ended before `start`; the epoch that covers `start` then begins there.
     pub(crate) fn truncate_from_start(&mut self, start: i64) -> bool {
         let covering = self
             .entries
@@ -118,10 +117,10 @@ impl LeaderEpochs {
         )
     }
 
-    /// Reads the file; a missing one is empty.
+    /// Read the file; a missing one is empty.
     ///
     /// # Errors
-    /// [`StorageError::Corrupt`], also for entries out of order; recovery rebuilds from the log.
+    /// [`StorageError::Corrupt`], also for entries out of order; recovery rebuilds the epochs from the log.
     pub(crate) fn read(path: &Path) -> Result<Self, StorageError> {
         let Some(content) = files::read_if_there(path, EPOCHS_BYTES_MAX)? else {
             return Ok(Self::default());

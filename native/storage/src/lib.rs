@@ -1,5 +1,5 @@
-//! One partition's log on one disk, and the log directory around it. Synchronous: no async, no
-//! sockets, no clock (time is an argument, `now_ms`).
+//! One partition's log on one disk, and the log directory around it. Synchronous: no async, no sockets, no clock (time
+//! is an argument, `now_ms`).
 //!
 //! ```text
 //! {log.dir}/.lock  meta.properties  .kafka_cleanshutdown
@@ -10,13 +10,12 @@
 //!           deleting/{topic id in hex}_{partition}/…
 //!           ingest/{topic id in hex}/…    staged, not in any log yet: `staged.rs`
 //! ```
-//! From the bottom up: files as such (`file_names`, `files`, `direct`, `handles`, `health`) and `woken`, formats (`checkpoint`,
-//! `index`, `txn_index`, `leader_epochs`, `partition_metadata`, `clean_state`, `scan`), what is made of them
-//! (`segment`, `producer_state`, `staged`, `journal`), then `recovery`, `log`, `flusher`, `log_dir`, `ingest`.
+//! From the bottom up: files (`file_names`, `files`, `direct`, `handles`, `health`) and `woken`; formats (`checkpoint`,
+//! `index`, `txn_index`, `leader_epochs`, `partition_metadata`, `clean_state`, `scan`); structures (`segment`,
+//! `producer_state`, `staged`, `journal`); then `recovery`, `log`, `flusher`, `log_dir`, `ingest`.
 //!
-//! Names and formats are Apache Kafka's. Promises and assumptions: `log.rs` (who sees what, what
-//! survives a crash), `files.rs` (what is expected of disks), `recovery.rs` (what is done with
-//! whatever is found).
+//! Names and formats are Apache Kafka's. Promises and assumptions: `log.rs` (visibility and crash safety), `files.rs`
+//! (assumptions about disks), `recovery.rs` (handling of files found at start).
 
 #![cfg_attr(
     test,

@@ -1,12 +1,12 @@
-//! Flushes that are asked for and not begun yet.
+//! Requested flushes that have not begun yet.
 
 use super::{Flusher, Shared};
 use crate::log::Log;
 use std::sync::Arc;
 
-/// Logs that wait for the journals of their directories, which are not woken for each of them: who appends much in a row
-/// has it flushed together. A journal that is at work takes them with its next group in any case. Dropping it lets
-/// them begin.
+/// Logs that wait for the journals of their directories, which are not woken for each log: a caller that appends
+/// several times in a row gets one flush. A running journal thread takes them into its next group anyway. Dropping this
+/// starts the flushes.
 #[derive(Default)]
 #[must_use]
 pub struct HeldFlushes(Vec<Arc<Shared>>);
@@ -18,13 +18,13 @@ impl std::fmt::Debug for HeldFlushes {
 }
 
 impl HeldFlushes {
-    /// True if nobody has to be woken.
+    /// Return true if no journal thread needs to be woken.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Lets them begin.
+    /// Start the flushes.
     pub fn begin(&mut self) {
         for shared in self.0.drain(..) {
             shared.wake_small.notify_one();
@@ -39,7 +39,7 @@ impl Drop for HeldFlushes {
 }
 
 impl Flusher {
-    /// As [`Flusher::request`]; what the journal takes begins with `held` at the latest.
+    /// As [`Flusher::request`]; a flush by the journal begins with `held` at the latest.
     pub fn request_with(&self, log: &Arc<Log>, held: &mut HeldFlushes) {
         let shared = &self.shared;
         if shared.queue(log) && !held.0.iter().any(|known| Arc::ptr_eq(known, shared)) {

@@ -1,5 +1,5 @@
-//! What connects logs and their directory's journal: which of them are in it, whose turn it is to be written, and when
-//! the segments are synced so that the journal has room again.
+//! Connection between logs and their directory's journal: which logs have entries in it, which are written next, and
+//! when to sync segments so that the journal has space again.
 
 use crate::error::StorageError;
 use crate::files;
@@ -18,24 +18,24 @@ use std::time::Duration;
 
 mod segments;
 
-/// About what goes into one group; the rest is for the next.
+/// Approximate size limit of a group; further logs go into the next.
 const GROUP_BYTES: usize = 2 << 20;
 
-/// Notes in `meta.properties` whether there is a journal.
+/// Records in `meta.properties` whether there is a journal.
 pub(crate) type NoteJournal = Box<dyn Fn(Option<Uuid>) -> Result<(), StorageError> + Send + Sync>;
 
-/// What went through the journal of a log directory since it was opened.
+/// Journal statistics of a log directory since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JournalFigures {
-    /// Appends of a log, as many as waited at once.
+    /// Entries; an entry holds all waiting appends of a log.
     pub entries: u64,
-    /// Of records.
+    /// Bytes of records.
     pub bytes: u64,
-    /// Writes, each of which was one flush for all that it held.
+    /// Writes; each flushed all its entries.
     pub flushes: u64,
-    /// How often there was no room, there or on the disk, so that logs were synced one by one instead.
+    /// Writes that found no space in the journal or on the disk; the logs were synced one by one instead.
     pub full: u64,
-    /// Microseconds that the first append of each group waited until it was on disk.
+    /// Microseconds from the first append of each group until it was on disk.
     pub waited_us: u64,
 }
 
@@ -62,18 +62,18 @@ struct Counters {
     waited_us: AtomicU64,
 }
 
-/// See the module.
+/// The journal of a log directory and the logs in it.
 pub(crate) struct Journaling {
     root: PathBuf,
-    /// Of each of the two files; 0: none.
+    /// Size of each of the two files; 0: no journal.
     file_bytes: u64,
     syncfs_logs: usize,
     health: Arc<Health>,
     note: NoteJournal,
     state: Mutex<State>,
-    /// There is something to sync in segments, or it is time to stop.
+    /// Signals segments to sync, or the stop.
     wake: Condvar,
-    /// For barriers; opened before the first write, so that they hear of every error since.
+    /// For barriers; opened before the first write, to report all later errors.
     barrier: Mutex<File>,
     counters: Counters,
 }
@@ -81,9 +81,9 @@ pub(crate) struct Journaling {
 #[derive(Default)]
 struct State {
     journal: Option<Journal>,
-    /// Logs with entries in each file that count.
+    /// Logs with live entries, by file.
     logs: [HashMap<TopicIdPartition, Arc<Log>>; 2],
-    /// How often the files changed places.
+    /// Number of switches between the files.
     turns: u64,
     /// A clean stop, or the end of the process.
     ended: bool,
@@ -95,7 +95,7 @@ impl State {
     }
 }
 
-/// A log whose turn it is, its flush lock, and what waits.
+/// A log to write, its flush lock, and its waiting bytes.
 type Turn<'a> = (&'a Arc<Log>, MutexGuard<'a, ()>, JournalSample);
 
 impl std::fmt::Debug for Journaling {
@@ -142,13 +142,14 @@ impl Journaling {
         }
     }
 
-    /// Notes how long those waited that were written last.
+    /// Record the wait of the last group.
     pub(super) fn note_wait(&self, waited: Duration) {
         let micros = u64::try_from(waited.as_micros()).unwrap_or(u64::MAX);
         self.counters.waited_us.fetch_add(micros, Ordering::Relaxed);
     }
 
-    /// Makes durable what waits in `logs` and tells them; answers those whose files are to be synced instead.
+    /// Make the waiting bytes of `logs` durable and notify the waiters; return the logs whose files must be synced
+    /// instead.
     pub(super) fn flush(&self, logs: &[Arc<Log>]) -> Vec<Arc<Log>> {
         let mut others = Vec::new();
         let mut rest = logs;
@@ -159,7 +160,7 @@ impl Journaling {
         others
     }
 
-    /// One group; answers how many of the logs it was for.
+    /// Write one group; return how many of the logs it covered.
     fn flush_some(&self, logs: &[Arc<Log>], others: &mut Vec<Arc<Log>>) -> usize {
         let mut turns: Vec<Turn<'_>> = Vec::with_capacity(logs.len());
         let (mut taken, mut bytes) = (0, 0);
@@ -168,7 +169,7 @@ impl Journaling {
                 break;
             }
             taken += 1;
-            // Held by who syncs, truncates or moves it: nobody else is to wait for that.
+            // A sync, truncation or move holds the lock: the other logs must not wait for it.
             let Some(flushing) = log.flush.try_lock() else {
                 others.push(Arc::clone(log));
                 continue;
@@ -199,13 +200,13 @@ impl Journaling {
                 }
             }
             Ok(false) => others.extend(turns.into_iter().map(|(log, ..)| Arc::clone(log))),
-            // The directory is offline, which everybody who waits sees.
+            // The directory is offline, which all waiters see.
             Err(_) => {}
         }
         taken
     }
 
-    /// Writes one group, durably; answers whether there was room.
+    /// Write one group, durably; return whether there was space.
     fn write(&self, turns: &[Turn<'_>]) -> Result<bool, StorageError> {
         let names: Option<Vec<_>> = turns
             .iter()
@@ -231,12 +232,12 @@ impl Journaling {
         for ((log, _, sample), name) in turns.iter().zip(&names) {
             let head = sample.head(log, name);
             if journal.push(&head, |out| sample.append_to(out)).is_err() {
-                // Who syncs the file says what is the matter with it.
+                // The sync of the segment file reports the error.
                 return Ok(false);
             }
         }
         let bytes = journal.group_bytes();
-        // Noted first: also what is written in part only must be voided by who takes records away.
+        // Recorded first: a removal of records must also void a partly written group.
         let logs = &mut logs[journal.current()];
         let first = logs.is_empty();
         for (log, ..) in turns {
@@ -261,7 +262,7 @@ impl Journaling {
         Ok(true)
     }
 
-    /// A journal, a group begun in it, and room for so many bytes in the file that is written, if that can be had now.
+    /// Make sure that there is a journal, begin a group, and return whether the current file has space for `bytes`.
     fn make_room(&self, state: &mut State, bytes: usize) -> Result<bool, StorageError> {
         if state.ended {
             return Ok(false);
@@ -283,7 +284,7 @@ impl Journaling {
         if journal.has_room(bytes) {
             return Ok(true);
         }
-        // What it holds is synced in the segments meanwhile.
+        // Meanwhile the old file's records are synced in the segments.
         let changed = journal.change_files().map_err(|error| self.failed(error))?;
         if changed {
             *turns += 1;
@@ -292,7 +293,7 @@ impl Journaling {
         Ok(changed && journal.has_room(bytes))
     }
 
-    /// Everything in the logs' files is on disk, without their flush locks.
+    /// Sync all files of the logs, without their flush locks.
     #[cfg(target_os = "linux")]
     fn sync_everything(
         &self,
@@ -312,12 +313,12 @@ impl Journaling {
             .try_for_each(|log| log.sync_sampled())
     }
 
-    /// [`Log::leave_journal`] of closed logs whose directories are about to be moved away, all together. When this
-    /// returns nothing of them is synced or written here any more.
+    /// Run [`Log::leave_journal`] for closed logs whose directories are about to be moved. On return none of them is
+    /// synced or written here any more.
     pub(crate) fn retire(&self, logs: &[&Log]) -> Result<(), StorageError> {
         let mut moved = Vec::new();
         {
-            // A sync under way is waited for.
+            // Taking the lock waits for a running sync.
             let locked: Vec<_> = logs.iter().map(|log| (*log, log.flush.lock())).collect();
             let held: Vec<_> = {
                 let state = self.state.lock();
@@ -340,7 +341,7 @@ impl Journaling {
                 let ids: Vec<_> = held.iter().map(|(log, _)| log.id()).collect();
                 self.void(&ids)?;
             }
-            // What was appended and waits still was never acknowledged, and must not be from here on.
+            // Waiting appends were never acknowledged, and must not be from here on.
             for (log, _) in &locked {
                 log.staged.store(true, Ordering::Release);
             }
@@ -352,8 +353,8 @@ impl Journaling {
         Ok(())
     }
 
-    /// The clean stop: everything was synced in the segments. Nothing comes into the journal any more; it is gone, and
-    /// `meta.properties` says so.
+    /// Clean stop, after everything was synced in the segments: close the journal, remove it, and record that in
+    /// `meta.properties`.
     pub(crate) fn end(&self) -> Result<(), StorageError> {
         let mut state = self.state.lock();
         state.ended = true;
@@ -366,7 +367,7 @@ impl Journaling {
         journal.remove()
     }
 
-    /// The process ends, or the directory is closed: what the journal holds stays there.
+    /// The process ends, or the directory is closed: keep the journal's content.
     pub(super) fn stop(&self) {
         let mut state = self.state.lock();
         state.ended = true;
@@ -374,7 +375,7 @@ impl Journaling {
         self.wake.notify_one();
     }
 
-    /// On a full disk the journal was not touched.
+    /// On a full disk the journal is unchanged.
     fn unless_full(&self, error: StorageError) -> StorageError {
         if matches!(error, StorageError::Full { .. }) {
             return error;
@@ -412,7 +413,7 @@ impl Entries for Journaling {
             }
             return Ok(());
         }
-        // So many leave while a file is being synced away, that all may leave at once.
+        // Too many entries to void: sync everything and empty the journal instead.
         self.sync_everything(logs)?;
         journal.empty().map_err(|error| self.unless_full(error))?;
         *turns += 1;

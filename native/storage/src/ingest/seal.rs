@@ -1,8 +1,8 @@
-//! The part of a commit before its decision: what counts is brought to disk, and which attempts those are.
+//! Preparation of a commit before its decision: sync the listed attempts and write the list.
 //!
-//! Nearly all of its time goes into syncs, and syncs that are under way together share the filesystem's commits. So
-//! some partitions are sealed at a time, and directories that they have in common are synced once, at the end. Many
-//! attempts have one sync together: each of its own would have about five, one after another.
+//! Nearly all of the time goes into syncs, and parallel syncs share the filesystem's commits. So several partitions are
+//! sealed in parallel, and common directories are synced once, at the end. Many attempts share one sync: each alone
+//! would need about five, one after another.
 
 use crate::error::StorageError;
 use crate::files;
@@ -13,26 +13,26 @@ use crate::staged::{PlannedAttempt, StagedPartition, intent, plan};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// As many as flush at a time elsewhere: more would hold back the flushes of others.
+/// As many as flush in parallel elsewhere: more would delay the flushes of others.
 const PARTITIONS_AT_A_TIME: usize = 4;
 
-/// The attempts that count of one partition, in the order in which its log shall have them.
+/// The committed attempts of one partition, in the order of its log.
 #[derive(Debug)]
 pub struct Listing {
     /// The partition of an ingest.
     pub place: StagedPartition,
-    /// Ids of the brokers that have all of it on disk when this is decided; none where a broker is alone.
+    /// Ids of the brokers that have all of it on disk at the decision; empty for a broker without peers.
     pub holders: Arc<[i32]>,
-    /// The attempts, opened.
+    /// The attempts with their open logs.
     pub attempts: Vec<(PlannedAttempt, Arc<Log>)>,
 }
 
 impl LogDir {
-    /// Brings what was staged to disk and closes the lists of attempts that count, durably: the part of a commit
-    /// before the decision, for the partitions that lie here.
+    /// Sync the staged records and write the lists of committed attempts, durably: the part of a commit before the
+    /// decision, for the partitions in this directory.
     ///
     /// # Errors
-    /// The first [`StorageError`]; nothing is decided then.
+    /// The first [`StorageError`]; the commit must not be decided then.
     pub fn seal_partitions(&self, listings: &[Listing]) -> Result<(), StorageError> {
         let logs = || listings.iter().flat_map(|one| &one.attempts);
         let together = cfg!(target_os = "linux") && logs().count() >= SYNCFS_LOGS;
@@ -67,8 +67,8 @@ impl LogDir {
         Ok(())
     }
 
-    /// The directories above the partitions up to the log directory, each once, lower ones first: they were made for
-    /// the ingest.
+    /// Return the directories between the partitions and the log directory, each once, lower ones first: they were
+    /// created for the ingest.
     fn above(&self, listings: &[Listing]) -> Vec<PathBuf> {
         let mut dirs: Vec<PathBuf> = Vec::new();
         for listing in listings {
@@ -85,7 +85,7 @@ impl LogDir {
 }
 
 impl Listing {
-    /// `synced`: the attempts are on disk.
+    /// Write the plan of one partition. `synced`: the attempts are on disk already.
     fn seal(&self, synced: bool) -> Result<(), StorageError> {
         for (_, log) in self.attempts.iter().filter(|_| !synced) {
             log.seal()?;
@@ -95,10 +95,10 @@ impl Listing {
         let file = files::write_temporary(path, plan::render(&planned, &self.holders).as_bytes())?;
         files::sync_data(&file).map_err(StorageError::io("sync", path))?;
         files::replace(path)?;
-        // Once decided the files must be what the plan says: the last moment to refuse.
+        // After the decision the files must match the plan: this is the last moment to refuse.
         plan::segments(&self.place)?;
         intent::prepare(&self.place.intent_path())?;
-        // The names of plan, intent and attempts.
+        // Makes the names of plan, intent and attempts durable.
         files::sync_dir(self.place.path())
     }
 }
@@ -110,7 +110,7 @@ impl Log {
         writer.active.persist_indexes(true)
     }
 
-    /// Everything on disk, indexes included; the files are ready to be segments of another log.
+    /// Sync everything, indexes included; the files are ready to become segments of another log.
     fn seal(&self) -> Result<(), StorageError> {
         self.write_indexes()?;
         self.flush()?;
@@ -128,7 +128,7 @@ mod tests {
     use crate::testing::{Fixture, NOW, batch};
     use pybroker_model::{TopicIdPartition, ValidBatches};
 
-    /// One record staged for each partition by each writer.
+    /// Return one staged record for each partition and writer.
     fn listings(fixture: &Fixture, partitions: i32, writers: i32) -> Vec<Listing> {
         let listing = |partition| {
             let id = TopicIdPartition {

@@ -1,18 +1,18 @@
-//! What a journal's files hold. Numbers are little-endian.
+//! Format of the journal's files. Numbers are little-endian.
 //!
 //! | bytes | of a group |
 //! |---|---|
 //! | 8 | `pybjrnl1` |
 //! | 16 | the journal's id |
 //! | 8 | number of the group |
-//! | 8 | number of the write: of two groups of one number the later one counts |
+//! | 8 | number of the write: of two groups with one number the later one counts |
 //! | 8 | number of the first group that is needed |
 //! | 4 | bytes of the body |
 //! | 4 | entries |
 //! | 4 | 0: entries to write; 1: topic id and partition of logs whose entries are void |
 //! | 4 | CRC-32C of the body |
 //! | 4 | CRC-32C of the header so far |
-//! | … | the body, then zeros up to a block's border |
+//! | … | the body, then zeros up to a block border |
 //!
 //! | bytes | of an entry to write |
 //! |---|---|
@@ -24,15 +24,15 @@
 
 use pybroker_model::{TopicId, TopicIdPartition, Uuid, crc32c};
 
-/// Groups begin at multiples of it. No disk in use tears less.
+/// Groups begin at multiples of this size. Common disks write such a block atomically.
 pub(crate) const BLOCK_BYTES: usize = 4096;
 pub(crate) const HEADER_BYTES: usize = 68;
 const MAGIC: &[u8; 8] = b"pybjrnl1";
-/// Of a log whose entries are void.
+/// Size of a log's entry in a voiding group.
 pub(crate) const VOID_BYTES: usize = 20;
 const ENTRY_HEAD_BYTES: usize = 38;
 
-/// Of a group.
+/// Header of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GroupHeader {
     pub(crate) journal: Uuid,
@@ -45,7 +45,7 @@ pub(crate) struct GroupHeader {
 }
 
 impl GroupHeader {
-    /// Writes it in front of the body that `group` has.
+    /// Write the header in front of the body in `group`.
     pub(crate) fn put(&self, group: &mut [u8]) {
         let body = &group[HEADER_BYTES..HEADER_BYTES + self.body_bytes as usize];
         let body_crc = crc32c(body);
@@ -64,8 +64,8 @@ impl GroupHeader {
         group[..HEADER_BYTES].copy_from_slice(&head);
     }
 
-    /// The header that a block begins with, and its body's checksum; `None` if that is not the header of a group of
-    /// this journal.
+    /// Parse the header at the start of a block; return it with its body's checksum. `None` if the block is not the
+    /// start of a group of this journal.
     pub(crate) fn read(block: &[u8], journal: Uuid) -> Option<(Self, u32)> {
         let head = block.get(..HEADER_BYTES)?;
         let (covered, crc) = head.split_at(HEADER_BYTES - 4);
@@ -87,7 +87,7 @@ impl GroupHeader {
     }
 }
 
-/// What an entry says of its bytes.
+/// Header of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EntryHead<'a> {
     pub(crate) id: TopicIdPartition,
@@ -103,32 +103,32 @@ impl EntryHead<'_> {
         out.extend_from_slice(&self.segment.to_le_bytes());
         out.extend_from_slice(&self.position.to_le_bytes());
         out.extend_from_slice(&self.length.to_le_bytes());
-        // File systems have names of 255 bytes at most, and a directory by id has two.
+        // File systems limit names to 255 bytes, and a directory by id has two components.
         out.extend_from_slice(&(self.directory.len() as u16).to_le_bytes());
         out.extend_from_slice(self.directory.as_bytes());
     }
 }
 
-/// Bytes that an entry takes in a group.
+/// Return the size of an entry in a group.
 pub(crate) const fn entry_bytes(directory: &str, length: usize) -> usize {
     ENTRY_HEAD_BYTES + directory.len() + length
 }
 
-/// An entry as it was read.
+/// An entry as read from disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry<'a> {
     pub(crate) head: EntryHead<'a>,
     pub(crate) bytes: &'a [u8],
 }
 
-/// The entries of a body; `None` if it is not one, whatever its checksum says.
+/// Parse the entries of a body; `None` if it is malformed, whatever its checksum.
 pub(crate) fn entries(body: &[u8], count: u32) -> Option<Vec<Entry<'_>>> {
     let mut rest = Fields(body);
     let entries: Option<Vec<_>> = (0..count).map(|_| rest.entry()).collect();
     entries.filter(|_| rest.0.is_empty())
 }
 
-/// The logs of a body that says whose entries are void.
+/// Parse the logs of a voiding group's body.
 pub(crate) fn voided(body: &[u8], count: u32) -> Option<Vec<TopicIdPartition>> {
     let mut rest = Fields(body);
     let ids: Option<Vec<_>> = (0..count).map(|_| rest.id()).collect();

@@ -1,21 +1,21 @@
-//! What is written to a journal at once.
+//! A group: the unit of one journal write.
 
 use super::format::{BLOCK_BYTES, EntryHead, GroupHeader, HEADER_BYTES, write_id};
 use super::padded;
 use pybroker_model::TopicIdPartition;
 
-/// A group in the making. Its memory begins at a block's border, as what goes past the page cache has to, and is used
-/// again for the next one.
+/// A group under construction. Its memory is aligned to blocks, as direct writes require, and is reused for the next
+/// one.
 #[derive(Debug, Default)]
 pub(super) struct Group {
-    /// The group from `start` on.
+    /// The group starts at `start`.
     bytes: Vec<u8>,
     start: usize,
     entries: u32,
 }
 
 impl Group {
-    /// Begins anew. `bytes`: of all entries that are going to be added.
+    /// Start a new group. `bytes`: size of all its entries.
     pub(super) fn begin(&mut self, bytes: usize) {
         self.bytes.clear();
         self.bytes
@@ -29,12 +29,12 @@ impl Group {
         self.entries = 0;
     }
 
-    /// Bytes so far.
+    /// Return the size so far.
     pub(super) const fn len(&self) -> usize {
         self.bytes.len() - self.start
     }
 
-    /// Adds an entry; `append` adds its bytes. The group is as before if that fails.
+    /// Add an entry; `append` adds its bytes. On failure the group is unchanged.
     pub(super) fn push<E>(
         &mut self,
         head: &EntryHead<'_>,
@@ -56,7 +56,7 @@ impl Group {
         }
     }
 
-    /// Adds a log whose entries are void.
+    /// Add a log whose entries are void.
     pub(super) fn push_void(&mut self, id: TopicIdPartition) {
         write_id(&mut self.bytes, id);
         self.entries += 1;
@@ -66,7 +66,7 @@ impl Group {
         self.entries
     }
 
-    /// Whole blocks, with the header that is made of the number of bytes and of entries.
+    /// Pad to whole blocks and write the header, made from the number of bytes and of entries.
     pub(super) fn close(&mut self, header: impl FnOnce(u32, u32) -> GroupHeader) {
         let body = self.len() - HEADER_BYTES;
         self.bytes.resize(self.start + padded(self.len()), 0);

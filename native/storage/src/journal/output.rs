@@ -1,7 +1,7 @@
-//! One file of the journal, as it is written: past the page cache, and on disk when the call returns (O_DIRECT and
-//! O_DSYNC); where that cannot be had through the cache, and synced then.
+//! One file of the journal for writing: bypasses the page cache, and is on disk when the call returns (O_DIRECT and
+//! O_DSYNC). If that is unsupported: through the cache, with a sync.
 //!
-//! Past the cache most groups cost less CPU and time, and none costs clearly more: benches/journal.md.
+//! Direct writes cost less CPU and time for most groups, and clearly more for none: benches/journal.md.
 
 use super::format::BLOCK_BYTES;
 use crate::error::StorageError;
@@ -11,17 +11,17 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// See the module.
+/// A journal file open for writing.
 #[derive(Debug)]
 pub(super) struct Output {
     path: PathBuf,
     cached: File,
-    /// `None`: the system or the file system does not know it.
+    /// `None`: the system or the file system does not support it.
     direct: Option<File>,
 }
 
 impl Output {
-    /// Makes the file, empty.
+    /// Create an empty file.
     pub(super) fn create(path: PathBuf) -> Result<Self, StorageError> {
         let cached = File::options()
             .read(true)
@@ -37,31 +37,30 @@ impl Output {
         })
     }
 
-    /// Makes blocks of zeros, so many bytes from `position` on.
+    /// Write `bytes` zeros from `position`, to allocate blocks.
     pub(super) fn fill(&self, bytes: usize, position: u64) -> Result<(), StorageError> {
         self.cached
             .write_all_at(&vec![0; bytes], position)
             .map_err(StorageError::io("write", &self.path))?;
         if self.direct.is_some() {
-            // What goes past the cache is not to meet zeros that are still in it: the kernel would write those first.
+            // Cached zeros must not meet direct writes: the kernel would write them first.
             files::sync_data(&self.cached).map_err(|error| self.unsynced(error))?;
         }
         Ok(())
     }
 
-    /// Writes whole blocks at `position`, where blocks exist; on disk when it returns.
+    /// Write whole blocks at `position`, where blocks exist; on disk on return.
     ///
     /// # Errors
-    /// [`StorageError::Full`]: the disk has no room for it. All others are final.
+    /// [`StorageError::Full`]: the disk has no space. All other errors are final.
     pub(super) fn write(&mut self, blocks: &[u8], position: u64) -> Result<(), StorageError> {
         let aligned = blocks.as_ptr().addr().is_multiple_of(BLOCK_BYTES);
         if let Some(direct) = self.direct.as_ref().filter(|_| aligned) {
             match direct.write_all_at(blocks, position) {
                 Ok(()) => return Ok(()),
-                // It was opened so, and cannot be written so: blocks larger than ours.
+                // The open succeeded and the write fails: the disk's blocks are larger than ours.
                 Err(error) if error.kind() == io::ErrorKind::InvalidInput => self.direct = None,
-                // No room, which a limit or a file system that writes elsewhere finds for blocks that exist as well, is
-                // told as such.
+                // A size limit or a copy-on-write file system may report a full disk even for existing blocks.
                 Err(error) => return Err(StorageError::io("sync", &self.path)(error)),
             }
         }
@@ -71,7 +70,7 @@ impl Output {
         files::sync_data(&self.cached).map_err(|error| self.unsynced(error))
     }
 
-    /// Whatever the reason, nobody knows what is on disk.
+    /// Whatever the cause, the state on disk is unknown.
     fn unsynced(&self, error: io::Error) -> StorageError {
         StorageError::Io {
             operation: "sync",
@@ -80,13 +79,13 @@ impl Output {
         }
     }
 
-    /// Writes go to another file from now on.
+    /// Redirect writes to another file.
     #[cfg(test)]
     pub(super) fn replace(&mut self, file: File) {
         (self.cached, self.direct) = (file, None);
     }
 
-    /// As on a file system that does not know how to write past the cache.
+    /// As on a file system without support for direct writes.
     #[cfg(test)]
     pub(super) fn use_cache(&mut self) {
         self.direct = None;

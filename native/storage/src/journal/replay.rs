@@ -1,15 +1,15 @@
-//! What a start does with a journal, before any log is opened: what it holds and the logs' files lack is written where
-//! it belongs. Afterwards the files are as every acknowledged write left them, and recovery goes on as without one.
+//! Replay of a journal at start, before any log is opened: write entries that the logs' files lack. Afterwards the
+//! files are as every acknowledged write left them, and recovery continues as without a journal.
 //!
-//! | an entry | done |
+//! | an entry | action |
 //! |---|---|
-//! | of a log that has left the journal since (truncated, compacted, deleted, moved) | nothing |
-//! | whose directory is gone, or belongs to another topic id or partition | nothing |
-//! | whose segment file is gone: it was on disk before the entry was, so somebody removed it | nothing |
-//! | the file has these bytes there | nothing |
-//! | the file ends before that place | nothing, nor with later ones of that log; said |
-//! | the file has a whole batch of a later leader epoch there | nothing, nor with later ones of that log; said |
-//! | else: the file ends there, or inside, or has something else | written |
+//! | of a log that has left the journal since (truncated, compacted, deleted, moved) | none |
+//! | whose directory is gone, or belongs to another topic id or partition | none |
+//! | whose segment file is gone: it was on disk before the entry, so it was removed | none |
+//! | the file has these bytes there | none |
+//! | the file ends before that position | none, also for later entries of that log; reported |
+//! | the file has a whole batch of a later leader epoch there | none, also for later entries of that log; reported |
+//! | else: the file ends there or inside, or has something else | write |
 
 use super::format::{self, BLOCK_BYTES, Entry, GroupHeader, HEADER_BYTES};
 use super::path_of;
@@ -25,27 +25,27 @@ use std::ops::RangeInclusive;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Read at once while headers are looked for.
+/// Bytes read at once to find headers.
 const CHUNK_BYTES: usize = 1 << 20;
-/// Segment files open at the same time.
+/// Limit of open segment files.
 const OPEN_FILES_MAX: usize = 256;
-/// Partitions that are named when the journal is damaged.
+/// Partitions named in the error about a damaged journal.
 const LOGS_NAMED_MAX: usize = 10;
-/// From so many files on one barrier is cheaper than syncing each.
+/// Number of files from which one barrier is cheaper than a sync of each.
 const BARRIER_FILES: usize = 16;
 
-/// What a replay did.
+/// Result of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Replayed {
     /// Entries that were needed and not void.
     pub(crate) entries: usize,
-    /// Those of them that files lacked.
+    /// Entries that the files lacked.
     pub(crate) written: usize,
-    /// What could not be done, in words.
+    /// Entries that could not be written, in words.
     pub(crate) notes: Vec<String>,
 }
 
-/// A group as its header says.
+/// A group as described by its header.
 struct Group {
     header: GroupHeader,
     body_crc: u32,
@@ -53,11 +53,11 @@ struct Group {
     position: u64,
 }
 
-/// Writes what the journal of that id in `dir` holds and the logs' files lack; durable when it returns.
+/// Write the entries of the journal with this id in `dir` that the logs' files lack; durable on return.
 ///
 /// # Errors
-/// [`StorageError`]: what was on disk in the journal cannot be read, and nothing was changed; or the logs' files cannot
-/// be written. Nobody may use the directory then.
+/// [`StorageError`]: the journal's records cannot be read, and nothing was changed; or the logs' files cannot be
+/// written. The directory must not be used then.
 pub(crate) fn replay(dir: &Path, journal: Uuid) -> Result<Replayed, StorageError> {
     let files = [open(dir, 0)?, open(dir, 1)?];
     let groups = readable_groups(dir, &files, journal)?;
@@ -83,8 +83,8 @@ pub(crate) fn replay(dir: &Path, journal: Uuid) -> Result<Replayed, StorageError
     applying.finish()
 }
 
-/// The groups that are needed, in their order, each of them whole. The last one is left out if it is torn: nobody was
-/// told that it is on disk.
+/// Return the needed groups in order, all complete. Leaves out the last one if it is torn: no waiter was notified of
+/// it.
 fn readable_groups(
     dir: &Path,
     files: &[File; 2],
@@ -94,7 +94,7 @@ fn readable_groups(
     for (at, file) in files.iter().enumerate() {
         find_groups(file, &path_of(dir, at), at, journal, &mut found)?;
     }
-    // A write that found no room may have left something of a group whose number the next one got.
+    // A write that found no space may have left a part of a group whose number the next one got.
     found.sort_unstable_by_key(|group| group.header.write);
     let mut found: HashMap<u64, Group> = found
         .into_iter()
@@ -126,7 +126,7 @@ fn readable_groups(
     }
 }
 
-/// Whose records these groups have, in words.
+/// Return the names of the logs that have records in these groups.
 fn logs_in(dir: &Path, files: &[File; 2], groups: &[Group]) -> Result<String, StorageError> {
     let mut names = BTreeSet::new();
     for group in groups.iter().filter(|group| !group.header.voids) {
@@ -147,8 +147,8 @@ fn open(dir: &Path, file: usize) -> Result<File, StorageError> {
     File::open(&path).map_err(StorageError::io("open", &path))
 }
 
-/// All blocks that are headers of groups, in any order. Behind a damaged group are others that were written later, so
-/// no length is relied on.
+/// Collect all blocks that are group headers, in any order. Does not rely on lengths: behind a damaged group are later
+/// ones.
 fn find_groups(
     file: &File,
     path: &Path,
@@ -177,20 +177,20 @@ fn find_groups(
     }
 }
 
-/// From the last floor to the last group.
+/// Return the numbers from the last floor to the last group.
 fn needed(groups: &HashMap<u64, Group>) -> Option<RangeInclusive<u64>> {
     let last = *groups.keys().max()?;
     let floor = groups.values().map(|group| group.header.floor).max()?;
     Some(floor..=last)
 }
 
-/// Whether the group's body is the one that its header was written with.
+/// Return whether the group's body matches its header.
 fn is_whole_group(dir: &Path, files: &[File; 2], group: &Group) -> Result<bool, StorageError> {
     let body = body_of(dir, files, group)?;
     Ok(body.len() == group.header.body_bytes as usize && crc32c(&body) == group.body_crc)
 }
 
-/// A group's body, as much of it as there is.
+/// Return a group's body, up to the end of the file.
 fn body_of(dir: &Path, files: &[File; 2], group: &Group) -> Result<Vec<u8>, StorageError> {
     let mut body = vec![0; group.header.body_bytes as usize];
     let position = group.position + HEADER_BYTES as u64;
@@ -229,33 +229,33 @@ fn read_at_most(file: &File, out: &mut [u8], position: u64) -> io::Result<usize>
     Ok(done)
 }
 
-/// What a segment file has where an entry's bytes belong.
+/// Content of a segment file at an entry's position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Content {
-    /// There is no such file.
+    /// The file does not exist.
     NoFile,
-    /// It ends before that place.
+    /// The file ends before that position.
     Gap,
     /// The entry's bytes.
     Same,
     /// A whole batch of a later leader epoch.
     LaterEpoch,
-    /// Its end, a part of the bytes, or anything else.
+    /// The end of the file, a part of the bytes, or anything else.
     Other,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Nothing is lacking, or nobody wants it.
+    /// The entry is in place, or no longer needed.
     Leave,
-    /// Write it.
+    /// Write the entry.
     Write,
-    /// It does not fit; nor does what comes after it.
+    /// The entry does not fit; neither do later ones of its log.
     Stop,
 }
 
-/// What becomes of an entry. `void`: its log has left the journal since, or it was stopped. `ours`: its directory is
-/// there and belongs to its topic and partition.
+/// Decide about an entry. `void`: its log has left the journal since, or was stopped. `ours`: its directory exists and
+/// belongs to its topic and partition.
 pub(super) const fn judge(void: bool, ours: bool, content: Content) -> Verdict {
     if void || !ours {
         return Verdict::Leave;
@@ -269,7 +269,7 @@ pub(super) const fn judge(void: bool, ours: bool, content: Content) -> Verdict {
 
 struct Applying<'a> {
     dir: &'a Path,
-    /// Whether a log's directory is there and its own.
+    /// Whether a log's directory exists and belongs to it.
     ours: HashMap<TopicIdPartition, bool>,
     stopped: HashSet<TopicIdPartition>,
     files: HashMap<PathBuf, Option<File>>,
@@ -338,7 +338,7 @@ impl<'a> Applying<'a> {
         let ours = partition == Some(id.partition)
             && match partition_metadata::read(&self.dir.join(name)) {
                 Ok(found) => found == Some(id.topic_id),
-                // Nobody serves the directory until somebody has mended it: then its records are to be there.
+                // The directory is not served until an operator repairs it: its records must be there then.
                 Err(StorageError::Corrupt { .. }) => true,
                 Err(error) => return Err(error),
             };
@@ -410,7 +410,7 @@ fn barrier(dir: &Path) -> Result<(), StorageError> {
     files::sync_dir(dir)
 }
 
-/// Leader epoch of the batch that bytes begin with, -1: that is no whole batch.
+/// Return the leader epoch of the first batch; -1 if there is no whole batch.
 fn epoch_of(bytes: &[u8]) -> i32 {
     match Batches::new(bytes).next() {
         Some(Ok((header, batch))) if is_whole(&header, batch) => header.partition_leader_epoch,

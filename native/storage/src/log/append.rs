@@ -1,4 +1,4 @@
-//! Appending as the leader: check, assign offsets, write.
+//! Appends as leader: check, assign offsets, write.
 
 use super::{Log, Writer};
 use crate::error::AppendError;
@@ -8,34 +8,33 @@ use pybroker_model::{
 };
 use std::time::Duration;
 
-/// What an append did.
+/// Result of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Appended {
     /// Offset of the first record.
     pub base_offset: i64,
-    /// Offset of the last record: the acknowledgement waits until the high watermark is above.
+    /// Offset of the last record: the acknowledgement waits until the high watermark is above it.
     pub last_offset: i64,
-    /// The append time, where the topic stamps it; else -1.
+    /// Append time, if the topic uses LogAppendTime; else -1.
     pub log_append_time: i64,
-    /// First readable offset of the log.
+    /// Log start offset.
     pub log_start_offset: i64,
     /// The records were in the log already (a retry of an idempotent producer).
     pub duplicate: bool,
 }
 
 impl Log {
-    /// Whether an append would wait longer than `patience` for another one, or for whoever else writes this log.
+    /// Return whether an append would wait longer than `patience` for another writer of this log.
     #[must_use]
     pub fn is_busy(&self, patience: Duration) -> bool {
         self.writer.try_lock().is_none() && self.writer.try_lock_for(patience).is_none()
     }
 
-    /// Appends batches as the leader of `leader_epoch`: assigns their offsets and writes them with
-    /// one system call. The bytes are visible to readers up to [`Log::log_end_offset`] when it
-    /// returns, and on disk after the next flush.
+    /// Append batches as the leader of `leader_epoch`: assign their offsets and write them with one system call. On
+    /// return readers can see them up to [`Log::log_end_offset`]; they are on disk after the next flush.
     ///
     /// # Errors
-    /// [`AppendError`]; the log is then as it was before.
+    /// [`AppendError`]; the log is then unchanged.
     pub fn append_as_leader(
         &self,
         mut batches: ValidBatches<'_>,
@@ -55,7 +54,7 @@ impl Log {
             return Ok(Appended {
                 base_offset: known.first_offset(),
                 last_offset: known.last_offset,
-                // The client sees when the original was stored.
+                // A duplicate returns the append time of the original.
                 log_append_time: if log_append_time == NO_TIMESTAMP {
                     NO_TIMESTAMP
                 } else {
@@ -87,7 +86,7 @@ impl Log {
         })
     }
 
-    /// Refuses the leader of an epoch before the log's latest.
+    /// Refuse a leader epoch older than the log's latest.
     pub(super) fn check_leads(&self, leader_epoch: i32) -> Result<(), AppendError> {
         match self.latest_epoch() {
             Some(latest) if latest.epoch > leader_epoch => Err(AppendError::StaleLeaderEpoch {
@@ -124,7 +123,7 @@ fn check_producers(
     Ok(Check::Fresh)
 }
 
-/// Gives the batches their offsets and epoch; answers the last offset.
+/// Assign offsets and leader epoch to the batches; return the last offset.
 pub(super) fn assign(
     bytes: &mut [u8],
     single: Option<&BatchHeader>,

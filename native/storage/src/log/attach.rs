@@ -1,7 +1,7 @@
-//! Attaching staged segments: links instead of copies, one append in the eyes of everybody else.
+//! Linking of staged segments into a log: hard links instead of copies, visible as one append.
 //!
-//! A leader puts them at its log's end. A follower that has the same files staged puts them where its leader has, when
-//! its log has come there; with the same stamps, so that both logs hold the same bytes.
+//! A leader links them at its log end. A follower with the same staged files links them at the leader's offsets once
+//! its log has come there, with the same timestamps: both logs have the same bytes.
 
 use super::{Log, Writer};
 use crate::error::{AppendError, StorageError};
@@ -17,33 +17,33 @@ mod placing;
 
 pub use notice::AttachNotice;
 
-/// How often what was appended meanwhile is flushed without the writer's lock before it is flushed with it.
+/// Flush rounds without the writer lock, before the remainder is flushed under it.
 const FLUSH_ROUNDS: usize = 4;
 
-/// Where an attach has put the records.
+/// Offsets of attached records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attached {
     /// Offset of the first record.
     pub base_offset: i64,
-    /// After the last one.
+    /// Offset after the last record.
     pub end_offset: i64,
-    /// It had been done before.
+    /// The attach had been completed before.
     pub repeated: bool,
 }
 
-/// What an attach is to do, but for the place.
+/// Parameters of an attach, except for the place.
 struct Attaching<'a> {
     leader_epoch: i32,
     append_time: Option<i64>,
     now_ms: i64,
     copy_bytes_max: u64,
-    /// Of a follower: where the leader has put it.
+    /// Follower only: the leader's offsets.
     given: Option<(i64, i64)>,
-    /// Hears of it under the writer's lock, before anybody can read the records; and that it is undone.
+    /// Called under the writer lock, before the records are readable; and again if the attach is undone.
     announce: &'a dyn Fn(&Intent, bool),
 }
 
-/// Names of the steps between which a crash can come, for tests.
+/// Steps between which a crash can happen, for tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Patched,
@@ -57,21 +57,21 @@ pub(crate) enum Step {
 }
 
 impl Log {
-    /// Attaches what the plan of `place` lists, after the records that are there, as the leader of `leader_epoch`.
-    /// The records are on disk and the intent is done when it returns; doing it again answers the same offsets.
+    /// Attach the segments in the plan of `place` at the log end, as the leader of `leader_epoch`. On return the
+    /// records are on disk and the intent is done; a repeated call returns the same offsets.
     ///
-    /// If all of it has at most `copy_bytes_max` bytes it is copied to the end of the active segment instead of linked,
-    /// so that many small commits do not make many small segments.
+    /// If all of it has at most `copy_bytes_max` bytes, the bytes are copied to the end of the active segment instead
+    /// of linked: many small commits must not make many small segments.
     ///
-    /// `timestamps` is the rule that the ingest began with, whatever the topic's is by now: what is staged was
+    /// `timestamps` is the type that the ingest began with, whatever the topic's type is now: the staged records were
     /// validated by it. With LogAppendTime the records are stamped `now_ms`.
     ///
-    /// The staged files were synced before the commit was decided. Offsets and epochs are patched before the lock is
-    /// taken, for the log end as it is then; if others append meanwhile they are patched once more under it. What lies
-    /// below is on disk before the intent is: a power cut leaves no gap in front of what is attached.
+    /// The staged files were synced before the commit was decided. Offsets and epochs are patched before taking the
+    /// lock, for the current log end; if other appends come first, they are patched again under it. Everything below is
+    /// on disk before the intent: a power loss leaves no gap before the attached records.
     ///
     /// # Errors
-    /// [`AppendError`]; the log is then as it was before, and the attach can be tried again.
+    /// [`AppendError`]; the log is then unchanged, and the caller can retry.
     pub fn attach(
         &self,
         place: &StagedPartition,
@@ -90,11 +90,11 @@ impl Log {
         )
     }
 
-    /// As [`Log::attach`], as the leader of a partition with followers: `announce` is told where, before anybody can
-    /// read the records, and told `None` if nothing comes of it.
+    /// As [`Log::attach`], for the leader of a partition with followers: calls `announce` with the offsets before the
+    /// records are readable, and with `None` if the attach fails.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Log::attach`].
     pub fn attach_and_announce(
         &self,
         place: &StagedPartition,
@@ -119,11 +119,11 @@ impl Log {
         self.attach_as(place, &attaching, &|_| false)
     }
 
-    /// Attaches as a follower what this broker has staged, where the leader says that it is.
+    /// Attach this broker's staged segments as a follower, at the leader's offsets.
     ///
     /// # Errors
-    /// As [`Log::attach`]; `UnexpectedOffset` if the log does not end where the leader has put it, `Corrupt` if what is
-    /// staged here is not that.
+    /// As [`Log::attach`]; `UnexpectedOffset` if the log does not end at the leader's offset, `Corrupt` if the staged
+    /// files differ from the leader's.
     pub fn attach_as_follower(
         &self,
         place: &StagedPartition,
@@ -142,7 +142,7 @@ impl Log {
         self.attach_as(place, &attaching, &|_| false)
     }
 
-    /// As [`Log::attach`]; goes no further, as a process that is killed, once `killed` says so of a step.
+    /// As [`Log::attach`]; stops like a killed process at the step for which `killed` returns true.
     pub(crate) fn attach_until(
         &self,
         place: &StagedPartition,
@@ -186,7 +186,7 @@ impl Log {
                 repeated: true,
             });
         }
-        // Of an attach that broke off after its links, the files are the log's: nobody patches them again but recovery.
+        // After an attach that stopped behind its links, the files belong to the log: only recovery patches them again.
         self.health.check()?;
         let staged = plan::segments(place)?;
         let expected = match attaching.given {
@@ -216,7 +216,7 @@ impl Log {
 
         let (writer, moved) = self.lock_flushed(&stop)?;
         let placed = self.place(writer, place, attaching, &staged, copy, expected, &stop);
-        // Others wait for what was flushed under the lock, whatever has become of the attach.
+        // Others wait for the flush under the lock, whatever the result of the attach.
         self.tell_flushed(moved);
         let mut found = placed?;
         stop(Step::Published)?;
@@ -231,11 +231,11 @@ impl Log {
         })
     }
 
-    /// The writer's lock, at a moment when all that was appended is on disk; with the flushed end, if it moved under
-    /// the lock: the caller tells of it when it has given the lock back.
+    /// Take the writer lock when everything appended is on disk; return the flushed end if it moved under the lock, for
+    /// the caller to publish after releasing the lock.
     ///
-    /// The sync is made without the lock. Only if others have appended during each of a few of them is the little that
-    /// the last ones brought synced while they wait. Locks in the order of truncation: maintenance, flush, writer.
+    /// Syncs without the lock first. If others append during each of a few rounds, syncs the small remainder under it.
+    /// Lock order as in a truncation: maintenance, flush, writer.
     fn lock_flushed(
         &self,
         stop: &impl Fn(Step) -> Result<(), AppendError>,

@@ -1,16 +1,16 @@
-//! Compaction: of each key only the newest record stays (`cleanup.policy=compact`). Follows
-//! Kafka's `Cleaner`: what a reader of the whole log ends up with does not change.
+//! Compaction: keep only the newest record of each key (`cleanup.policy=compact`). Follows Kafka's `Cleaner`: the final
+//! state that a reader of the whole log sees does not change.
 //!
-//! A pass reads the dirty part and notes the newest offset of each key, then rewrites the segments
-//! below without what is superseded. Offsets never change; batches keep their identity, an emptied
-//! one stays while it is its producer's last. Tombstones, and markers of transactions without
-//! data, get a delete horizon in their batch when a pass first meets them and go when that has
-//! passed. Records of aborted transactions go at once.
+//! A pass reads the dirty part and collects the newest offset of each key, then rewrites the segments below without
+//! superseded records. Offsets never change; batches keep their identity, and an emptied batch stays while it is its
+//! producer's last. The first pass that meets a tombstone, or a marker of a transaction without data, sets a delete
+//! horizon in its batch; a later pass removes it after the horizon. Records of aborted transactions are removed at
+//! once.
 //!
 //! # Crash safety
-//! `*.cleaned` written and synced → renamed `*.swap`, the log last, directory synced → originals
-//! but the first renamed `*.deleted` → `*.swap` renamed over the first, the log last. A crash leaves
-//! either no `.log.swap` (the originals are whole) or one (recovery finishes the work).
+//! `*.cleaned` written and synced → renamed `*.swap`, the log last, directory synced → originals but the first renamed
+//! `*.deleted` → `*.swap` renamed over the first, the log last. A crash leaves either no `.log.swap` (the originals are
+//! whole) or one (recovery finishes the work).
 
 use super::{Log, Segments};
 use crate::error::StorageError;
@@ -34,32 +34,32 @@ use filter::{Filter, Verdict};
 use keys::KeyOffsets;
 use output::Output;
 
-/// What a pass could do, for choosing the log that needs it most.
+/// Estimate of a pass, to choose the log that needs it most.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cleanable {
-    /// First offset that no pass has seen.
+    /// First offset not compacted yet.
     pub first_dirty_offset: i64,
-    /// Where a pass would have to stop.
+    /// End offset of the pass.
     pub end_offset: i64,
-    /// Bytes not yet seen, among all bytes a pass would read.
+    /// Share of uncompacted bytes among all bytes that a pass reads.
     pub dirty_ratio: f64,
-    /// `min.cleanable.dirty.ratio` is reached, or `max.compaction.lag.ms` is over.
+    /// `min.cleanable.dirty.ratio` is reached, or `max.compaction.lag.ms` has passed.
     pub due: bool,
 }
 
-/// What a pass did.
+/// Result of a pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compacted {
     /// First offset not yet compacted.
     pub cleaned_to: i64,
-    /// Bytes of the segments before.
+    /// Bytes of the segments before the pass.
     pub bytes_before: u64,
-    /// Bytes of what replaced them.
+    /// Bytes of their replacements.
     pub bytes_after: u64,
 }
 
 impl Log {
-    /// First offset that compaction has not seen, for its checkpoint.
+    /// Return the first offset not compacted yet, for its checkpoint.
     #[must_use]
     pub fn cleaned_to(&self) -> i64 {
         self.cleaned_to
@@ -67,11 +67,11 @@ impl Log {
             .max(self.log_start_offset())
     }
 
-    /// What a pass could do now; `None` if nothing. Never the active segment, nothing above the
-    /// last stable offset, nothing younger than `min.compaction.lag.ms`.
+    /// Return an estimate of a pass now; `None` if there is nothing to do. Excludes the active segment, everything
+    /// above the last stable offset, and records younger than `min.compaction.lag.ms`.
     ///
     /// # Errors
-    /// [`StorageError`] when a segment cannot be read.
+    /// [`StorageError`] if a segment cannot be read.
     pub fn cleanable(
         &self,
         high_watermark: i64,
@@ -121,7 +121,7 @@ impl Log {
         }))
     }
 
-    /// The end of the last whole segment that may be compacted.
+    /// Return the end of the last whole segment that may be compacted.
     fn cleanable_end(
         &self,
         segments: &Segments,
@@ -148,8 +148,8 @@ impl Log {
         Ok(end)
     }
 
-    /// Makes one pass; answers what it did. `keys_max` bounds its memory: about 40 bytes a key. With
-    /// more distinct keys in the dirty part than that, the pass covers only a part of it.
+    /// Run one pass; return its result. `keys_max` bounds its memory: about 40 bytes for each key. With more distinct
+    /// keys in the dirty part, the pass covers only a part of it.
     ///
     /// # Errors
     /// [`StorageError`]; a damaged batch stops the pass and changes nothing.
@@ -161,8 +161,8 @@ impl Log {
     ) -> Result<Compacted, StorageError> {
         let _maintenance = self.maintenance.lock();
         let segments = self.segments.load_full();
-        // What replaces a segment must not be safer than what it replaces; and what the journal has of one must not be
-        // written into what replaces it.
+        // Replacements must be as durable as the originals, and a replay of the journal must not write old entries into
+        // them.
         self.leave_journal()?;
         self.flush()?;
         let first_dirty = self.cleaned_to();
@@ -207,7 +207,7 @@ impl Log {
         Ok(done)
     }
 
-    /// Neighbours whose content fits one segment.
+    /// Group neighbouring segments whose content fits one segment.
     fn groups<'a>(&self, candidates: &'a [Arc<Segment>]) -> Vec<&'a [Arc<Segment>]> {
         let config = self.config();
         let mut groups = Vec::new();
@@ -228,7 +228,7 @@ impl Log {
         groups
     }
 
-    /// Writes one group anew and puts it in place; answers the bytes before and after.
+    /// Rewrite one group and put it in place; return the bytes before and after.
     fn rewrite(
         &self,
         group: &[Arc<Segment>],
@@ -268,7 +268,7 @@ impl Log {
         Ok((before, after))
     }
 
-    /// Puts `*.cleaned` in the place of `group`. See the module text for the order.
+    /// Replace `group` by `*.cleaned`. See the module documentation for the order.
     fn swap_in(&self, group: &[Arc<Segment>], size: u64, now_ms: i64) -> Result<(), StorageError> {
         let dir = self.directory();
         let base = group[0].base_offset;
@@ -294,7 +294,7 @@ impl Log {
             let from = file_names::of_segment(&dir, base, &format!("{suffix}{SWAP}"));
             let to = file_names::of_segment(&dir, base, suffix);
             if !rename_if_there(&from, &to)? && *suffix == TXN_INDEX {
-                // No aborted transaction is left here.
+                // The replacement has no aborted transaction.
                 files::remove(&to)?;
             }
         }
@@ -315,7 +315,7 @@ fn rename_if_there(from: &std::path::Path, to: &std::path::Path) -> Result<bool,
     }
 }
 
-/// Writes a whole small file and syncs it.
+/// Write a whole small file and sync it.
 fn write_synced(path: &std::path::Path, content: &[u8]) -> Result<(), StorageError> {
     let mut file = File::create(path).map_err(StorageError::io("create", path))?;
     file.write_all(content)
@@ -323,5 +323,5 @@ fn write_synced(path: &std::path::Path, content: &[u8]) -> Result<(), StorageErr
         .map_err(StorageError::io("write", path))
 }
 
-/// Suffixes of index files while they are being written.
+/// Suffixes of index files while they are written.
 const CLEANED_INDEXES: [&str; 3] = [INDEX, TIME_INDEX, TXN_INDEX];

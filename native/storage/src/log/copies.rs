@@ -1,4 +1,4 @@
-//! Attaches that copy, small ones, after a crash: a copy is in the log whole, or not at all.
+//! Small attaches that copy bytes, after a crash: the log has either the whole copy or none of it.
 
 use super::Log;
 use crate::error::StorageError;
@@ -8,10 +8,10 @@ use crate::staged::waiting;
 use std::path::Path;
 
 impl Log {
-    /// After the log was opened: copies that are there whole are done, those that are not are taken out; they are
-    /// attached again. What follows a half one goes with it: a power cut took the copy's end, or recovery a torn batch
-    /// out of its middle, and nothing behind it was flushed, since a flush would have covered the copy. Answers how
-    /// many there were.
+    /// Complete or undo copies after the log was opened: a whole copy is done; an incomplete one is truncated and
+    /// attached again later. Records after an incomplete one are truncated too: a power loss took its end, or recovery
+    /// removed a torn batch, and no flush covered them, because it would have covered the copy. Return the number of
+    /// copies.
     pub(crate) fn settle_copies(&self, log_dir: &Path, now_ms: i64) -> Result<usize, StorageError> {
         let copies = waiting(log_dir, self.id, State::Copying)?;
         for (place, found) in &copies {
@@ -31,7 +31,7 @@ impl Log {
         Ok(copies.len())
     }
 
-    /// Whether the log has every offset of a copy. An attach leaves no gap of its own, and nobody compacts meanwhile.
+    /// Return whether the log has every offset of a copy. An attach leaves no gap, and no compaction runs meanwhile.
     fn holds_all(&self, intent: &Intent) -> Result<bool, StorageError> {
         let mut next = intent.base;
         for segment in self.segments.load().iter() {

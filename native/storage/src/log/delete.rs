@@ -1,4 +1,4 @@
-//! The front of the log: DeleteRecords and retention.
+//! Removal at the start of the log: DeleteRecords and retention.
 
 use super::{Log, Segments};
 use crate::clean_state::modified_ns;
@@ -11,18 +11,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// What a retention pass did.
+/// Result of a retention pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retained {
     /// Segments removed.
     pub segments: usize,
-    /// Their bytes.
+    /// Bytes removed.
     pub bytes: u64,
 }
 
 impl Log {
-    /// Makes `offset` the first readable one (DeleteRecords); answers the new log start. The space
-    /// comes back with the next retention pass. The caller checkpoints log starts.
+    /// Raise the log start to `offset` (DeleteRecords); return the new log start. The next retention pass frees the
+    /// space. The caller checkpoints log starts.
     ///
     /// # Errors
     /// [`ReadError::OutOfRange`] above `high_watermark`.
@@ -41,7 +41,7 @@ impl Log {
         Ok(self.log_start_offset())
     }
 
-    /// Moves the log start up; epochs that ended below are forgotten.
+    /// Raise the log start and drop epochs that ended below.
     pub(super) fn raise_log_start(&self, offset: i64) -> Result<(), StorageError> {
         if self.log_start.fetch_max(offset, Ordering::AcqRel) >= offset {
             return Ok(());
@@ -52,10 +52,9 @@ impl Log {
         Ok(())
     }
 
-    /// Removes segments that `retention.ms`, `retention.bytes` or the log start allow to go, from
-    /// the oldest on, none that reaches above `high_watermark`. A topic that is only compacted
-    /// loses just what lies below its log start. Also rolls a segment older than `segment.ms` and
-    /// forgets expired producers.
+    /// Remove segments by `retention.ms`, `retention.bytes` or the log start, oldest first, none that reaches above
+    /// `high_watermark`. A topic that is only compacted loses only segments below its log start. Also rolls a segment
+    /// older than `segment.ms` and expires idle producers.
     ///
     /// # Errors
     /// [`StorageError`]; an IO error takes the log directory offline.
@@ -78,8 +77,8 @@ impl Log {
         let mut writer = self.writer.lock();
         self.check_usable(writer.closed)?;
         if count == segments.len() {
-            // Everything goes: the active segment too, after a new one took its place. Its file's
-            // name is then what remembers the log end.
+            // All segments go, including the active one, after a new one replaced it. Its file name then records the
+            // log end.
             self.roll_locked(&mut writer, now_ms)?;
             writer
                 .active
@@ -107,7 +106,7 @@ impl Log {
         })
     }
 
-    /// How many segments at the front may go.
+    /// Return how many segments at the start can be removed.
     fn deletable(
         &self,
         segments: &[Arc<Segment>],
@@ -145,7 +144,7 @@ impl Log {
         Ok(count)
     }
 
-    /// The time a segment's age is measured from: its largest timestamp, else the file's.
+    /// Return the time from which a segment's age counts: its largest timestamp, else the file's modification time.
     fn newest(&self, segment: &Segment) -> Result<i64, StorageError> {
         match segment.largest_timestamp()? {
             Some((timestamp, _)) if timestamp != NO_TIMESTAMP => Ok(timestamp),
@@ -158,9 +157,8 @@ impl Log {
         }
     }
 
-    /// Takes a segment's files out of the log: renamed now, removed after
-    /// `file.delete.delay.ms`, so that readers that have it in their list can still open it… or
-    /// find it gone and look again.
+    /// Take a segment's files out of the log: rename them now and remove them after `file.delete.delay.ms`. A reader
+    /// that still has the segment in its list uses its open file, or finds the file gone and looks again.
     pub(super) fn retire(&self, segment: &Segment, now_ms: i64) -> Result<(), StorageError> {
         let deadline = now_ms.saturating_add(self.config.load().file_delete_delay_ms);
         let mut retired = Vec::new();
@@ -179,10 +177,10 @@ impl Log {
         Ok(())
     }
 
-    /// Removes renamed files whose time has come; answers how many.
+    /// Remove renamed files that are due; return how many.
     ///
     /// # Errors
-    /// [`StorageError`] when a file cannot be removed; the others wait for the next call.
+    /// [`StorageError`] if a file cannot be removed; the others wait for the next call.
     pub fn purge_deleted_files(&self, now_ms: i64) -> Result<usize, StorageError> {
         let due: Vec<PathBuf> = {
             let mut waiting = self.deleted_files.lock();

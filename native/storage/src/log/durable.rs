@@ -1,4 +1,4 @@
-//! What makes a log durable: flushes, leader epochs, checkpoints, closing.
+//! Durability of a log: flushes, leader epochs, checkpoints, close.
 
 use super::Log;
 use crate::clean_state::{CleanState, SegmentStamp, modified_ns};
@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// What a sync that begins now will cover.
+/// The range that a starting sync will cover.
 pub(crate) struct FlushSample {
     truncations: u64,
     end: i64,
@@ -21,19 +21,18 @@ pub(crate) struct FlushSample {
 }
 
 impl FlushSample {
-    /// Whether its ends and places are those of the log still. Odd: of a log that was just being truncated.
+    /// Return whether its ends and places still apply to the log. An odd count means that a truncation was under way.
     const fn holds(&self, truncations: u64) -> bool {
         self.truncations == truncations && truncations.is_multiple_of(2)
     }
 }
 
 impl Log {
-    /// Brings everything appended so far to disk, with the leader epochs it was written in; answers
-    /// the flushed end. Writers go on meanwhile.
+    /// Flush everything appended so far, with its leader epochs; return the flushed end. Writers continue meanwhile.
     ///
     /// # Errors
-    /// The first failure takes the log directory offline and is final: the kernel forgets which
-    /// pages were lost, so that a second attempt would succeed without them.
+    /// The first failure takes the log directory offline and is final: the kernel forgets which pages were lost, so a
+    /// second attempt would succeed without them.
     pub fn flush(&self) -> Result<i64, StorageError> {
         let moved = {
             let flushing = self.flush.lock();
@@ -43,7 +42,7 @@ impl Log {
         Ok(self.flushed_end_offset())
     }
 
-    /// As [`Log::flush`], for who holds the flush lock and calls [`Log::tell_flushed`] with the answer later.
+    /// As [`Log::flush`], for a caller that holds the flush lock and later calls [`Log::tell_flushed`] with the result.
     pub(crate) fn flush_locked(
         &self,
         _flushing: &MutexGuard<'_, ()>,
@@ -55,7 +54,7 @@ impl Log {
         Ok(self.publish_flushed(&sample))
     }
 
-    /// It was not moved away; for who holds the flush lock.
+    /// Return an error if the log was moved away; requires the flush lock.
     fn check_in_place(&self) -> Result<(), StorageError> {
         if self.staged.load(Ordering::Acquire) {
             return Err(StorageError::Closed {
@@ -65,15 +64,14 @@ impl Log {
         Ok(())
     }
 
-    /// As [`Log::flush`], but without the flush lock while the disk is at work: what is appended meanwhile finds its way
-    /// into the journal.
+    /// As [`Log::flush`], but without the flush lock during the sync: appends meanwhile can go into the journal.
     pub(crate) fn flush_beside(&self) -> Result<(), StorageError> {
         self.health.check()?;
         let sample = self.sample();
         let on_disk = |segment: &Arc<Segment>| segment.entry_synced.load(Ordering::Acquire);
         let known = !self.epochs_dirty.load(Ordering::Acquire)
             && sample.segments.iter().all(|(segment, _)| on_disk(segment));
-        // Names are synced under the lock, and what is moved, replaced or taken away now is looked at there.
+        // New names are synced under the lock; moved, replaced or removed files are handled there too.
         let files: Result<Vec<_>, _> = sample
             .segments
             .iter()
@@ -101,18 +99,18 @@ impl Log {
         self.tell_flushed_with(moved, &mut Woken::default());
     }
 
-    /// The same for one of several logs: who hears of it is woken when `woken` is dropped.
+    /// As `tell_flushed`, for one of several logs: waiters wake when `woken` is dropped.
     pub(crate) fn tell_flushed_with(&self, moved: Option<i64>, woken: &mut Woken) {
         if let (Some(end), Some(callback)) = (moved, self.on_flush.get()) {
             callback(end, woken);
         }
     }
 
-    /// Notes what there is to sync, before syncing it.
+    /// Record the range to sync, before the sync.
     pub(crate) fn sample(&self) -> FlushSample {
         let truncations = *self.truncations.lock();
         let synced = self.synced_end_offset();
-        // The end first: the list loaded after it holds every segment below it.
+        // Read the end first: the list loaded afterwards has every segment below it.
         let end = self.log_end_offset();
         let segments = self.segments.load();
         let first = Self::segment_index(&segments, synced);
@@ -132,7 +130,7 @@ impl Log {
         }
     }
 
-    /// As [`Log::flush`] for who cannot take the flush lock: nothing is published.
+    /// As [`Log::flush`], for a caller that cannot take the flush lock: publishes nothing.
     #[cfg(not(target_os = "linux"))]
     pub(crate) fn sync_sampled(&self) -> Result<(), StorageError> {
         self.sync(&self.sample())
@@ -143,7 +141,7 @@ impl Log {
         for (segment, _) in &sample.segments {
             let file = match segment.file(false) {
                 Ok(file) => file,
-                // Retention took it away since the sample: nobody asks for its bytes any more.
+                // Retention removed it since the sample: its bytes are not needed.
                 Err(error) if error.is_not_found() && !self.holds(segment) => continue,
                 Err(error) => return Err(self.fatal(error)),
             };
@@ -164,7 +162,7 @@ impl Log {
         Ok(())
     }
 
-    /// The `.log` file of a segment.
+    /// Sync the `.log` file of a segment.
     fn sync_file(&self, file: &File, segment: &Segment) -> Result<(), StorageError> {
         files::sync_data(file)
             .map_err(StorageError::io("sync", &segment.path(LOG)))
@@ -178,8 +176,8 @@ impl Log {
             .any(|held| Arc::ptr_eq(held, segment))
     }
 
-    /// Publishes what a finished sync covered; answers the flushed end if it moved. Who does not hold the flush lock
-    /// asks [`Log::was_truncated`] then: of a log that was truncated meanwhile nothing is published.
+    /// Publish the range of a finished sync; return the flushed end if it moved. After a truncation nothing is
+    /// published: a caller without the flush lock then checks [`Log::was_truncated`].
     pub(crate) fn publish_flushed(&self, sample: &FlushSample) -> Option<i64> {
         let truncations = self.truncations.lock();
         if !sample.holds(*truncations) {
@@ -194,21 +192,21 @@ impl Log {
         (before < sample.end).then_some(sample.end)
     }
 
-    /// Whether the log was truncated after that sample was taken, or meanwhile.
+    /// Return whether the log was truncated after or during the sample.
     pub(crate) fn was_truncated(&self, sample: &FlushSample) -> bool {
         !sample.holds(*self.truncations.lock())
     }
 
-    /// Notes that leader epoch `epoch` begins at the log end; appends in older epochs are
-    /// refused from now on. Answers whether the epoch was new.
+    /// Record that leader epoch `epoch` begins at the log end; appends in older epochs are refused afterwards. Return
+    /// whether the epoch was new.
     ///
-    /// The file is written before the first record of the epoch, and the flush that covers the
-    /// record covers the file: an epoch without records costs nothing, however many logs begin one
-    /// at a restart (replacing 10,000 files takes seconds). If a crash forgets such an epoch, the
-    /// next leader's begins at the same offset and would have replaced it.
+    /// The file is written before the first record of the epoch, and the flush that covers the record covers the file.
+    /// An epoch without records costs nothing, however many logs begin one at a restart (replacing 10,000 files takes
+    /// seconds). If a crash loses such an epoch, the next leader's begins at the same offset and would have replaced
+    /// it.
     ///
     /// # Errors
-    /// [`StorageError`] when the log is closed or its directory offline.
+    /// [`StorageError`] if the log is closed or its directory offline.
     pub fn begin_epoch(&self, epoch: i32) -> Result<bool, StorageError> {
         let writer = self.writer.lock();
         self.check_usable(writer.closed)?;
@@ -221,14 +219,14 @@ impl Log {
         Ok(new)
     }
 
-    /// Writes the epochs as they are in memory; the next flush syncs them.
+    /// Write the epochs from memory to the file; the next flush syncs it.
     pub(crate) fn rewrite_epochs(&self) -> Result<(), StorageError> {
         let _file = self.epochs_file.lock();
         self.epochs_unwritten.store(false, Ordering::Release);
         let text = self.epochs.read().render();
         let path = self.directory().join(LEADER_EPOCHS);
         if let Err(error) = files::write_replacing(&path, text.as_bytes()) {
-            // A full disk: the next append tries again, and no record gets ahead of its epoch.
+            // A full disk: the next append retries, and no record is written before its epoch.
             self.epochs_unwritten.store(true, Ordering::Release);
             return Err(error);
         }
@@ -236,9 +234,9 @@ impl Log {
         Ok(())
     }
 
-    /// Brings index files and producer snapshot up to date, so that recovery may start at the
-    /// answer: everything below is on disk in the log's own files. The caller syncs the files (one barrier for many
-    /// logs) before it writes the answer into a checkpoint.
+    /// Write index files and producer snapshot; return the offset at which recovery may start: everything below is on
+    /// disk in the log's own files. The caller syncs the files (one barrier for many logs) before it writes the offset
+    /// into a checkpoint.
     pub(crate) fn prepare_checkpoint(&self) -> Result<i64, StorageError> {
         let synced = self.synced_end_offset().min(self.first_damaged());
         let mut writer = self.writer.lock();
@@ -254,7 +252,7 @@ impl Log {
         Ok(synced)
     }
 
-    /// Base offset of the first segment in which a reader met damage: recovery must not begin after it.
+    /// Return the base offset of the first segment with damage found by a reader: recovery must not begin after it.
     fn first_damaged(&self) -> i64 {
         let segments = self.segments.load();
         let damaged = segments
@@ -263,7 +261,7 @@ impl Log {
         damaged.map_or(i64::MAX, |segment| segment.base_offset)
     }
 
-    /// Syncs what [`Log::prepare_checkpoint`] wrote, file by file.
+    /// Sync the files written by [`Log::prepare_checkpoint`], one by one.
     pub(crate) fn sync_checkpoint(&self) -> Result<(), StorageError> {
         for segment in self.segments.load().iter() {
             segment.sync_indexes()?;
@@ -277,8 +275,7 @@ impl Log {
         Ok(())
     }
 
-    /// First half of a clean close: nothing is appended any more, indexes and snapshot are
-    /// written. The caller syncs.
+    /// First half of a clean close: refuse appends, write indexes and snapshot. The caller syncs.
     pub(crate) fn prepare_close(&self) -> Result<CleanState, StorageError> {
         let mut writer = self.writer.lock();
         self.check_usable(writer.closed)?;
@@ -296,17 +293,17 @@ impl Log {
         })
     }
 
-    /// The segments with bytes as they are on disk. One that never took a byte may have no file.
+    /// Return the stamps of the segments with bytes. A segment without bytes may have no file.
     fn stamps(&self) -> Result<Vec<SegmentStamp>, StorageError> {
         let segments = self.segments.load();
         let with_bytes = segments.iter().filter(|segment| segment.size() > 0);
         let stamp = |segment: &Arc<Segment>| {
             let path = segment.path(LOG);
             let modified_ns = match std::fs::metadata(&path) {
-                // Known to be damaged: the next start is to look at it.
+                // Known damage: the next start must check it.
                 Ok(_) if segment.damaged.load(Ordering::Acquire) => i64::MIN,
                 Ok(metadata) => modified_ns(&metadata),
-                // Somebody took it away. The next start says what was in it.
+                // The file was removed from outside. The next start reports the lost records.
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => i64::MIN,
                 Err(error) => return Err(StorageError::io("look at", &path)(error)),
             };

@@ -1,4 +1,4 @@
-//! Syncing in segments what is in the journal, so that it has room again.
+//! Syncs records of the journal in the segments, to free its space.
 
 use super::{Journaling, State};
 use crate::error::StorageError;
@@ -10,19 +10,18 @@ use std::fs::File;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What is in the journal for so long is synced in its segment, however much room there is.
+/// Records older than this are synced in their segment, even if the journal has space.
 const SYNC_AFTER: Duration = Duration::from_secs(5);
-/// Until a disk that had no room is asked again.
+/// Wait after a full disk.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
-/// The syncs of that are spread over so long as long as there is room: each makes what is written to the journal
-/// meanwhile wait for the disk.
+/// Period over which the syncs are spread while there is space: each sync delays writes to the journal.
 const SPREAD_OVER: Duration = Duration::from_millis(2_500);
-/// About what a sync takes: of more logs than can be spread so, all are synced at once.
+/// Assumed duration of a sync: with more logs than fit, all are synced at once.
 const SYNC_TAKES: Duration = Duration::from_millis(2);
 
 impl Journaling {
-    /// Syncs in segments what is in the journal, file by file, until it is time to stop. `root`: for barriers, a
-    /// descriptor of this thread.
+    /// Sync records of the journal in the segments, file by file, until the stop. `root`: for barriers, a descriptor of
+    /// this thread.
     pub(in crate::flusher) fn run(&self, root: &File) {
         let mut state = self.state.lock();
         while !state.ended && self.health.check().is_ok() {
@@ -53,13 +52,13 @@ impl Journaling {
         }
     }
 
-    /// The file that is written, if the other one is to be synced away.
+    /// Return the current file, if the other one must be synced.
     fn to_sync(state: &State) -> Option<usize> {
         let journal = state.journal.as_ref()?;
         journal.other_held().then(|| journal.current())
     }
 
-    /// Until a file is full, or what is in it has been there for long.
+    /// Wait until a file is full, or its content is old.
     fn wait(&self, state: &mut MutexGuard<'_, State>) {
         let written = |state: &State| {
             let current = state.journal.as_ref().map_or(0, Journal::current);
@@ -79,7 +78,7 @@ impl Journaling {
         }
     }
 
-    /// Syncs the logs' files; answers whether all that they had is there.
+    /// Sync the logs' files; return whether all succeeded.
     fn sync_logs(
         &self,
         state: &mut MutexGuard<'_, State>,
@@ -109,9 +108,9 @@ impl Journaling {
     }
 }
 
-/// How long to wait after the sync of one of so many logs; `None`: all that are left are synced together.
+/// Return the pause after each log's sync for this many logs; `None`: sync the remaining ones together.
 ///
-/// `together`: one `syncfs` is faster for those that are left. `hurry`: the journal needs the room soon.
+/// `together`: one `syncfs` is faster for the remaining ones. `hurry`: the journal needs the space soon.
 fn pause(logs: usize, together: bool, hurry: bool) -> Option<Duration> {
     let logs = u32::try_from(logs).unwrap_or(u32::MAX);
     if hurry {
@@ -121,10 +120,10 @@ fn pause(logs: usize, together: bool, hurry: bool) -> Option<Duration> {
     (fits || !together).then(|| SPREAD_OVER / logs.max(1))
 }
 
-/// Syncs a log's files; answers whether all that it had is there.
+/// Sync a log's files; return whether it succeeded.
 fn sync_one(log: &Log) -> bool {
     match log.flush_beside() {
-        // It has left the journal.
+        // The log has left the journal.
         Ok(()) | Err(StorageError::Closed { .. }) => true,
         Err(_) => false,
     }
@@ -140,9 +139,9 @@ mod tests {
             (1, false, false, Some(SPREAD_OVER)),
             (16, false, false, Some(SPREAD_OVER / 16)),
             (1_000, true, false, Some(SPREAD_OVER / 1_000)),
-            // So many cannot be spread over that time.
+            // Too many to spread over that time.
             (10_000, true, false, None),
-            // Where there is no syncfs, or it was set so.
+            // Without syncfs, or disabled by the setting.
             (10_000, false, false, Some(SPREAD_OVER / 10_000)),
             (16, false, true, Some(Duration::ZERO)),
             (1_000, true, true, None),

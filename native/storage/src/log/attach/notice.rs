@@ -1,4 +1,4 @@
-//! What is attached, as a leader tells it to its followers.
+//! Announcement of an attach, from a leader to its followers.
 
 use super::super::Log;
 use crate::error::StorageError;
@@ -7,31 +7,31 @@ use crate::staged::{StagedPartition, plan, waiting};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Where a leader has put what an ingest staged, for its followers to do the same.
+/// Offsets of an attached ingest, for followers to attach it at the same place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttachNotice {
-    /// The ingest's name, see `LogDir::staged_partition`.
+    /// Directory name of the ingest, see `LogDir::staged_partition`.
     pub ingest: Arc<str>,
     /// Number of its plan.
     pub plan: u32,
     /// Offset of the first record.
     pub base_offset: i64,
-    /// After the last one.
+    /// Offset after the last record.
     pub end_offset: i64,
-    /// Of the leader that attached it.
+    /// Epoch of the leader that attached it.
     pub leader_epoch: i32,
-    /// The stamp of a topic with LogAppendTime.
+    /// LogAppendTime of the records, if the topic uses it.
     pub append_time: Option<i64>,
     /// Ids of the brokers that have it staged: they attach it themselves, the others copy the records.
     pub holders: Arc<[i32]>,
 }
 
 impl Log {
-    /// What is attached to this log and still lies staged in `log_dir`, which is its own: a leader that begins tells its
-    /// followers of that.
+    /// Return the attached ingests of this log whose files are still staged in `log_dir`, its own log directory: a new
+    /// leader announces them to its followers.
     ///
     /// # Errors
-    /// [`StorageError`] when it cannot be read.
+    /// [`StorageError`] if they cannot be read.
     pub fn attached(&self, log_dir: &Path) -> Result<Vec<AttachNotice>, StorageError> {
         let mut found = Vec::new();
         for (place, intent) in waiting(log_dir, self.id, State::Done)? {
@@ -43,9 +43,8 @@ impl Log {
         Ok(found)
     }
 
-    /// Whether this log holds what the intent says was attached. A truncation may have taken it out again since: then it
-    /// ends before, or other records, of a later epoch, have come to these offsets. What is below the log's start was
-    /// there.
+    /// Return whether this log still holds the records of the intent. After a truncation it ends earlier, or has
+    /// records of a later epoch at these offsets. Records below the log start count as held.
     pub(super) fn has_attached(&self, intent: &Intent) -> bool {
         let start = self.log_start_offset();
         let held = |offset: i64| {

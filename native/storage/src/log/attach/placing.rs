@@ -1,4 +1,4 @@
-//! The part of an attach that others wait for: the intent, the links or the copied bytes, and what is undone of them.
+//! The part of an attach under the writer lock: the intent, the links or copied bytes, and undoing them.
 
 use super::super::append::assign;
 use super::super::{Log, Segments, Writer};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl Log {
-    /// What of an attach happens under the writer's lock: the intent, durably, and then the records.
+    /// Write the intent durably, then link or copy the records, under the writer lock.
     #[expect(
         clippy::too_many_arguments,
         reason = "what was found out before the lock was taken"
@@ -89,9 +89,9 @@ impl Log {
                 (attaching.announce)(&found, true);
                 return Err(self.undo(&writer, staged, base, intent_path, error));
             }
-            // Readers see it with the flush, as every record.
+            // Consumers see it after the flush, like every record.
             self.log_end.store(end, Ordering::Release);
-            // Recovery can do without it. An error must not say that nothing was attached, now that it is.
+            // Recovery can do without the snapshot. An error here must not report that nothing was attached.
             if let Err(error) = self.write_snapshot(&mut writer, end) {
                 self.fatal(error);
                 writer.producers.changed = true;
@@ -117,7 +117,7 @@ impl Log {
             links::link(one, &directory, next)?;
             let segment = Segment::new(next, &self.dir, &self.handles, now_ms);
             segment.set_end(next + one.rows, one.bytes);
-            // Open from before the flush on: it hears of errors that come to the patched pages.
+            // Opened before the flush, so that it reports errors of the patched pages.
             segment.set_dirty(true);
             segment.file(false)?;
             next += one.rows;
@@ -136,7 +136,8 @@ impl Log {
         Ok(())
     }
 
-    /// A full disk, mostly: the log goes on without the attach. What cannot be undone takes the directory offline.
+    /// Undo the links, usually after a full disk: the log continues without the attach. A failure here takes the
+    /// directory offline.
     fn undo(
         &self,
         writer: &Writer,
@@ -152,8 +153,8 @@ impl Log {
             next += one.rows;
             removed
         });
-        // The active segment begins at `base`, and a link may have taken the place of its empty file: the next append
-        // must not go to a file without a name, and the name may be all that remembers the log's end.
+        // The active segment begins at `base`, and a link may have replaced its empty file. The next append needs a
+        // file with a name, and only that name may record the log end.
         writer.active.forget();
         let undone = undone
             .and_then(|()| writer.active.file(true).map(|_| ()))

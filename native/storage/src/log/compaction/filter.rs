@@ -1,4 +1,4 @@
-//! What becomes of each batch.
+//! Decision about each batch of a compaction pass.
 
 use super::keys::KeyOffsets;
 use crate::txn_index::AbortedTransaction;
@@ -23,7 +23,7 @@ impl AbortedRanges {
         Self(ranges)
     }
 
-    /// The aborted transaction that a transactional batch (or the marker itself) belongs to.
+    /// Return the aborted transaction that a transactional batch (or the marker itself) belongs to.
     pub(super) fn of(&self, header: &BatchHeader) -> Option<AbortedTransaction> {
         if !header.is_transactional() {
             return None;
@@ -42,7 +42,7 @@ impl AbortedRanges {
 /// The last batch of a producer: its last offset, if it has data, and its epoch.
 pub(crate) type LastBatch = (Option<i64>, i16);
 
-/// What to do with one batch.
+/// Decision about one batch.
 pub(super) enum Verdict {
     Keep,
     Drop,
@@ -55,7 +55,7 @@ pub(super) struct Filter<'a> {
     aborted: AbortedRanges,
     now_ms: i64,
     delete_retention_ms: i64,
-    /// Producers with data of a transaction whose marker has not come yet, in the whole pass.
+    /// Producers with data of a transaction whose marker the pass has not met yet.
     committed_with_data: HashSet<i64>,
     /// First offsets of aborted transactions whose data this pass met.
     aborted_with_data: HashSet<i64>,
@@ -99,8 +99,8 @@ impl<'a> Filter<'a> {
         batch: &[u8],
     ) -> Result<Verdict, BatchError> {
         if header.base_offset >= self.keys.end() {
-            // The rest of the last segment: nobody looked for newer records of its keys, so a
-            // tombstone here may still have something to hide.
+            // The pass did not look for newer records of keys beyond its end: a tombstone here may still hide older
+            // records.
             self.aborted_kept
                 .extend(self.aborted.of(header).filter(|_| header.is_control()));
             return Ok(Verdict::Keep);
@@ -120,7 +120,7 @@ impl<'a> Filter<'a> {
         self.judge_records(header, batch)
     }
 
-    /// A marker stays while this pass met data of its transaction, and then until its horizon.
+    /// Keep a marker while the pass met data of its transaction, and then until its horizon.
     fn judge_marker(&mut self, header: &BatchHeader, batch: &[u8]) -> Result<Verdict, BatchError> {
         let aborted = self.aborted.of(header);
         let has_data = match aborted {
@@ -152,7 +152,7 @@ impl<'a> Filter<'a> {
             record.key.is_some_and(|key| keys.is_newest(key, offset))
                 && (record.value.is_some() || tombstones_stay)
         };
-        // First only count: most batches of a clean log stay as they are.
+        // Count first: most batches of a clean log are unchanged.
         let plain = decompressed_records(header, batch, &mut self.scratch)?;
         let records = Records::new(header, plain);
         let (mut kept, mut tombstones) = (0, 0);
@@ -173,7 +173,7 @@ impl<'a> Filter<'a> {
         self.rebuilt(header, batch, needs_horizon, stays)
     }
 
-    /// The batch with the records that stay, possibly with a new horizon.
+    /// Rebuild the batch with the remaining records, possibly with a new horizon.
     fn rebuilt(
         &mut self,
         header: &BatchHeader,
@@ -190,7 +190,7 @@ impl<'a> Filter<'a> {
             if !stays(&record, records.offset(&record)) {
                 continue;
             }
-            // Deltas count from the base timestamp, which the horizon takes the place of.
+            // Deltas count from the base timestamp, which the horizon replaces.
             if set_horizon {
                 let timestamp = header.base_timestamp.saturating_add(record.timestamp_delta);
                 builder.push_shifted(&record, timestamp);
@@ -202,7 +202,8 @@ impl<'a> Filter<'a> {
         Ok(Verdict::Replace(BatchHeader::parse(&bytes)?, bytes))
     }
 
-    /// A batch without records: kept, empty, while its producer's last sequence depends on it.
+    /// Decide about a batch without remaining records: keep it, empty, while its producer's last sequence depends on
+    /// it.
     fn emptied(&mut self, header: &BatchHeader) -> Result<Verdict, BatchError> {
         let last = self
             .producers

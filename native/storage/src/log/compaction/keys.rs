@@ -9,8 +9,8 @@ use crate::txn_index::AbortedTransaction;
 use pybroker_model::{BatchHeader, Records, decompressed_records};
 use std::hash::{BuildHasher, RandomState};
 
-/// Keys are kept as 128-bit hashes, seeded per pass: two keys with one hash would lose a record,
-/// so that nobody may be able to choose such keys.
+/// Keys are stored as 128-bit hashes with random seeds for each pass: a collision would lose a record, so a client must
+/// not be able to construct one.
 #[derive(Debug)]
 pub(super) struct KeyOffsets {
     seeds: [RandomState; 2],
@@ -19,7 +19,7 @@ pub(super) struct KeyOffsets {
 }
 
 impl KeyOffsets {
-    /// Reads `first_dirty..end`; stops earlier, between batches, when `keys_max` is reached.
+    /// Read `first_dirty..end`; stop earlier, between batches, when `keys_max` is reached.
     pub(super) fn build(
         segments: &Segments,
         first_dirty: i64,
@@ -91,12 +91,12 @@ impl KeyOffsets {
         u128::from(a.hash_one(key)) << 64 | u128::from(b.hash_one(key))
     }
 
-    /// Up to here the log was read.
+    /// Return the end of the part that was read.
     pub(super) const fn end(&self) -> i64 {
         self.end
     }
 
-    /// Whether the record with `key` at `offset` is not superseded.
+    /// Return whether the record with `key` at `offset` is the newest.
     pub(super) fn is_newest(&self, key: &[u8], offset: i64) -> bool {
         self.offsets
             .get(&self.hash(key))

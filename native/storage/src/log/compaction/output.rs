@@ -1,4 +1,4 @@
-//! The files that a compaction pass writes.
+//! Files that a compaction pass writes.
 
 use super::{CLEANED_INDEXES, write_synced};
 use crate::error::StorageError;
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// `{base}.log.cleaned` and the indexes that go with it.
+/// `{base}.log.cleaned` and its indexes.
 pub(super) struct Output {
     dir: PathBuf,
     base: i64,
@@ -82,7 +82,7 @@ impl Output {
         }
     }
 
-    /// Everything on disk; answers the size of the log file.
+    /// Sync everything; return the size of the log file.
     pub(super) fn finish(mut self, aborted: &[AbortedTransaction]) -> Result<u64, StorageError> {
         self.push_time();
         self.file
@@ -100,7 +100,7 @@ impl Output {
         Ok(self.position)
     }
 
-    /// Nothing changed: the originals stay.
+    /// Remove the output: the originals are unchanged and stay.
     pub(super) fn discard(self) -> Result<(), StorageError> {
         for suffix in CLEANED_INDEXES {
             files::remove(&file_names::of_segment(
