@@ -1,1 +1,1 @@
-"""What this broker does when the controller speaks. Knows messages, not the controller."""
+"""Execution of the controller's messages on this broker. Knows the messages, not the controller."""

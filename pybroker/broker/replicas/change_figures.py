@@ -1,4 +1,4 @@
-"""Counts what happens to partitions, as this broker's view shows it."""
+"""Metrics of partition changes, as this broker's view shows them."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from pybroker.broker.metadata.image import ClusterImage, ImageDelta, PartitionIm
 
 
 class ChangeFigures:
-    """`known_cluster.Obeys`. Since the start of this broker."""
+    """The `known_cluster.Obeys` that counts changes since the start of this broker."""
 
     def __init__(self, broker_id: int, is_controller: Callable[[], bool]) -> None:
         self._broker_id = broker_id
         self._is_controller = is_controller
         self.isr_shrinks = 0
-        """Of partitions that this broker leads."""
+        """ISR shrinks of partitions that this broker leads."""
         self.isr_expands = 0
         self.elections = 0
         """New leaders of partitions, while this broker was the controller."""
         self.unclean_elections = 0
-        """Those of them that were not in sync."""
+        """Elections of a leader that was not in sync."""
 
     async def obey(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
-        """Counts what is different."""
+        """Count the differences."""
         if isinstance(change, ClusterImage):
             topics = list(after.topics.values())
         else:

@@ -1,4 +1,4 @@
-"""Clients' quotas in force on this broker: what the controller says goes to native code, in its order."""
+"""Client quotas on this broker: it passes the controller's changes to native code, in their order."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from pybroker.native import ClientQuota, NativeBroker
 log = logging.getLogger(__name__)
 
 RESOLVE_S = 5.0
-"""How long the name of a host may take to be resolved."""
+"""Time limit for the resolution of a host name."""
 
 Addresses = list[tuple[str | None, float | None]]
 
 
 class ClientQuotas:
-    """`known_cluster.Obeys`."""
+    """The `known_cluster.Obeys` for client quotas."""
 
     def __init__(self, native: NativeBroker) -> None:
         self._native = native
         self._hosts: dict[str, tuple[str, ...]] = {}
-        """Addresses of host names with a quota, as they were when it was set."""
+        """Addresses of host names with a quota, resolved when the quota was set."""
 
     async def obey(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
-        """Requests that start after this obey the change; who waits for what does not hold any more waits no longer."""
+        """Apply the quotas to requests that start after this; throttled clients that no longer exceed one continue."""
         full = isinstance(change, ClusterImage)
         changed = [(_user(name), user.config) for name, user in change.users.items()]
         changed += [
@@ -38,7 +38,7 @@ class ClientQuotas:
         ]
         clients = [_quota(entity, config) for entity, config in changed if entity[0][0] != IP]
         if not full:
-            # A user's password is no quota: the table stays as it is.
+            # A password change of a user without quotas leaves the table as it is.
             clients = [one for one in clients if _is_set(one) or _was_set(before, one)]
         addresses = await self._addresses((entity, config) for entity, config in changed if entity[0][0] == IP)
         if full or clients or addresses:
@@ -114,7 +114,7 @@ def _is_address(text: str) -> bool:
 
 
 async def _resolved(name: str) -> tuple[str, ...]:
-    """The addresses that a name stands for now, as Kafka resolves it."""
+    """Return the present addresses of a name, as Kafka resolves it."""
     if _is_address(name):
         return (name,)
     try:

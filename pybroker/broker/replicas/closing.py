@@ -1,9 +1,8 @@
-"""CloseTopics and ReopenTopics on this broker: what the controller needs to know before it deletes a topic, and what
-must not change until it has decided.
+"""Write fences on this broker (CloseTopics, ReopenTopics): they return the log ends and committed offsets that the
+controller needs before it deletes a topic, and keep them unchanged until it has decided.
 
-Clients that come in between get answers that they try again with: NOT_LEADER_OR_FOLLOWER for Produce,
-UNKNOWN_TOPIC_OR_PARTITION for OffsetCommit. A crash of this broker ends it, and so does another controller; nothing is
-stored.
+Clients get retriable errors meanwhile: NOT_LEADER_OR_FOLLOWER for Produce, UNKNOWN_TOPIC_OR_PARTITION for OffsetCommit.
+A crash of this broker lifts the fence, and so does another controller; nothing is stored.
 """
 
 from __future__ import annotations
@@ -29,30 +28,30 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 OVERTAKEN_MAX = 1_000
-"""Closings whose ReopenTopics came first that are remembered."""
+"""Limit of remembered fences whose ReopenTopics came before their CloseTopics."""
 
 
 class Partitions(Protocol):
     """Local partitions (`NativePartitions`)."""
 
     def set_fenced(self, topic_id: Uuid, fenced: bool) -> Sequence[PartitionEnds]:
-        """Appends are refused, or taken again; where each log begins and ends. Blocks."""
+        """Refuse appends, or accept them again; return where each log begins and ends. Blocks."""
         ...
 
 
 class Groups(Protocol):
-    """The group coordinator, as far as this needs it."""
+    """The group coordinator, as the fence uses it."""
 
     async def hold_commits(self, topic_id: Uuid) -> None:
-        """Takes no commit for a topic; returns when those under way are on disk."""
+        """Accept no more commits for a topic; return when the running ones are on disk."""
         ...
 
     def release_commits(self, topic_id: Uuid) -> None:
-        """Takes commits again."""
+        """Accept commits again."""
         ...
 
     def committed_for(self, topic_id: Uuid) -> tuple[Mapping[str, Any], ...]:
-        """What groups have committed for a topic, in the form of its deletion record."""
+        """Return the offsets that groups have committed for a topic, in the form of its deletion record."""
         ...
 
 
@@ -66,15 +65,16 @@ class _Closing(msgspec.Struct, frozen=True):
 
 
 def _closing_of(request: CloseTopics | ReopenTopics) -> _Closing:
-    """The same for both requests of a closing. The codec gives lists."""
+    """Return the key that both requests of a fence share. The codec gives lists."""
     return _Closing(request.controller_epoch, request.broker_epoch, request.number, tuple(request.topics))
 
 
 class TopicClosing:
-    """See the module. Several decisions may close a topic at once; the last one opens it.
+    """The write fences of one broker. Several decisions may fence a topic at once; the last one lifts the fence.
 
-    A closing belongs to one controller and to one life of this broker. The controller that asked for it may die before
-    it decides, and its ReopenTopics never comes: `expire` ends such closings."""
+    A fence belongs to one controller and to one broker epoch. If the controller dies before it decides, its
+    ReopenTopics never comes: `expire` ends such fences.
+    """
 
     def __init__(self, partitions: Partitions, groups: Groups, view: ClusterView) -> None:
         self._partitions = partitions
@@ -82,23 +82,23 @@ class TopicClosing:
         self._view = view
         self._closings: list[_Closing] = []
         self._reopened: dict[_Closing, None] = {}
-        """Closings whose ReopenTopics has overtaken their CloseTopics: the two use different connections."""
+        """Fences whose ReopenTopics has overtaken their CloseTopics: the two use different connections."""
         self._epochs = -1, -1
-        """Of the controller and of this broker's life in the last `expire`."""
+        """Controller epoch and broker epoch of the last `expire`."""
         self._fencing = asyncio.Lock()
-        """Requests are carried out in the order in which they came."""
+        """Requests run in the order of their arrival."""
 
     def is_closed(self, topic_id: Uuid) -> bool:
-        """Whether a decision about the topic is awaited."""
+        """Whether a decision about the topic is pending."""
         return any(topic_id in closing.topics for closing in self._closings)
 
     @property
     def busy(self) -> bool:
-        """Whether topics are being closed or reopened at this moment."""
+        """Whether topics are being fenced or reopened at this moment."""
         return self._fencing.locked()
 
     async def close(self, request: CloseTopics) -> CloseTopicsResponse:
-        """Closes topics; each request needs its `reopen`, or ends with `expire`."""
+        """Fence topics; each request needs its `reopen`, or ends with `expire`."""
         closing = _closing_of(request)
         async with self._fencing:
             if closing in self._reopened:
@@ -108,7 +108,7 @@ class TopicClosing:
             if self._is_over(closing):
                 return CloseTopicsResponse(ErrorCode.STALE_CONTROLLER_EPOCH)
             self._closings.append(closing)
-            # They begin while the logs are fenced, and end when the last commits are on disk.
+            # Holding commits begins while the logs are fenced, and ends when the last commits are on disk.
             holding = asyncio.gather(*map(self._groups.hold_commits, request.topics))
             ends = await asyncio.get_running_loop().run_in_executor(None, self._set_fenced, request.topics, True)
         await holding
@@ -121,7 +121,7 @@ class TopicClosing:
         )
 
     async def reopen(self, request: ReopenTopics) -> ReopenTopicsResponse:
-        """What still lives takes appends and commits again; what is gone stays closed until its replicas stop."""
+        """Accept appends and commits for live topics again; a deleted topic stays fenced until its replicas stop."""
         closing = _closing_of(request)
         async with self._fencing:
             if closing in self._closings:
@@ -133,8 +133,8 @@ class TopicClosing:
         return ReopenTopicsResponse()
 
     async def expire(self, controller_epoch: int, broker_epoch: int = -1) -> int:
-        """End the closings of earlier controllers, and of earlier lives of this broker: no decision follows on them any
-        more. Call it when the view shows everything that this controller knows. Return how many ended."""
+        """End the fences of earlier controllers and of earlier broker epochs, which get no decision any more. Call it
+        when the view shows everything that this controller knows. Return how many ended."""
         async with self._fencing:
             self._epochs = max(self._epochs[0], controller_epoch), max(self._epochs[1], broker_epoch)
             self._reopened = {one: None for one in self._reopened if not self._is_over(one)}
@@ -149,7 +149,7 @@ class TopicClosing:
         return len(over)
 
     async def open_left(self, topic_id: Uuid) -> None:
-        """Take appends for a topic again that is fenced although no closing is known."""
+        """Accept appends again for a topic that is fenced without a known reason."""
         async with self._fencing:
             if topic_id in self._view.image.names and not self.is_closed(topic_id):
                 await asyncio.get_running_loop().run_in_executor(None, self._set_fenced, [topic_id], False)

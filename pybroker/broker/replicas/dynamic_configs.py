@@ -1,5 +1,5 @@
-"""Settings that are stored in the cluster, in force on this broker: those of brokers, and those of topics that are
-open here. What is opened later takes its settings from the image then."""
+"""Dynamic settings on this broker: those of brokers, and those of topics that are open here. Topics opened later take
+their settings from the image."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from pybroker.native import NativeBroker
 log = logging.getLogger(__name__)
 
 TOPICS_A_TURN = 200
-"""When a default changes, every topic is told; this many, then other requests get their turn."""
+"""A changed default applies to every topic; after this number of topics other requests get a turn."""
 
 _NOTHING_STORED = ConfigImage({}, -1)
 
 
 def with_stored(config: BrokerConfig, broker_id: int, stored: Mapping[str, ConfigImage]) -> BrokerConfig:
-    """A broker's settings under the dynamic ones of the store."""
+    """Return a broker's settings with the stored dynamic ones applied."""
     cluster, broker = _layers(broker_id, stored)
     return config.with_dynamic(
         cluster=usable(cluster, in_cluster=config.in_cluster), broker=usable(broker, in_cluster=config.in_cluster)
@@ -31,12 +31,12 @@ def with_stored(config: BrokerConfig, broker_id: int, stored: Mapping[str, Confi
 
 
 def usable(stored: Mapping[str, str], *, in_cluster: bool) -> dict[str, str]:
-    """The stored settings that this broker can obey; another version may have stored others."""
+    """Return the stored settings that this broker supports; another version may have stored others."""
     return {name: text for name, text in stored.items() if _obstacle(name, text, in_cluster=in_cluster) is None}
 
 
 class DynamicConfigs:
-    """`known_cluster.Obeys`."""
+    """The `known_cluster.Obeys` for settings."""
 
     def __init__(self, broker_id: int, config: BrokerConfig, native: NativeBroker) -> None:
         self._broker_id = broker_id
@@ -46,7 +46,7 @@ class DynamicConfigs:
         self._resolving: asyncio.Task[None] | None = None
 
     async def obey(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
-        """Settings of brokers first: they are the defaults of topics."""
+        """Apply the settings of brokers first: they are the defaults of topics."""
         if isinstance(change, ClusterImage) or change.broker_configs:
             self._load(after.broker_configs)
             await self._put_in_force(topic for topic in after.topics.values() if topic.topic_id in before.names)
@@ -68,13 +68,12 @@ class DynamicConfigs:
             self._resolving = asyncio.create_task(self._resolve_hosts())
         level = self._config["log.level"]
         if level != self._log_level:
-            # Only then: the root logger may have been given a level of its own.
+            # Only on a change: the root logger may have been given its own level.
             logs.set_logger_level(logs.ROOT, level)
             self._log_level = level
 
     async def _resolve_hosts(self) -> None:
-        """Host names in a setting that another broker took or an earlier start left: the system may ask for seconds,
-        and other settings do not wait."""
+        """Resolve host names in a setting, without delaying other settings: the system may take seconds."""
         text = self._config.get_str(connection_overrides.NAME)
         try:
             await asyncio.to_thread(connection_overrides.resolve, text)
@@ -88,7 +87,8 @@ class DynamicConfigs:
             try:
                 partitions.set_topic_config(topic.topic_id, resolve_topic_configs(topic.config, self._config))
             except ValueError as problem:
-                # Stored by another version or by hand: the topic keeps what was in force, the other topics go on.
+                # Stored by another version or by hand: the topic keeps its effective settings, the other topics
+                # continue.
                 log.error("The settings of topic %s (%s) are not in force: %s", topic.name, topic.topic_id, problem)
             if number % TOPICS_A_TURN == 0:
                 await asyncio.sleep(0)
@@ -100,7 +100,7 @@ def _is_set_anew(before: ClusterImage, topic: TopicImage) -> bool:
 
 
 def _layers(broker_id: int, stored: Mapping[str, ConfigImage]) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """What is stored for all brokers, and for this one."""
+    """Return the stored settings for all brokers, and for this one."""
     cluster, broker = (stored.get(name, _NOTHING_STORED).config for name in (DEFAULT_BROKER_CONFIG, str(broker_id)))
     return cluster, broker
 

@@ -1,4 +1,4 @@
-"""The leader epochs that a partition directory knows, without opening its log."""
+"""The leader epochs in a partition directory, read without opening its log."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ EPOCH_MAX = (1 << 31) - 1
 
 
 def last_epoch(directory: Path) -> int:
-    """The highest leader epoch in a directory; -1 if none is known. A checkpoint that cannot be read proves nothing:
-    EPOCH_MAX."""
+    """Return the highest leader epoch in a directory; -1 if there is none. An unreadable checkpoint proves nothing and
+    counts as EPOCH_MAX."""
     path = directory / "leader-epoch-checkpoint"
     try:
         lines = read_bounded(path, EPOCH_CHECKPOINT_BYTES_MAX).decode("ascii").split("\n")

@@ -1,8 +1,8 @@
-"""What is known of the topic that a directory belongs to: proof that it is dead or somewhere else, or nothing.
+"""Evidence about the topic of a directory: proof that it is dead or on other brokers, or none.
 
-With several brokers the view is the whole truth about a controller's moment: it loads everything behind a write of its
-own, so from no stale server, before it says a word. Alone, the store itself is asked, which also has records of
-deletions that cannot be read: their path alone proves that the id is dead.
+With several brokers the view is complete as of one controller's load: the controller loads everything after its own
+write, so not from a stale server, before it sends anything. A single broker asks the store itself, which also has
+unreadable deletion records: their path alone proves that the id is dead.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ log = logging.getLogger(__name__)
 
 
 class Replica(NamedTuple):
-    """Of a partition, by what its directory says."""
+    """The partition replica that a directory describes."""
 
     topic_id: Uuid
     partition: int
     name: str | None
-    """None: the directory is named by id."""
+    """None if the directory is named by id."""
 
 
 class Stored(NamedTuple):
-    """What the store knows of a topic."""
+    """The store's state of a topic."""
 
     evidence: Evidence
     closed: bool = False
-    """Nobody will want its data back."""
+    """True if no undelete can need the data any more."""
 
 
 class KnownTopics:
-    """See the module."""
+    """Collects the evidence on one broker."""
 
     def __init__(
         self,
@@ -51,8 +51,8 @@ class KnownTopics:
         complete: bool,
         doubtful: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`complete`: there are several brokers, and what the view does not know is nowhere. `doubtful`: a restored
-        store was accepted not long ago, and what it knows may be wrong."""
+        """`complete`: there are several brokers, and an id that the view does not know does not exist. `doubtful`
+        returns whether a restored store was accepted recently, so that its content may be wrong."""
         self.doubtful = doubtful
         self._view = view
         self._store = store
@@ -60,11 +60,11 @@ class KnownTopics:
         self.complete = complete
 
     def is_of(self, controller_epoch: int) -> bool:
-        """Whether the view is that of this controller, so that its FULL request can be held against it."""
+        """Whether the view is from this controller, so that its FULL request can be compared with it."""
         return not self.complete or self._view.image.controller_epoch == controller_epoch
 
     async def of(self, replicas: Iterable[Replica]) -> dict[Replica, Evidence]:
-        """What is known of each."""
+        """Return the evidence for each replica."""
         image = self._view.image
         found = {replica: self._shown(image, replica) for replica in replicas}
         if not self.complete:
@@ -83,7 +83,7 @@ class KnownTopics:
             return Evidence.RETURNING
         topic = image.topic_by_id(replica.topic_id)
         if topic is None:
-            # One whose nodes cannot be read may be any that is missing.
+            # A topic with unreadable nodes may be any missing one.
             damaged = image.damaged and (replica.name is None or replica.name in image.damaged)
             return Evidence.HERE if damaged else Evidence.NOTHING
         if replica.name is not None and replica.name != topic.name:
@@ -95,15 +95,16 @@ class KnownTopics:
         return Evidence.HERE if there else Evidence.ELSEWHERE
 
     def delay_max_ms(self, topic_id: Uuid) -> int | None:
-        """How long data of a deleted topic stays at most after it was staged, if an administrator shortened that."""
+        """Return how long data of a deleted topic stays at most after staging, if an administrator has shortened that.
+        """
         record = self._view.image.deletions.get(topic_id)
         if record is None or record.state not in DEAD_STATES or record.delay_max_ms < 0:
             return None
         return record.delay_max_ms
 
     async def in_store(self, topic_id: Uuid, partitions: Iterable[int]) -> Stored:
-        """What the store says now, whatever the view may have missed: asked before data is removed. ELSEWHERE: of all
-        these partitions. With several brokers only."""
+        """Read the store before data is removed, because the view may be behind. ELSEWHERE applies to all these
+        partitions. With several brokers only."""
         await self._store.sync()
         path = znodes.deletion_path(topic_id)
         node = await get_or_none(self._store, path)

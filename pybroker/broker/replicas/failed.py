@@ -1,4 +1,4 @@
-"""Replicas here whose log directory has failed: the controller is told, so that others lead."""
+"""Reports of local replicas whose log directory has failed, so that the controller elects other leaders."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pybroker.broker.replicas.telling import Partition, Telling
 
 
 class FailedReplicas:
-    """Of a broker in a cluster; alone, there is nobody who could lead instead. On the loop's thread."""
+    """The reports of a broker in a cluster; a single broker has no other replica to lead. On the loop's thread."""
 
     def __init__(self, port: ControllerPort, broker_id: int, broker_epoch: Callable[[], int]) -> None:
         self._telling = Telling(
@@ -20,9 +20,9 @@ class FailedReplicas:
         )
 
     def offline(self, partitions: Sequence[Partition]) -> None:
-        """They are served no more, for as long as this process lives."""
+        """Report partitions that stay out of service while this process runs."""
         self._telling.tell(partitions)
 
     async def stop(self) -> None:
-        """Tells nothing more."""
+        """Stop reporting."""
         await self._telling.stop()

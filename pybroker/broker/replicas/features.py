@@ -1,4 +1,4 @@
-"""The finalized levels of features, as this broker tells its clients."""
+"""The finalized feature levels in this broker's ApiVersions."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pybroker.native import NativeBroker
 
 
 class ToldFeatures:
-    """`known_cluster.Obeys`."""
+    """The `known_cluster.Obeys` for feature levels."""
 
     def __init__(self, native: NativeBroker) -> None:
         self._native = native
 
     async def obey(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
-        """Who asks for ApiVersions from now on is told so."""
+        """Show the levels in later ApiVersions responses."""
         del before
         if isinstance(change, ClusterImage) or change.features is not None:
             self._native.metadata.set_features(after.features.epoch, after.features.levels)

@@ -1,4 +1,5 @@
-"""Whose word counts: that of the newest controller, and only what it says to this life of the broker (KIP-380)."""
+"""The fence for the controller's messages: only the newest controller counts, and only messages to the present broker
+epoch (KIP-380)."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from pybroker.protocol.error_codes import ErrorCode
 
 
 class Fence:
-    """One for all of a controller's messages."""
+    """One fence for all messages of controllers."""
 
     def __init__(self) -> None:
         self._controller_epoch = -1
@@ -16,20 +17,21 @@ class Fence:
         self._registered = asyncio.Event()
 
     def registered(self, broker_epoch: int) -> None:
-        """A life of the broker begins."""
+        """Begin a new broker epoch."""
         self._broker_epoch = broker_epoch
         self._registered.set()
 
     @property
     def broker_epoch(self) -> int:
-        """Of the present life; -1 before the first registration."""
+        """The present broker epoch; -1 before the first registration."""
         return self._broker_epoch
 
     async def admit(self, controller_epoch: int, broker_epoch: int) -> ErrorCode:
-        """NONE, or why a message is refused. A broker epoch of -1 is that of a sender who does not know any.
+        """Return NONE, or the reason to refuse a message. A broker epoch of -1 means that the sender knows none.
 
-        Waits for the first registration: a controller that has not seen the end of the life before goes on telling it
-        what it owes, and a broker that does not know its own life yet could not tell one from the other."""
+        Waits for the first registration: a controller that has not noticed the restart yet sends pending orders for the
+        earlier broker epoch, and an unregistered broker could not distinguish them.
+        """
         await self._registered.wait()
         if controller_epoch < self._controller_epoch:
             return ErrorCode.STALE_CONTROLLER_EPOCH

@@ -1,4 +1,4 @@
-"""Whom the partitions on this broker follow: told to native code, which copies (`native/fetcher`)."""
+"""The leaders that the partitions on this broker follow; native code copies from them (`native/fetcher`)."""
 
 from __future__ import annotations
 
@@ -12,38 +12,40 @@ NOBODY = -1
 
 
 class Following:
-    """Of one broker in a cluster. On the loop's thread; nothing here waits."""
+    """The fetchers of a broker in a cluster. On the loop's thread; no call waits."""
 
     def __init__(self, native: NativeBroker, broker_id: int) -> None:
         self._fetchers = native.fetchers
         self._broker_id = broker_id
 
     def start(self, login: Mapping[str, str]) -> None:
-        """After the log directories have been opened. `login`: a client's settings of protocol, user and password."""
+        """Start fetching, after the log directories have been opened. `login` holds a client's settings of protocol,
+        user and password."""
         self._fetchers.start(dict(login))
 
     def stop(self) -> None:
-        """Follows nobody any more, whatever is told later."""
+        """Stop fetching; later orders have no effect."""
         self._fetchers.stop()
 
     def registered(self, broker_epoch: int) -> None:
-        """A life of this broker begins: leaders take it into their ISRs under that number (KIP-903)."""
+        """Set the broker epoch under which leaders take this broker into their ISRs (KIP-903)."""
         self._fetchers.set_broker_epoch(broker_epoch)
 
     def obey(self, leaders: Sequence[LiveLeader], partitions: Iterable[tuple[Uuid, int, int, int]]) -> None:
-        """What LeaderAndIsr says: (topic id, partition, leader, leader epoch), once they are open here."""
+        """Follow the leaders of LeaderAndIsr: (topic id, partition, leader, leader epoch), once the partitions are open
+        here."""
         followed = [FollowedPartition(*one) for one in partitions]
         if followed:
             addresses = [BrokerAddress(one.broker_id, one.host_name, one.port) for one in leaders]
             self._fetchers.set([one for one in addresses if one.broker_id != self._broker_id], followed)
 
     def leave(self, partitions: Iterable[tuple[Uuid, int, int]]) -> None:
-        """They are stopped here: (topic id, partition, the leader epoch that was known)."""
+        """Stop following partitions that are stopped here: (topic id, partition, last known leader epoch)."""
         self.obey((), ((topic_id, partition, NOBODY, epoch) for topic_id, partition, epoch in partitions))
 
 
 class Addresses:
-    """Where the other brokers are, for what leaders here bring them (staged records); `known_cluster.Obeys`."""
+    """The addresses of the other brokers, to which local leaders send staged records; a `known_cluster.Obeys`."""
 
     def __init__(self, native: NativeBroker, broker_id: int, listener: str) -> None:
         self._fetchers = native.fetchers
@@ -51,7 +53,7 @@ class Addresses:
         self._listener = listener
 
     async def obey(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
-        """Tells native code of brokers that are new or elsewhere."""
+        """Pass new and changed broker addresses to native code."""
         brokers = change.brokers.values() if isinstance(change, ClusterImage) else change.brokers
         found = [
             BrokerAddress(broker.broker_id, endpoint.host, endpoint.port)

@@ -1,6 +1,5 @@
-"""Tells the controller what this broker has put aside of topics that nobody knows, so that operators find it among the
-deletions, can bring it back and can have it deleted.
-"""
+"""Reports of stray replicas: the controller lists this broker's staged data of unknown topics among the deletions, so
+that operators can undelete or delete it."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ RETRY_S = 5.0
 
 
 class FoundReports:
-    """Of one broker; on the loop's thread."""
+    """The reports of one broker; on the loop's thread."""
 
     def __init__(self, native: NativeBroker, port: ControllerPort, clock: Clock, broker_id: int) -> None:
         self._native = native
@@ -33,13 +32,13 @@ class FoundReports:
         self._task: asyncio.Task[None] | None = None
 
     def report(self, topics: Iterable[tuple[Uuid, str]]) -> None:
-        """These have been put aside, under these names; tells until it is heard."""
+        """Report staged topics with these names; retry until the controller has them."""
         self._names.update(topics)
         if self._names and (self._task is None or self._task.done()):
             self._task = asyncio.create_task(self._run(), name="found-replicas")
 
     async def stop(self) -> None:
-        """The next start tells the rest."""
+        """Stop; the next start reports the rest."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""Which partitions this broker serves, and of which incarnation of their topics."""
+"""The partitions in service on this broker, with the incarnations of their topics."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class _Topic(msgspec.Struct):
 
 
 class Hosted:
-    """By id, and by place (name and partition): two incarnations cannot have one place."""
+    """Partitions in service by id and by place (name and partition): two incarnations cannot share a place."""
 
     def __init__(self) -> None:
         self._topics: dict[Uuid, _Topic] = {}
@@ -29,27 +29,27 @@ class Hosted:
         return len(self._ids)
 
     def all(self) -> Iterator[tuple[Uuid, str, int, int]]:
-        """Topic id, name, partition and leader epoch of each."""
+        """Yield topic id, name, partition and leader epoch of each."""
         for topic_id, topic in self._topics.items():
             for partition, epoch in topic.epochs.items():
                 yield topic_id, topic.name, partition, epoch
 
     def id_at(self, name: str, partition: int) -> Uuid | None:
-        """The incarnation that has a place."""
+        """Return the incarnation at a place."""
         return self._ids.get((name, partition))
 
     def name(self, topic_id: Uuid) -> str | None:
-        """What an incarnation of which something is served is called."""
+        """Return the name of an incarnation with partitions in service."""
         topic = self._topics.get(topic_id)
         return None if topic is None else topic.name
 
     def epoch(self, topic_id: Uuid, partition: int) -> int | None:
-        """The leader epoch of a partition; None if it is not served."""
+        """Return the leader epoch of a partition; None if it is not in service."""
         topic = self._topics.get(topic_id)
         return None if topic is None else topic.epochs.get(partition)
 
     def add(self, topic_id: Uuid, name: str, partition: int, epoch: int) -> None:
-        """It is served with this leader epoch."""
+        """Put a partition in service with this leader epoch."""
         topic = self._topics.get(topic_id)
         if topic is None:
             topic = self._topics[topic_id] = _Topic(name, {})
@@ -57,7 +57,7 @@ class Hosted:
         self._ids[name, partition] = topic_id
 
     def remove(self, topic_id: Uuid, partition: int) -> None:
-        """It is not served any more."""
+        """Take a partition out of service."""
         topic = self._topics.get(topic_id)
         if topic is None:
             return

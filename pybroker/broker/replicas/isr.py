@@ -1,7 +1,7 @@
-"""Who is in sync with the leaders on this broker: carries their proposals to the controller and its answers back.
+"""ISR changes of the leaders on this broker: it submits their proposals to the controller and returns the answers.
 
-What was written or refused for good is told to the partition; what is not known is asked again, and until then the
-partition takes both sets for true (KIP-497).
+The partition learns a written or final refused proposal. An unknown outcome is retried, and until then the partition
+uses the union of both sets (KIP-497).
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from pybroker.protocol.error_codes import ErrorCode, error_name
 log = logging.getLogger(__name__)
 
 BATCH_MAX = 1_000
-"""Partitions in one request."""
+"""Limit of partitions in one request."""
 PAUSE_S = 0.05
 PAUSE_MAX_S = 2.0
 REFUSED_PAUSE_S = 0.2
 TIMEOUT_MS = 10_000
 SAID_ANEW_S = 60.0
-"""A follower that may not join is proposed with each of its fetches; of a partition it is said that often."""
+"""Interval of log lines about one partition: a follower that may not join is proposed with each of its fetches."""
 
 UNDECIDED = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.STALE_BROKER_EPOCH})
-"""After these the same is asked again: another controller, or this broker in its new life, gets an answer."""
+"""The broker retries after these: another controller, or this broker with its new broker epoch, gets an answer."""
 
 
 class IsrKeeper:
-    """On the loop's thread."""
+    """The ISR proposals of one broker. On the loop's thread."""
 
     def __init__(
         self,
@@ -45,8 +45,8 @@ class IsrKeeper:
         bring: Callable[[IsrProposal], Coroutine[Any, Any, None] | None] = lambda _: None,
         leaving: Callable[[], Container[int]] = tuple,
     ) -> None:
-        """`bring`: what has to come to those who join before they are proposed, besides the log; None: nothing.
-        `leaving`: brokers that are about to stop, as far as this one has heard."""
+        """`bring` sends joining replicas data that is not in the log, before they are proposed; None if there is none.
+        `leaving` returns the brokers that are about to stop, as far as this one knows."""
         self._native = native
         self._port = port
         self._broker_id = broker_id
@@ -56,30 +56,30 @@ class IsrKeeper:
         self._bringing: set[asyncio.Task[None]] = set()
         self._waiting: list[IsrProposal] = []
         self.failed_updates = 0
-        """Changes that the controller refused, or could not be asked for."""
+        """Proposals that the controller refused, or that could not be submitted."""
         self._said: set[tuple[Uuid, int]] = set()
-        """Partitions of which it was said …"""
+        """Partitions with a logged refusal since `_said_since`."""
         self._said_since = -SAID_ANEW_S
-        """… since then that they stay as they are."""
+        """Loop time since when `_said` counts."""
         self._work: asyncio.Task[None] | None = None
         self._judge: asyncio.Task[None] | None = None
 
     def start(self, lag_max_ms: Callable[[], int]) -> None:
-        """Looks for followers that lag, twice in the time that they may."""
+        """Check for lagging followers, twice within the allowed lag."""
         self._judge = asyncio.create_task(self._judge_followers(lag_max_ms), name="isr-judge")
 
     async def stop(self) -> None:
-        """Asks nothing more."""
+        """Stop submitting proposals."""
         tasks = [*self._bringing, *(task for task in (self._judge, self._work) if task is not None)]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def proposed(self, proposal: IsrProposal) -> None:
-        """A leader here wants its set changed."""
+        """Take the proposal of a local leader to change its ISR."""
         leaving = self._leaving()
         if any(member.broker_id in leaving for member in proposal.isr):
-            # The controller would refuse it; until its word came, what is written would wait for who goes.
+            # The controller would refuse it; until its answer came, appends would wait for the leaving broker.
             identity = proposal.topic_id, proposal.partition
             self._native.isr.refused(*identity, proposal.leader_epoch, proposal.version)
             return
@@ -91,13 +91,13 @@ class IsrKeeper:
         task.add_done_callback(self._bringing.discard)
 
     async def _propose_after(self, work: Coroutine[Any, Any, None], proposal: IsrProposal) -> None:
-        """Nobody is held up by it but who joins."""
+        """Propose after the joining replica has its data; only that replica waits for it."""
         try:
             await work
         except KafkaError as error:
             self._say_it_stays(proposal, str(error))
             await asyncio.sleep(REFUSED_PAUSE_S)
-            # It is proposed again by its next fetch.
+            # The follower's next fetch proposes it again.
             identity = proposal.topic_id, proposal.partition
             self._native.isr.refused(*identity, proposal.leader_epoch, proposal.version)
         else:
@@ -146,7 +146,7 @@ class IsrKeeper:
         isr, partition = self._native.isr, (proposal.topic_id, proposal.partition)
         same_leadership = outcome.leader_epoch == proposal.leader_epoch and outcome.leader == self._broker_id
         if outcome.error_code in (ErrorCode.NONE, ErrorCode.INVALID_UPDATE_VERSION) and same_leadership:
-            # With INVALID_UPDATE_VERSION the state has moved on, perhaps by this very proposal, whose answer was lost.
+            # With INVALID_UPDATE_VERSION the state has moved on, perhaps by this proposal, whose answer was lost.
             isr.written(*partition, outcome.leader_epoch, outcome.isr, outcome.version)
             return
         if outcome.error_code != ErrorCode.INVALID_UPDATE_VERSION:
@@ -155,7 +155,7 @@ class IsrKeeper:
             isr.refused(*partition, proposal.leader_epoch, proposal.version)
 
     def _say_it_stays(self, proposal: IsrProposal, reason: str) -> None:
-        """Once in a while for the operator, every time for who looks closely."""
+        """Log at INFO once per interval and partition, else at DEBUG."""
         now = asyncio.get_running_loop().time()
         if now >= self._said_since + SAID_ANEW_S:
             self._said_since = now

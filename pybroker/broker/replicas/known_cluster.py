@@ -1,4 +1,4 @@
-"""What the controller has told this broker of the cluster, change by change."""
+"""This broker's copy of the cluster image, updated change by change from the controller."""
 
 from __future__ import annotations
 
@@ -12,41 +12,41 @@ from pybroker.protocol.error_codes import ErrorCode
 
 
 class Obeys(Protocol):
-    """What on this broker follows the cluster's metadata directly: settings, access control."""
+    """A component that follows the cluster's metadata directly: settings, access control."""
 
     async def obey(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
-        """Puts a change in force. Must not raise."""
+        """Apply a change. Must not raise."""
         ...
 
 
 class KnownCluster:
-    """`cluster.view.ClusterView` of this broker."""
+    """The `cluster.view.ClusterView` of this broker."""
 
     def __init__(self, obeyed_by: Sequence[Obeys]) -> None:
         self._obeyed_by = tuple(obeyed_by)
         self._image = ClusterImage.initial(-1)
         self._number = 0
         self._in_force = -1, 0
-        """Controller epoch and number of the last change that is obeyed."""
+        """Controller epoch and number of the last applied change."""
         self._reached: list[tuple[tuple[int, int], asyncio.Future[None]]] = []
         self._shown: list[Callable[[], None]] = []
         self._told: list[Callable[[], None]] = []
         self._turn = asyncio.Lock()
 
     def on_change(self, tell: Callable[[], None]) -> None:
-        """`tell` is called when a change is in force here."""
+        """Call `tell` after each change has been applied here."""
         self._told.append(tell)
 
     def when_shown(self, tell: Callable[[], None]) -> None:
-        """`tell` is called when the image has been replaced, in the same step, before anybody obeys the change."""
+        """Call `tell` when the image has been replaced, in the same step, before the components apply the change."""
         self._shown.append(tell)
 
     def also(self, one: Obeys) -> None:
-        """One more that follows, after the others."""
+        """Add a component that applies changes after the others."""
         self._obeyed_by += (one,)
 
     async def reached(self, controller_epoch: int, number: int) -> None:
-        """Waits until this broker has heard of that change: of it, or of everything from a later controller."""
+        """Wait until this broker has applied that change, or the whole image of a later controller."""
         if self._in_force < (controller_epoch, number):
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._reached.append(((controller_epoch, number), future))
@@ -54,7 +54,7 @@ class KnownCluster:
 
     @property
     def image(self) -> ClusterImage:
-        """The cluster as far as this broker has heard."""
+        """The cluster as far as this broker has received it."""
         return self._image
 
     def name_of(self, text: str) -> str | None:
@@ -62,10 +62,10 @@ class KnownCluster:
         return self._image.name_of(text)
 
     async def update(self, request: UpdateCluster) -> UpdateClusterResponse:
-        """Takes the next change, or a whole image; answers when it is in force. A change that does not follow on what
-        is known is refused: guessing what lies between would be believing something that never was."""
-        # One after another, also when a new controller speaks while a change of the last one is being obeyed: what is
-        # in force is never older than what is shown.
+        """Apply the next change, or a whole image; answer when it is applied. A change that does not follow the last
+        one is refused: without the missing changes the image would be wrong."""
+        # One at a time, also if a new controller sends while a change of the last one is being applied: the applied
+        # state is never older than the shown one.
         async with self._turn:
             return await self._update(request)
 
@@ -79,8 +79,8 @@ class KnownCluster:
             after = before.apply(change)
         else:
             return UpdateClusterResponse(ErrorCode.INVALID_UPDATE_VERSION)
-        # Shown first: who obeys looks it up here. Nobody is told that a change is in force before it is obeyed; who
-        # waits for that asks `reached`.
+        # Show the image first: the components read it here. `reached` reports the change only after they have applied
+        # it.
         self._image, self._number = after, request.number
         for shown in self._shown:
             shown()

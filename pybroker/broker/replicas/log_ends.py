@@ -1,5 +1,5 @@
-"""Replicas here that may have lost the end of their logs, and have nobody to copy it from: the controller is told how
-far they go, and has the one lead that has most."""
+"""Log ends of local replicas that may have lost records and have no leader to copy from: the controller gets them, and
+elects the replica with the longest log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BATCH_MAX = 10_000
 
 
 class LogEnds:
-    """Of a broker in a cluster. On the loop's thread."""
+    """The log-end reports of a broker in a cluster. On the loop's thread."""
 
     def __init__(
         self, partitions: NativePartitions, view: ClusterView, port: ControllerPort, broker_id: int
@@ -31,12 +31,12 @@ class LogEnds:
         )
 
     def without_leader(self, broker_epoch: int, partitions: Iterable[Partition]) -> None:
-        """That life of the broker was told that nobody leads these, which are open here."""
+        """Report these local partitions, for which an order to this broker epoch names no leader."""
         self._broker_epoch = broker_epoch
         self._telling.tell(partitions)
 
     async def stop(self) -> None:
-        """Tells nothing more."""
+        """Stop reporting."""
         await self._telling.stop()
 
     def _told(self, batch: tuple[Partition, ...]) -> LogEndsTold | None:
@@ -44,7 +44,7 @@ class LogEnds:
         return LogEndsTold(self._broker_id, self._broker_epoch, ends) if ends else None
 
     def _asked_for(self, topic_id: Uuid, index: int) -> tuple[Uuid, int, int, int] | None:
-        """What is to be told of a partition; None: nobody waits for it."""
+        """Return the log end to report; None if the controller does not wait for it."""
         topic = self._view.image.topic_by_id(topic_id)
         state = None if topic is None or index >= len(topic.partitions) else topic.partitions[index]
         if state is None or state.leader != NO_LEADER:

@@ -1,9 +1,9 @@
-"""`ReplicaManager`: what this broker hosts. Obeys LeaderAndIsr, StopReplica and RestoreReplicas; gives orders to native
+"""`ReplicaManager`: the replicas of this broker. It executes LeaderAndIsr, StopReplica and RestoreReplicas with native
 code.
 
-Identity is compared here and in native code, nowhere else. Two rules decide every doubt:
-- Deleting needs proof: a StopReplica for that very id, a deletion record, or a successor that begins above every local
-  leader epoch. What is merely unknown stays where it is, unserved, with a line for the operator.
+Only this module and native code compare topic ids. Two rules:
+- Deleting needs proof: a StopReplica for this id, a deletion record, or a successor that begins above every local
+  leader epoch. Unknown data stays in place, out of service, and the operator gets a log line.
 - A request with thousands of partitions is one call to native code, off the loop.
 """
 
@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 
 
 class _Wanted(msgspec.Struct, frozen=True):
-    """A partition to be led."""
+    """A partition to open."""
 
     topic_id: Uuid
     name: str
@@ -55,7 +55,7 @@ class _Wanted(msgspec.Struct, frozen=True):
 
 
 class Served(msgspec.Struct, frozen=True):
-    """What has a place here."""
+    """The replica in service at a place."""
 
     topic_id: Uuid
     epoch: int
@@ -75,8 +75,8 @@ class _Outcome:
 
 
 class ReplicaManager:
-    """State lives on the loop's thread. Orders are carried out one after another: they come from the channel of a
-    controller, for a moment of two controllers, and from `roles.RoleReconciler`."""
+    """The replicas of one broker; the state belongs to the loop's thread. Orders run one at a time: they come from the
+    channel of a controller, briefly of two controllers, and from `roles.RoleReconciler`."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class ReplicaManager:
         following: Following | None = None,
         log_ends: LogEnds | None = None,
     ) -> None:
-        """`following`, `log_ends`: None where there is nobody to follow."""
+        """`following` and `log_ends` are None on a single broker, which follows no other."""
         self._native = native
         self._view = view
         self._config = config
@@ -101,27 +101,27 @@ class ReplicaManager:
         self._turn = asyncio.Lock()
 
     def found_on_disk(self, local: Sequence[LocalPartition]) -> None:
-        """What the scan at start has found; before the first request."""
+        """Take the result of the scan at start; before the first request."""
         self._strays.found(local)
 
     async def stop(self) -> None:
-        """Tells the controller nothing more."""
+        """Stop reporting to the controller."""
         if self._log_ends is not None:
             await self._log_ends.stop()
 
     def resolved_config(self, topic_id: Uuid) -> dict[str, str]:
-        """All settings of a topic on this broker now."""
+        """Return all effective settings of a topic on this broker."""
         topic = self._view.image.topic_by_id(topic_id)
         return resolve_topic_configs({} if topic is None else topic.config, self._config)
 
     def served_at(self, name: str, partition: int) -> Served | None:
-        """The incarnation that is served under a name, and its leader epoch."""
+        """Return the incarnation in service under a name, and its leader epoch."""
         topic_id = self._hosted.id_at(name, partition)
         epoch = None if topic_id is None else self._hosted.epoch(topic_id, partition)
         return None if topic_id is None or epoch is None else Served(topic_id, epoch)
 
     def unclaimed_at(self, name: str, partition: int) -> list[Uuid]:
-        """The incarnations that lie on disk under a name and nobody has asked for."""
+        """Return the incarnations on disk under a name that no request has named."""
         return self._strays.ids_at(name, partition)
 
     @property
@@ -132,15 +132,15 @@ class ReplicaManager:
     # --- LeaderAndIsr -------------------------------------------------------------------------------------------------
 
     async def leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
-        """Becomes leader; a FULL request is also compared with what lies on disk."""
+        """Apply the roles of a LeaderAndIsr; a FULL request is also compared with the directories on disk."""
         async with self._turn:
             return await self._leader_and_isr(request)
 
     async def apply_again(
         self, request: LeaderAndIsrRequest, still_due: Callable[[], bool]
     ) -> LeaderAndIsrResponse | None:
-        """Carry out an order that was lost, as `leader_and_isr` does. None if `still_due` says so when its turn comes:
-        what a StopReplica has put aside meanwhile must not come back."""
+        """Execute a lost order again, as `leader_and_isr` does. Returns None if `still_due` is False at its turn: a
+        replica that StopReplica has staged meanwhile must not come back."""
         async with self._turn:
             return await self._leader_and_isr(request) if still_due() else None
 
@@ -160,12 +160,12 @@ class ReplicaManager:
     def _check_all(
         self, request: LeaderAndIsrRequest, outcome: _Outcome
     ) -> tuple[list[_Wanted], list[tuple[Uuid, int]]]:
-        """The orders that may be carried out, and the partitions of other incarnations whose places they take."""
+        """Return the orders that may be executed, and the partitions of other incarnations that they replace."""
         wanted: list[_Wanted] = []
         replaced: list[tuple[Uuid, int]] = []
         defaults = resolve_topic_configs({}, self._config)
         for topic in request.topic_states:
-            # Topics without settings of their own share one dict, which native code then parses once.
+            # Topics without their own settings share one dict, which native code parses only once.
             known = self._view.image.topic_by_id(topic.topic_id)
             own = {} if known is None else known.config
             config = resolve_topic_configs(own, self._config) if own else defaults
@@ -201,11 +201,10 @@ class ReplicaManager:
         return wanted, replaced
 
     def _check(self, topic: LeaderAndIsrTopicState, state: LeaderAndIsrPartitionState) -> int:
-        """The error of a partition that must not be applied; NONE for one that may."""
+        """Return the error that forbids the order, else NONE."""
         name, partition = topic.topic_name, state.partition_index
         if topic.topic_id == Uuid.ZERO:
-            # Kafka sends it for topics from before the migration; here every topic has its id before LeaderAndIsr
-            # (checklist 209).
+            # Kafka sends ZERO for topics before the migration; here every topic has its id before LeaderAndIsr.
             return ErrorCode.UNKNOWN_TOPIC_ID
         problem = self._strays.problem(name, partition)
         if problem is not None:
@@ -222,8 +221,8 @@ class ReplicaManager:
     async def _make_room(
         self, wanted: list[_Wanted], replaced: list[tuple[Uuid, int]], outcome: _Outcome
     ) -> list[_Wanted]:
-        """Local incarnations give way to their successors (checklist 71, 72). Those that did not stay hosted, and their
-        successors must not be opened over them: gives the others."""
+        """Stage local incarnations for their successors. If that fails for a partition, the old incarnation stays in
+        service and its successor must not be opened; return the other orders."""
         names = {topic_id: self._hosted.name(topic_id) or "" for topic_id, _ in replaced}
         codes = await self._put_aside(
             [StopOrder(topic_id, partition, leader_epoch=-1, delete=True) for topic_id, partition in replaced], names
@@ -291,8 +290,7 @@ class ReplicaManager:
             )
 
     async def _put_aside(self, orders: list[StopOrder], names: Mapping[Uuid, str]) -> list[int]:
-        """Stops, while the store is told how long what is deleted of these topics stays: the name is used again as soon
-        as both are done."""
+        """Stop replicas, and meanwhile store the delays of the deleted ones: the name is usable when both are done."""
         _, codes = await asyncio.gather(self._staging.promise(names, self._delay_ms), self._stop(orders))
         self._staging.staged(names)
         return codes
@@ -303,7 +301,7 @@ class ReplicaManager:
             self._following.leave(
                 (one.topic_id, one.partition, epoch)
                 for one, epoch in served
-                # What is refused, as it is of an earlier leader's time, goes on.
+                # Native code refuses an order of an earlier leader epoch; the replica keeps following.
                 if epoch is not None and not 0 <= one.leader_epoch < epoch
             )
         return await asyncio.get_running_loop().run_in_executor(None, self._native.partitions.stop, orders)
@@ -311,9 +309,9 @@ class ReplicaManager:
     # --- StopReplica --------------------------------------------------------------------------------------------------
 
     async def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
-        """Stops, and with `delete_partition` stages for removal. An id that is not here answers success: nothing is
-        left to do, and a newer topic of the same name is not touched (checklist 86). Only while a log directory is
-        offline it does not, see `_hidden`."""
+        """Stop replicas, and with `delete_partition` stage them. An unknown id answers success: nothing is left to do,
+        and a newer topic of the same name is not touched. While a log directory is offline it may answer an error, see
+        `_hidden`."""
         async with self._turn:
             return await self._stop_replica(request)
 
@@ -323,7 +321,7 @@ class ReplicaManager:
         slots: list[tuple[Uuid, int]] = []
         doomed: list[tuple[Uuid, int]] = []
         unseen: set[tuple[Uuid, int]] = set()
-        # The partition's own flag decides; the one at the top counts only where no partition has one.
+        # The partition's own flag decides; the request's flag counts only if no partition has one.
         none_set = not any(state.delete_partition for topic in request.topic_states for state in topic.partition_states)
         for topic in request.topic_states:
             name = self._hosted.name(topic.topic_id)
@@ -342,7 +340,7 @@ class ReplicaManager:
                     names[topic.topic_id] = name
                     doomed.append(slot)
         if unseen:
-            # A life before this one may have moved it, and ended before it has promised its time.
+            # The broker may have been killed after it had moved the data and before it had stored the delay.
             await self._staging.taken_over(self._delay_ms)
         codes = await self._put_aside(orders, names)
         self._staging.say(logging.DEBUG, "deleted", doomed)
@@ -357,8 +355,8 @@ class ReplicaManager:
         return StopReplicaResponse(0, outcome.answers())
 
     async def _hidden(self, unseen: set[tuple[Uuid, int]]) -> Collection[tuple[Uuid, int]]:
-        """Those of which a log directory that is offline may have the data: they are not hosted and do not wait for
-        removal either. Nobody can say that they are put aside before the directory is back, or gone from `log.dirs`."""
+        """Return the replicas whose data may be in an offline log directory: they are neither in service nor staged.
+        They count as not staged until the directory is back or is removed from `log.dirs`."""
 
         def look() -> Collection[tuple[Uuid, int]]:
             if not any(directory.error_code for directory in self._native.log_dirs.describe()):
@@ -374,8 +372,8 @@ class ReplicaManager:
     # --- RestoreReplicas ----------------------------------------------------------------------------------------------
 
     async def restore_replicas(self, request: RestoreReplicasRequest) -> RestoreReplicasResponse:
-        """Moves data that waits for removal back to its place, unserved (undelete). What has begun to go is refused;
-        what is back already is a success."""
+        """Move staged data back to its place, out of service (undelete). Data whose removal has begun is refused; data
+        that is back already is a success."""
         async with self._turn:
             return await self._restore_replicas(request)
 

@@ -1,16 +1,15 @@
-"""This broker's registration: `/brokers/ids/[id]`, and whether something that somebody has seen may be lost since its
-life before.
+"""This broker's registration: `/brokers/ids/[id]`, and whether visible records may be lost since its previous run.
 
-| the life before | since then | what was visible is |
+| the previous run | since then | visible records are |
 |---|---|---|
 | ended with a clean stop, or there was none | – | intact |
-| ended otherwise, `log.flush.mode=commit` | – | intact: only what is on disk is ever visible |
+| ended otherwise, `log.flush.mode=commit` | – | intact: only records on disk are ever visible |
 | ended otherwise, `log.flush.mode=os` | the machine runs on | intact: the page cache outlives a process |
-| ended otherwise, `log.flush.mode=os` | the machine was restarted, or nobody knows | perhaps lost |
+| ended otherwise, `log.flush.mode=os` | the machine was restarted, or it is unknown | perhaps lost |
 | ended in any way | a log directory is gone, or another one is in its place | lost there |
 
-A log directory is known by the id in its `meta.properties`. That one is gone is remembered over lives, until a life
-ends cleanly in which nothing waits for what was there.
+The id in `meta.properties` identifies a log directory. The store remembers a lost one until a run ends cleanly while no
+replica waits for its data.
 """
 
 from __future__ import annotations
@@ -49,11 +48,11 @@ from pybroker.files import read_bounded
 log = logging.getLogger(__name__)
 
 BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
-"""Linux: another text after each start of the machine."""
+"""Linux: a different text after each start of the machine."""
 
 
 def boot_id() -> str:
-    """Names this run of the machine; "" where the system does not tell. Tests of cut power name another one by the
+    """Return the id of this run of the machine; "" if the system has none. Tests of power cuts set another one in the
     environment variable PYBROKER_BOOT_ID."""
     chosen = os.environ.get("PYBROKER_BOOT_ID")
     if chosen is not None:
@@ -65,7 +64,7 @@ def boot_id() -> str:
 
 
 class Membership:
-    """Registers and leaves."""
+    """Registers and unregisters this broker."""
 
     def __init__(
         self,
@@ -79,8 +78,8 @@ class Membership:
         log_dirs: tuple[str, ...] = (),
         cordoned: tuple[str, ...] = (),
     ) -> None:
-        """`check` raises FatalError if the store is not the one that this broker knows. `cordoned`: by its settings
-        file."""
+        """`check` raises FatalError if the store is not the one that this broker knows. `cordoned` comes from the
+        configuration file."""
         self._log_dirs = log_dirs
         self._cordoned = cordoned
         self._check = check
@@ -98,14 +97,14 @@ class Membership:
     async def register(
         self, endpoints: tuple[Endpoint, ...], rack: str | None, directory_ids: tuple[str, ...], *, topic_ids: bool
     ) -> int:
-        """Creates the node, and gives its creation number: the broker epoch of this life (KIP-380). The node tells the
-        controller whether something that was visible can be lost; the mark of a running broker is left in the same
-        multi, for the case that this life crashes.
+        """Create the node and return its creation zxid: the broker epoch (KIP-380). The node tells the controller
+        whether visible records can be lost; the same multi writes the mark of a running broker, in case this run
+        crashes.
 
-        A registration that another life of this broker has left, which the id of the first log directory tells, is
-        replaced: its session would be waited for otherwise. `topic_ids`: this broker's protocol version is 2.8 or
-        later. Raises StartError: another broker has the id. Raises LoweredError: this broker has known topic ids, and
-        there are some.
+        A registration of this broker's previous run, recognized by the id of the first log directory, is replaced
+        instead of waiting for its session to expire. `topic_ids`: this broker's protocol version is 2.8 or later.
+        Raises StartError if another broker has the id. Raises LoweredError if this broker has used topic ids before,
+        and topics have them.
         """
         here = tuple(one for one in directory_ids if one)
         self._running = RunningNode(boot_id(), self._flush_mode, here, topic_ids=topic_ids)
@@ -137,14 +136,15 @@ class Membership:
         )
 
     async def judged(self) -> None:
-        """A controller has heard what this registration says, and decided: the next one has not to say it again."""
+        """Record that a controller has processed the loss that this registration reports: the next one need not repeat
+        it."""
         if not self._running.suspect:
             return
         self._running = msgspec.structs.replace(self._running, suspect=False)
         try:
             await self._store.set(self._running_path, self._running.encode())
         except (UnavailableError, UnknownOutcomeError) as problem:
-            # With the next registration, then; at worst the next life is doubted once more than it has to be.
+            # The next registration records it; at worst the next run reports the loss once more.
             log.warning("that this broker has come back cannot be noted yet: %s", problem)
 
     def stay(
@@ -154,9 +154,9 @@ class Membership:
         directory_id: str,
         registered: Callable[[int], None],
     ) -> None:
-        """From now on: registers again when the registration is gone, and tells the new epoch: the session with the
-        store was lost, or the controller took this broker for dead. Nothing is lost by that, the process lives; what
-        was lost before is said until a controller has heard it."""
+        """Register again whenever the registration is gone, and report the new epoch: the session with the store was
+        lost, or the controller took this broker for dead. No record is lost by that, because the process is alive; an
+        earlier loss is reported until a controller has processed it."""
 
         def node() -> BrokerNode:
             return self._node(endpoints, rack, directory_id)
@@ -171,7 +171,7 @@ class Membership:
                     await self._check()
                 epoch = await self._create(node())
             except (UnavailableError, UnknownOutcomeError) as problem:
-                # What has become of it, the next look tells.
+                # The next read shows the outcome.
                 log.warning("the metadata store does not say whether this broker is registered: %s", problem)
                 continue
             except StoreClosedError:
@@ -183,7 +183,7 @@ class Membership:
             registered(epoch)
 
     async def _until_gone(self) -> None:
-        """Returns when the store says that this life of the broker is not registered."""
+        """Return when this broker epoch is not registered any more."""
         while True:
             changed = asyncio.Event()
 
@@ -229,13 +229,13 @@ class Membership:
         return before.flush_mode == "commit" or (bool(now.boot_id) and before.boot_id == now.boot_id)
 
     def stop_staying(self) -> None:
-        """This broker is about to leave: whoever takes it for dead now is right soon."""
+        """Stop registering again: this broker is about to leave."""
         if self._staying is not None:
             self._staying.cancel()
 
     async def leave(self, *, complete: bool) -> None:
-        """After everything is on disk: the next start finds nothing to doubt. `complete`: nothing waits for what a log
-        directory had that is gone. Raises StoreError."""
+        """Unregister after everything is on disk: the next start reports no loss. `complete`: no replica waits for the
+        data of a lost log directory. Raises StoreError."""
         self.stop_staying()
         gone = () if complete else self._running.gone
         ended = msgspec.structs.replace(self._running, stopped=True, gone=gone)

@@ -1,4 +1,4 @@
-"""UpdateMetadata on this broker: clients see the change, and those are told who follow which topics come and go."""
+"""UpdateMetadata on this broker: clients see the change, and listeners learn which topics appear and disappear."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pybroker.broker.metadata.image import ClusterImage
 from pybroker.native import Uuid
 
 OnRemoved = Callable[[Sequence[RemovedTopic]], None]
-"""Incarnations are no more. Must not raise and must not take long."""
+"""Called with removed incarnations. Must not raise and must be quick."""
 OnShown = Callable[[Sequence[Uuid]], None]
-"""Incarnations have become visible that were not. As above."""
+"""Called with newly visible incarnations. Must not raise and must be quick."""
 
 
 class MetadataUpdates:
-    """All listeners are called in the turn of the loop in which clients begin to see the change."""
+    """Calls all listeners in the same turn of the event loop in which clients begin to see the change."""
 
     def __init__(
         self,
@@ -30,21 +30,22 @@ class MetadataUpdates:
         self._cache = cache
         self._view = view
         self._last = (-1, -1)
-        """The controller and the life of this broker that the last request was of."""
+        """Controller epoch and broker epoch of the last request."""
         self._on_removed = tuple(on_removed)
         self._on_shown = tuple(on_shown)
 
     def shows(self, image: ClusterImage) -> bool:
-        """Whether clients see every topic of the cluster: a broker hears of them in several messages at first."""
+        """Whether clients see every topic of the cluster: after a start they arrive in several messages."""
         return all(self._cache.topic_by_id(topic_id) is not None for topic_id in image.names)
 
     def shown_as(self, name: str) -> Uuid | None:
-        """The incarnation that clients see under a name."""
+        """Return the incarnation that clients see under a name."""
         return self._cache.topic_id(name)
 
     def update(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
-        """Applies a request that the caller has found to be current. The first one of a controller to this life of the
-        broker names all topics: what was deleted meanwhile, and is not among them, clients must not find any more."""
+        """Apply a request that the caller has checked to be current. The first one of a controller for this broker
+        epoch names all topics: clients must no longer find a topic that is missing in it, because it was deleted
+        meanwhile."""
         spoken = (request.controller_epoch, request.broker_epoch)
         image = self._view.image
         whole = spoken != self._last and image.controller_epoch == request.controller_epoch

@@ -1,10 +1,10 @@
-"""The file `partition.metadata` in a partition's directory: which incarnation the data belongs to (KIP-516).
+"""The file `partition.metadata` in a partition's directory: the topic id of the data (KIP-516).
 
     version: 0
-    topic_id: <22 characters of base64; 32 hex digits and the dashed form are read, too>
+    topic_id: <22 characters of base64; also read: 32 hex digits and the dashed form>
 
-Later versions may add lines; they are passed over. Everything else that is not as it must be is a problem of that one
-partition: it is put aside with a sentence for the operator, never deleted, never guessed.
+Unknown lines of later versions are ignored. Any other error concerns this partition only: it is put aside with a log
+line for the operator. The broker neither deletes it nor guesses an id.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from pybroker.native import Uuid
 FILE_NAME = "partition.metadata"
 
 FILE_BYTES_MAX = 4096
-"""Far above what any version needs; a longer file is damaged, not read."""
+"""Far above the size of any version; a longer file counts as damaged."""
 
 
 class PartitionMetadataError(Exception):
-    """The file is missing or damaged. The text names the file, what was found and what is expected."""
+    """The file is missing or damaged. The text names the file, the content found and the expected content."""
 
 
 def parse(path: Path | str, content: bytes) -> Uuid:
-    """The topic id in `content`. Raises PartitionMetadataError."""
+    """Return the topic id in `content`. Raises PartitionMetadataError."""
     if len(content) > FILE_BYTES_MAX:
         raise PartitionMetadataError(f"{path}: longer than {FILE_BYTES_MAX} bytes")
     try:
@@ -55,7 +55,7 @@ def parse(path: Path | str, content: bytes) -> Uuid:
 
 
 def read(directory: Path) -> Uuid | None:
-    """The topic id of a partition directory; None if it has no such file. Raises PartitionMetadataError."""
+    """Return the topic id of a partition directory; None if it has no such file. Raises PartitionMetadataError."""
     path = directory / FILE_NAME
     try:
         return parse(path, read_bounded(path, FILE_BYTES_MAX))

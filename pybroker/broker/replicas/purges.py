@@ -1,4 +1,4 @@
-"""Applies the shortened delays of deletion records to what waits for removal on this broker."""
+"""Purges on this broker: it applies shortened delays of deletion records to its staged replicas."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pybroker.broker.replicas.staging import Staging
 
 
 class Purges:
-    """`known_cluster.Obeys`."""
+    """The `known_cluster.Obeys` for purges."""
 
     def __init__(self, staging: Staging) -> None:
         self._staging = staging
 
     async def obey(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
-        """Wakes the removal. A whole image comes first after a start: this broker may have missed a purge."""
+        """Wake the removal. After a start a whole image comes first, because this broker may have missed a purge."""
         del before
         records = after.deletions.values() if isinstance(change, ClusterImage) else change.deletions
         shortened = [record.topic_id for record in records if record.delay_max_ms >= 0]

@@ -1,10 +1,10 @@
-"""`RoleReconciler`: compares what clients of this broker read about its own partitions with what native code does, and
-mends what differs.
+"""`RoleReconciler`: compares the metadata that this broker shows about its own partitions with their roles in native
+code, and repairs differences.
 
-The controller's messages arrive in order: a partition's LeaderAndIsr is answered before its UpdateMetadata is applied.
-So once clients see a leader epoch, the replica here has that epoch, and takes records if it leads, unless an order was
-lost, was refused, or a fence was left behind. Then the order is carried out again from the broker's own view, on the
-same path as one from the controller.
+The controller's messages arrive in order: the broker answers a partition's LeaderAndIsr before it applies its
+UpdateMetadata. When clients see a leader epoch, the local replica therefore has that epoch, and takes records if it
+leads, unless an order was lost or refused, or a fence was left behind. Then the broker executes the order again from
+its own view, on the same path as one from the controller.
 
 The work is bounded: `TURN_PARTITIONS` at a time, and at most 1/`REST_FACTOR` of the loop's time.
 """
@@ -37,25 +37,25 @@ from pybroker.protocol.error_codes import ErrorCode, error_name
 log = logging.getLogger(__name__)
 
 PAUSE_S = 2.0
-"""Between two passes, at least. What differs in two of them is mended."""
+"""Minimum time between two passes. A difference in two consecutive passes is repaired."""
 REST_FACTOR = 200
 TURN_PARTITIONS = 1_000
 TIMEOUT_MS = 10_000
 RETRY_S = 60.0
 RETRY_MAX_S = 3_600.0
-"""How long a partition is left alone after an order was carried out again; the time doubles."""
+"""Pause for a partition after its order was executed again; the pause doubles."""
 
 
 class Roles(Protocol):
     """Local partitions (`NativePartitions`)."""
 
     def roles(self, topic_id: Uuid) -> list[PartitionRole]:
-        """Of the partitions of a topic that are hosted here."""
+        """Return the roles of a topic's local partitions."""
         ...
 
 
 class Mismatch(NamedTuple):
-    """A partition that does not do what clients read of it. The same one in two passes has not changed meanwhile."""
+    """A partition whose role differs from its metadata. An equal one in two passes has not changed meanwhile."""
 
     topic: str
     topic_id: Uuid
@@ -74,8 +74,8 @@ FENCED = "refuses appends although no deletion is under way"
 
 
 def wrong_role(shown: PartitionImage, role: PartitionRole | None, broker_id: int) -> str | None:
-    """What is wrong with the role of a replica here; None if nothing is, or if the controller knows of it: a failed log
-    directory, and a follower that is not open, are out of sync for everyone to see."""
+    """Return what is wrong with the role of a local replica. None if it is right, or if the controller knows the
+    problem: replicas in a failed log directory, and followers that are not open, are out of the ISR."""
     leads = shown.leader == broker_id
     if role is None:
         return "leads, and is not open" if leads else None
@@ -89,7 +89,7 @@ def wrong_role(shown: PartitionImage, role: PartitionRole | None, broker_id: int
 
 
 class RoleReconciler:
-    """Of one broker; on the loop's thread."""
+    """The role reconciliation of one broker; on the loop's thread."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class RoleReconciler:
         on_led: Callable[[LeaderAndIsrRequest], None],
         port: ControllerPort,
     ) -> None:
-        """`on_led` is called when a LeaderAndIsr was carried out."""
+        """`on_led` is called after a LeaderAndIsr was executed."""
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._partitions = partitions
@@ -115,21 +115,21 @@ class RoleReconciler:
         self._on_led = on_led
         self._port = port
         self._before: frozenset[Mismatch] = frozenset()
-        """What the last pass found."""
+        """The differences in the last pass."""
         self._controller_epoch = -1
-        """That the last pass has seen."""
+        """The controller epoch in the last pass."""
         self.wrong: tuple[Mismatch, ...] = ()
-        """What two passes have found, and the last one has not mended."""
+        """Differences that two passes have found and the last one has not repaired."""
         self._tried: dict[Mismatch, tuple[float, float]] = {}
-        """When an order may be carried out once more, and how long the partition is left alone after that."""
+        """By difference: when its order may be executed again, and the following pause."""
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begins; the broker has been told everything."""
+        """Begin, after the broker has received everything."""
         self._task = asyncio.create_task(self._run(), name="role-reconciliation")
 
     async def stop(self) -> None:
-        """Mends nothing more."""
+        """Stop repairing."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -150,9 +150,9 @@ class RoleReconciler:
             self._tried = {one: tried for one, tried in self._tried.items() if tried[0] + RETRY_MAX_S > now}
 
     async def reconcile(self) -> float:
-        """One pass: mend what the pass before has found, too. Return the seconds that the comparison took."""
+        """Run one pass, and repair the differences of the pass before. Return the seconds that the comparison took."""
         loop = asyncio.get_running_loop()
-        # Of the pass before: the receiver of the image ends closings itself, and may be at it.
+        # With the epoch of the pass before: the receiver of the image ends fences itself, perhaps at this moment.
         left = await self._closing.expire(self._controller_epoch)
         self._controller_epoch = self._view.image.controller_epoch
         if left:
@@ -207,7 +207,7 @@ class RoleReconciler:
     async def _mend(self, mismatch: Mismatch) -> None:
         now = asyncio.get_running_loop().time()
         again_at, pause = self._tried.get(mismatch, (now, RETRY_S))
-        # Compared again: other partitions were mended meanwhile, and the controller has gone on.
+        # Compare again: other partitions were repaired meanwhile, and the controller has continued.
         if now < again_at or not self._is_still(mismatch):
             return
         if mismatch.found == FENCED:
@@ -241,13 +241,13 @@ class RoleReconciler:
         )
 
     async def _tell(self, mismatch: Mismatch, code: int) -> None:
-        """Tell the controller, as the answer to its own order would: another replica is to lead."""
+        """Report the error to the controller like the answer to its own order, so that another replica leads."""
         partition = mismatch.topic_id, mismatch.partition
         event: Event[None]
         if code == ErrorCode.LOG_DIR_NOT_FOUND:
             event = LogEndsTold(self._broker_id, self._broker_epoch(), ((*partition, -1, MISSING_LOG),))
         elif code == ErrorCode.STALE_CONTROLLER_EPOCH:
-            # The partition has a later leader epoch here.
+            # The local partition has a later leader epoch.
             return
         else:
             event = ReplicasOffline(self._broker_id, (partition,), self._broker_epoch())

@@ -1,15 +1,14 @@
-"""Data of deleted topics on this broker: staged in `deleting/`, removed after `delete.topic.delay.ms`, never earlier.
+"""Staged replicas: data of deleted topics in `deleting/`, removed after `delete.topic.delay.ms`, never earlier.
 
-The delay counts from when the data has been moved. It is promised in the store before anybody is told that it was
-moved, so that what waits here is known to the controller for as long as it does; that the delay has begun is stored
-within a second after (`NOTE_MS`). If the broker is killed in between, the full delay counts from the next start, as for
-a directory without a promise. What counts down is monotonic time. It goes
-on across restarts of the broker as long as the machine runs (same boot id), so that a wall clock that was set moves
-nothing; after a restart of the machine wall time says how much is left, and never more than the whole delay.
+The delay begins when the data has been moved. The broker stores its promise before it confirms the move, so the
+controller knows of all staged data; it stores the beginning of the delay within a second (`NOTE_MS`). If the broker is
+killed in between, the full delay begins at the next start, as for a directory without a promise. The delay counts in
+monotonic time. It continues across restarts of the broker while the machine runs (same boot id), so changing the wall
+clock has no effect. After a restart of the machine, wall time determines the rest, never more than the whole delay.
 
-With several brokers the store is asked again when the time has come: the topic may have come back, or its replica may
-have been given to this broker again. And the controller closes the deletion first, so that no undelete finds half of
-it. What nobody knows anything of has no deadline at all.
+With several brokers, the broker reads the store again when the delay ends: the topic may have come back, or its replica
+may be assigned here again. The controller also closes the deletion first, so that no undelete finds half of it. Data of
+unknown topics has no deadline.
 """
 
 from __future__ import annotations
@@ -49,17 +48,18 @@ from pybroker.native import NativeBroker, NativeError, StagedDirectory, Uuid
 log = logging.getLogger(__name__)
 
 RETRY_MS = 60_000
-"""After a removal that failed (permissions, a busy disk)."""
+"""Delay after a failed removal (permissions, a busy disk)."""
 
 NOTE_MS = 1_000
-"""So long the moment of a move waits for others to be stored with it: a re-creation must not wait for that write."""
+"""The beginning of a delay waits this long to be stored with others: re-creating a topic must not wait for that write.
+"""
 
 UNKNOWN = "of unknown name"
-"""In log lines: nothing is stored of the deletion of that id (an operator put the directory there)."""
+"""Name in log lines if no deletion of that id is stored (an operator put the directory there)."""
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """Numbers as a reader likes them: "0-2, 5"."""
+    """Return numbers in a readable form: "0-2, 5"."""
     runs: list[list[int]] = []
     for number in sorted(numbers):
         if runs and number == runs[-1][1] + 1:
@@ -70,14 +70,14 @@ def ranges(numbers: Iterable[int]) -> str:
 
 
 class Reports(Protocol):
-    """Who hears of what waits for an operator (`replicas.found.FoundReports`)."""
+    """Receives the staged data that waits for an operator (`replicas.found.FoundReports`)."""
 
     def report(self, topics: Iterable[tuple[Uuid, str]]) -> None:
-        """These have been put aside, under these names."""
+        """Report staged topics with these names."""
         ...
 
     async def stop(self) -> None:
-        """Nothing more is told."""
+        """Stop reporting."""
         ...
 
 
@@ -95,8 +95,8 @@ class Staging:
         close: Callable[[Uuid], Awaitable[object]],
         found: Reports,
     ) -> None:
-        """`close` has the controller decide that a topic cannot be undeleted any more; it may raise KafkaError. `found`
-        is told of topics that wait for an operator."""
+        """`close` submits CloseDeletions for a topic, so that it can no longer be undeleted; it may raise KafkaError.
+        `found` receives the topics that wait for an operator."""
         self._close = close
         self._found = found
         self._native = native
@@ -108,13 +108,13 @@ class Staging:
         """Monotonic time of removal."""
         self._nodes: dict[Uuid, znodes.StagedNode] = {}
         self._moved: set[Uuid] = set()
-        """When their delay began is not stored yet …"""
+        """Topics for which the beginning of the delay is not stored yet."""
         self._note_at = 0
-        """… until then, monotonic."""
+        """Monotonic time at which it is stored."""
         self._held: set[Uuid] = set()
-        """Being undeleted: not removed before that has ended."""
+        """Topics being undeleted: not removed before that has ended."""
         self._removing: set[Uuid] = set()
-        """The removal has begun: there is no way back."""
+        """Topics whose removal has begun and cannot be undone."""
         self._boot = boot_id()
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -122,11 +122,12 @@ class Staging:
 
     @property
     def waiting(self) -> Mapping[Uuid, znodes.StagedNode]:
-        """What waits for its removal."""
+        """The topics that wait for removal."""
         return self._nodes
 
     def remaining_ms(self, topic_id: Uuid) -> int | None:
-        """Time until the removal; None if nothing of the topic waits here, or it waits for an operator."""
+        """Return the time until the removal; None if no data of the topic is staged here, or it waits for an operator.
+        """
         node = self._nodes.get(topic_id)
         if node is None or node.endless:
             return None
@@ -134,7 +135,7 @@ class Staging:
         return self._wait_ms(topic_id, node) if due is None else max(0, due - self._clock.monotonic_ms())
 
     def endless_name(self, topic_id: Uuid) -> str | None:
-        """The name of what waits for an operator; None of anything else."""
+        """Return the name of a topic that waits for an operator; None for any other."""
         node = self._nodes.get(topic_id)
         return None if node is None or not node.endless else node.topic
 
@@ -143,24 +144,24 @@ class Staging:
         return topic_id in self._removing
 
     async def load(self) -> None:
-        """Reads the stored deadlines; before anything is staged."""
+        """Read the stored deadlines; before anything is staged."""
         await ensure_path(self._store, self._path)
         for path, node in (await self._store.subtree(self._path)).items():
             name = path.rsplit("/", 1)[1]
             try:
                 self._nodes[Uuid.parse(name)] = znodes.decode_staged(path, node.data)
             except (ValueError, znodes.DamagedNodeError) as problem:
-                # Its data gets a new deadline by `start`, a full delay from now.
+                # Its data gets a new deadline in `start`, a full delay from then.
                 log.error("a stored deadline is damaged and is made anew: %s", problem)
                 await self._store.delete(path)
         await self._count_on()
-        for topic_id in list(self._nodes):  # others promise meanwhile
+        for topic_id in list(self._nodes):  # other tasks promise meanwhile
             record = await self._record(topic_id)
             if record is not None and record.state == UNDELETING:
                 self._held.add(topic_id)
 
     async def _record(self, topic_id: Uuid) -> DeletionHead | None:
-        """What is stored of a deletion; None if nothing is, or nothing that can be read."""
+        """Return the stored deletion; None if there is none or it is unreadable."""
         path = znodes.deletion_path(topic_id)
         node = await get_or_none(self._store, path)
         try:
@@ -170,7 +171,7 @@ class Staging:
             return None
 
     async def _count_on(self) -> None:
-        """After a restart of the machine: its new clock takes over from wall time, once."""
+        """After a restart of the machine, continue with its new monotonic clock, once, from wall time."""
         operations: list[Operation] = []
         for topic_id, node in list(self._nodes.items()):
             if not node.endless and (not node.boot_id or node.boot_id != self._boot):
@@ -183,7 +184,7 @@ class Staging:
             await self._store.multi(part)
 
     async def start(self, delay_ms: int) -> None:
-        """After the first LeaderAndIsr: every staged directory has a deadline from now on; the removal begins."""
+        """Give every staged directory a deadline and begin the removal; after the first LeaderAndIsr."""
         on_disk = await self.take_over(delay_ms)
         for topic_id in self._nodes.keys() - on_disk:
             await self._forget(topic_id)
@@ -193,14 +194,14 @@ class Staging:
         self._task.add_done_callback(_ended)
 
     async def taken_over(self, delay_ms: int) -> None:
-        """Everything that lies in `deleting/` has its time: before it is said of a topic that nothing of it is left to
-        be put aside. The life before may have been killed between a move and its promise."""
+        """Ensure that all data in `deleting/` has a deadline, before the caller reports that a topic has no data left.
+        The broker may have been killed between a move and its promise."""
         if not self._started:
             await self.take_over(delay_ms)
 
     async def take_over(self, delay_ms: int) -> set[Uuid]:
-        """What lies in `deleting/` and was promised no time waits its whole delay from now on, or for an operator
-        where nobody knows of its topic; the topics of all that lies there."""
+        """Give data in `deleting/` without a promise its whole delay from now, or no deadline if its topic is unknown.
+        Return the topics of all data there."""
         directories = await asyncio.get_running_loop().run_in_executor(None, self._native.log_dirs.staged)
         found = {(one.topic_id, one.partition) for one in directories if one.topic_id is not None}
         on_disk = {topic_id for topic_id, _ in found}
@@ -213,15 +214,15 @@ class Staging:
         return on_disk
 
     async def _unknown(self, partitions: Iterable[tuple[Uuid, int]]) -> set[Uuid]:
-        """Topics of which nothing is known, where that says something. An operator who puts directories into
-        `deleting/` of a broker that is alone has decided."""
+        """Return the unknown topics if the view is complete. On a single broker, an operator who puts directories into
+        `deleting/` has decided."""
         if not self._known.complete:
             return set()
         evidence = await self._known.of(Replica(topic_id, partition, None) for topic_id, partition in partitions)
         return {replica.topic_id for replica, what in evidence.items() if what is Evidence.NOTHING}
 
     async def stop(self) -> None:
-        """Ends the removal; what is left goes on after the next start."""
+        """Stop the removal; it continues after the next start."""
         await self._found.stop()
         if self._task is not None:
             self._task.cancel()
@@ -233,11 +234,11 @@ class Staging:
             log.warning("deleted topics wait their whole delay again after the next start: %s", problem)
 
     async def promise(self, topics: Mapping[Uuid, str], delay_ms: int | None) -> None:
-        """Stores the deadlines of topics of which data is about to be staged, or is being staged (None: they have
-        none); nothing is removed before `staged`.
+        """Store the deadlines of topics whose data is about to be staged, or is being staged (None: no deadline);
+        nothing is removed before `staged`.
 
-        One that waits already keeps the later deadline: each partition stays its whole delay. A name that is not known
-        ("": directories by id do not have it) is that of the stored deletion.
+        A topic that waits already keeps the later deadline: each partition stays its whole delay. An unknown name ("";
+        directories by id do not have it) is replaced by that of the stored deletion.
         """
         nodes: dict[Uuid, znodes.StagedNode] = {}
         for topic_id, given in topics.items():
@@ -256,7 +257,7 @@ class Staging:
         self._nodes |= nodes
 
     async def _write(self, nodes: Mapping[Uuid, znodes.StagedNode]) -> None:
-        """However long the store cannot be reached: what has begun to move cannot stay without its deadline."""
+        """Wait as long as the store is unreachable: data that is being moved cannot stay without its deadline."""
         known = set(self._nodes)
         operations = {
             topic_id: (Set if topic_id in known else Create)(f"{self._path}/{topic_id}", node.encode())
@@ -275,7 +276,7 @@ class Staging:
             except MultiError as error:
                 if not isinstance(error.cause, NodeExistsError | NoNodeError):
                     raise
-                # An earlier try was done after all.
+                # An earlier attempt succeeded after all.
                 part = [await self._fitting(one) for one in part]
 
     async def _fitting(self, operation: Operation) -> Operation:
@@ -284,7 +285,7 @@ class Staging:
         return (Create if there is None else Set)(operation.path, operation.data)
 
     def staged(self, topics: Iterable[Uuid]) -> None:
-        """The data of these topics lies in `deleting/`: from now on their removal may come."""
+        """Start the delays: the data of these topics is in `deleting/`."""
         topics = tuple(topics)
         self._found.report((one, self._nodes[one].topic) for one in topics if self.endless_name(one) is not None)
         for topic_id in topics:
@@ -292,7 +293,7 @@ class Staging:
             if node is None or node.endless or topic_id in self._held:
                 continue
             if node.promised:
-                # The delay begins when the data has been moved, which was at some time since the promise.
+                # The delay begins after the move, which was between the promise and now.
                 node = self._counted(node.topic, node.remove_after_ms - node.staged_ms, promised=False)
                 self._nodes[topic_id] = node
                 if not self._moved:
@@ -302,7 +303,7 @@ class Staging:
         self._wake.set()
 
     def shortened(self, topics: Iterable[Uuid]) -> None:
-        """The records of these deletions say that their data goes sooner."""
+        """Apply shortened delays from the records of these deletions."""
         for topic_id in topics:
             node, due = self._nodes.get(topic_id), self._due.get(topic_id)
             if node is not None and due is not None:
@@ -310,14 +311,14 @@ class Staging:
         self._wake.set()
 
     def _counted(self, name: str, left_ms: int, *, promised: bool) -> znodes.StagedNode:
-        """A delay that begins now."""
+        """Return a node with a delay that begins now."""
         now_ms = self._clock.wall_ms()
         return znodes.StagedNode(
             name, now_ms, now_ms + left_ms, self._boot, self._clock.monotonic_ms(), left_ms, promised
         )
 
     async def _note_moves(self) -> None:
-        """Stores when the delays began that began lately."""
+        """Store the beginnings of delays that are not stored yet."""
         moved = {topic_id: self._nodes[topic_id] for topic_id in self._moved if topic_id in self._nodes}
         self._moved.clear()
         for part in in_parts([Set(f"{self._path}/{topic_id}", node.encode()) for topic_id, node in moved.items()]):
@@ -328,7 +329,8 @@ class Staging:
                 raise
 
     def hold(self, topic_id: Uuid) -> bool:
-        """Puts off the removal of a topic that comes back, until `promise` or `returned`. False if it has begun."""
+        """Suspend the removal of a topic that is being undeleted, until `promise` or `returned`. False if it has begun.
+        """
         if topic_id in self._removing:
             return False
         if topic_id in self._nodes:
@@ -337,7 +339,7 @@ class Staging:
         return True
 
     async def returned(self, topics: Iterable[Uuid]) -> None:
-        """These topics are in service again: nothing of them waits any more, unless some of their partitions do."""
+        """Forget topics that are in service again, unless some of their partitions are still staged."""
         back = [topic_id for topic_id in topics if topic_id in self._nodes]
         if not back:
             return
@@ -351,9 +353,9 @@ class Staging:
                 await self._forget(topic_id)
 
     def say(self, level: int, what: str, partitions: Iterable[tuple[Uuid, int]]) -> None:
-        """A line for each topic: all its partitions, and when they will be removed. After `promise`.
+        """Log a line for each topic: all its partitions, and when they will be removed. After `promise`.
 
-        A WARN where nobody ordered it; what was deleted by order is in the log of the broker that was asked.
+        WARN if the data was staged without an order; a deletion by order is in the log of the broker that received it.
         """
         if not log.isEnabledFor(level):
             return
@@ -388,7 +390,7 @@ class Staging:
     def _left_ms(self, node: znodes.StagedNode) -> int:
         if node.boot_id and node.boot_id == self._boot:
             return max(0, node.left_ms - (self._clock.monotonic_ms() - node.monotonic_ms))
-        # A wall clock that went back must not keep the data for ever.
+        # A wall clock set back must not keep the data forever.
         return max(0, min(node.remove_after_ms - self._clock.wall_ms(), node.remove_after_ms - node.staged_ms))
 
     def _wait_ms(self, topic_id: Uuid, node: znodes.StagedNode) -> int:
@@ -420,7 +422,7 @@ class Staging:
             now = self._clock.monotonic_ms()
             due = [topic_id for topic_id, at in self._due.items() if at <= now]
             if due:
-                # Purged topics first: an operator waits for that room.
+                # Purged topics first: an operator waits for that space.
                 due.sort(key=lambda topic_id: self._known.delay_max_ms(topic_id) != 0)
                 await self._remove(due)
                 continue
@@ -457,7 +459,7 @@ class Staging:
         for topic_id in due:
             at = self._due.get(topic_id)
             if at is None or at > self._clock.monotonic_ms():
-                # Promised again since the round began: what is staged now has its own deadline.
+                # Promised again since this round began: the staged data has its own deadline.
                 continue
             await self._remove_topic(topic_id, at, by_topic.get(topic_id, []))
 
@@ -482,7 +484,7 @@ class Staging:
                 self._due[topic_id] = self._clock.monotonic_ms() + RETRY_MS
             return
         if self._due.get(topic_id) != at:
-            # Promised again while files were removed: more of the topic is on its way here.
+            # Promised again while files were removed: more of the topic's data is on its way.
             return
         name = self._nodes[topic_id].topic or UNKNOWN
         log.info("removed %d bytes of deleted topic %s (id %s)", freed, name, topic_id)
@@ -490,14 +492,14 @@ class Staging:
         self._removing.discard(topic_id)
 
     async def _may_go(self, topic_id: Uuid, directories: list[StagedDirectory]) -> bool:
-        """Whether nobody needs the data, by the store as it is now; else when to look again is settled."""
+        """Whether the data can be removed, according to the present store; if not, schedules the next check."""
         if self._known.doubtful():
             self._due[topic_id] = self._clock.monotonic_ms() + RETRY_MS
             return False
         try:
             evidence, closed = await self._known.in_store(topic_id, [one.partition for one in directories])
             if evidence is Evidence.DEAD and not closed:
-                # No undelete may begin once data is gone somewhere.
+                # No undelete may begin after a broker has removed data.
                 await self._close(topic_id)
                 evidence, closed = await self._known.in_store(topic_id, [one.partition for one in directories])
         except (UnavailableError, UnknownOutcomeError, KafkaError) as problem:
@@ -516,6 +518,6 @@ class Staging:
 
 
 def _ended(task: asyncio.Task[None]) -> None:
-    # At once, not when the interpreter happens to collect the task. The data stays, and goes after the next start.
+    # Log at once, not when the interpreter collects the task. The data stays, and is removed after the next start.
     if not task.cancelled() and task.exception() is not None:
         log.error("data of deleted topics is not removed any more until the next start", exc_info=task.exception())

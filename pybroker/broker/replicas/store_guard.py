@@ -1,10 +1,10 @@
-"""Refuses a metadata store that was wiped or restored from a backup: it takes living topics for unknown, and for
-deleted what was taken back (`metadata.store_history` says how that is told).
+"""Detects a metadata store that was wiped or restored from a backup: such a store misses live topics, and shows undone
+changes as valid. (`metadata.store_history` describes the detection.)
 
-What this broker has seen of the store's history is in the file `cluster-seen` in the first log directory, at most a
-second old. It is compared at the start, before this broker stands for controller, and when it registers again.
-`pybroker cluster accept-restored-store` says once for the whole cluster that the store is to be taken as it is. For one
-full `delete.topic.delay.ms` from then on brokers remove nothing, and put aside without a deadline.
+The file `cluster-seen` in the first log directory records this broker's last state of the store's history, at most a
+second old. The broker compares it at start, before it stands for election as controller, and before it registers again.
+`pybroker cluster accept-restored-store` accepts the store once for the whole cluster. For one full
+`delete.topic.delay.ms` after it, brokers remove no data, and stage stray replicas without a deadline.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ log = logging.getLogger(__name__)
 FILE_NAME = "cluster-seen"
 FILE_BYTES_MAX = 64 * 1024
 NOTE_S = 1.0
-"""So long changes are gathered before they are noted."""
+"""Time to gather changes before they are recorded."""
 REMEDY = "`pybroker cluster accept-restored-store`"
 
 
 class StoreSetBackError(FatalError):
-    """The store is older than what this broker has seen of it, or another one."""
+    """The store is older than this broker's last state of it, or is another store."""
 
 
 class _File(msgspec.Struct):
@@ -47,30 +47,30 @@ class _File(msgspec.Struct):
     word: str
     decision: int
     accepted: list[str] = []
-    """What was accepted before, so that a backup with an acceptance in it is not accepted by that."""
+    """Ids of earlier acceptances: an acceptance inside a backup must not accept that backup."""
 
 
 async def acceptance(store: MetadataStore) -> Acceptance | None:
-    """What an operator has said last."""
+    """Return the operator's last acceptance."""
     node = await get_or_none(store, znodes.RESTORED)
     return None if node is None else decode_acceptance(node.data)
 
 
 class StoreGuard:
-    """Of one broker; `kazoo`'s store or any other. Belongs to the loop's thread."""
+    """The guard of one broker, for any metadata store. Belongs to the loop's thread."""
 
     def __init__(self, store: MetadataStore, directory: Path) -> None:
-        """`directory`: the first log directory."""
+        """`directory` is the first log directory."""
         self._store = store
         self._path = directory / FILE_NAME
         self._noted: _File | None = None
         self.accepted_ms = -1
-        """When a store that was set back was accepted; -1: never."""
+        """When a restored store was accepted, in ms; -1 for never."""
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     async def reason(self) -> str | None:
-        """Why the store is not the one that this broker has seen; None if it is. Raises DamagedNodeError."""
+        """Return why the store is not the one that this broker knows; None if it is. Raises DamagedNodeError."""
         try:
             noted = self._noted = self._read()
         except (OSError, msgspec.DecodeError) as problem:
@@ -85,7 +85,7 @@ class StoreGuard:
         )
 
     async def check(self) -> None:
-        """Raises StoreSetBackError, in one line."""
+        """Raise StoreSetBackError unless the store is the known one or was accepted."""
         reason = await self.reason()
         said = await acceptance(self._store)
         if said is not None:
@@ -94,7 +94,7 @@ class StoreGuard:
         if said is not None and (noted is None or said.id not in noted.accepted):
             if reason is not None:
                 log.warning("the metadata store was set back, which was accepted: %s", reason)
-            # What was seen before is worth nothing any more.
+            # The earlier state no longer counts.
             accepted = [*(() if noted is None else noted.accepted), said.id]
             self._write(_File(-1, "", -1, accepted))
         elif reason is not None:
@@ -103,21 +103,21 @@ class StoreGuard:
                 f"Restore the newest state of ZooKeeper, or take this one with {REMEDY}"
             )
 
-    # --- noting -------------------------------------------------------------------------------------------------------
+    # --- recording ----------------------------------------------------------------------------------------------------
 
     async def obey(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
-        """The cluster has changed. A new controller is noted at once."""
+        """Schedule a record of the changed cluster; record a new controller at once."""
         del change
         if after.controller_epoch != before.controller_epoch:
             await self._note()
         self._changed.set()
 
     def start(self) -> None:
-        """Notes from now on what the cluster comes to."""
+        """Begin to record the history."""
         self._task = asyncio.create_task(self._run(), name="store-guard")
 
     async def stop(self) -> None:
-        """Notes a last time."""
+        """Record a last time and stop."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -133,7 +133,7 @@ class StoreGuard:
 
     async def _note(self) -> None:
         try:
-            # In this order: decisions that come in between belong to the office that is known then, or to a later one.
+            # In this order: decisions made in between belong to the terms read here, or to a later one.
             counted = znodes.decode_decisions((await self._store.get(znodes.DECISIONS)).data)
             offices = decode_offices((await self._store.get(znodes.OFFICES)).data)
         except (StoreError, znodes.DamagedNodeError) as problem:
@@ -159,6 +159,6 @@ class StoreGuard:
         try:
             write_atomically(self._path, msgspec.json.encode(content))
         except FileNotFoundError:
-            return  # a new broker, whose directory is not made yet
+            return  # a new broker, whose directory does not exist yet
         except OSError as problem:
             log.error("%s: %s", self._path, problem.strerror or problem)

@@ -1,20 +1,20 @@
-"""Partitions on this broker that a request does not name, or names otherwise: directories that the scan at start found
-and nobody has claimed yet, and, when a FULL request comes, also what is served.
+"""Stray replicas: directories that the scan at start found and no request has named yet, or has named with another id.
+On a FULL request also replicas in service that it does not name.
 
-What becomes of each is `reconcile.decide`; what is known of its topic, `evidence`. Here it is carried out:
+`reconcile.decide` decides about each, with the `evidence` about its topic. This module executes the outcomes:
 
 | outcome | what happens |
 |---|---|
 | staged | moved to `deleting/`, removed after `delete.topic.delay.ms` |
-| unknown | several brokers: moved to `deleting/` without a deadline, an operator decides; alone: stays where it is |
-| adopted | no `partition.metadata`: takes the id of the request if its log never held a byte (checklist 138), or |
-|  | if its topic has just got its first id (checklist 211) |
-| aside, refused | not served, not touched; a place that nothing else can fill answers an error |
+| unknown | several brokers: moved to `deleting/` without a deadline, an operator decides; one broker: stays in place |
+| adopted | without `partition.metadata`: takes the id of the request if its log never held a byte, or |
+|         | if its topic has just got its first id |
+| aside, refused | not served, not touched; a partition without another directory answers an error |
 | kept | waits for a request that names it |
 
-A FULL request that would put aside more than a tenth of what lies here (and more than ten) because its topics are
-elsewhere, unknown, or replaced by what only epochs prove, puts none of them aside and waits for an operator
-(`stale.replicas.max.percent`). What was ordered is not counted: the topic was deleted, or this replica moved away.
+A FULL request may stage more than a tenth of the local partitions (and more than ten) because their topics are on other
+brokers, unknown, or replaced according to leader epochs only. It then stages none of them and waits for an operator
+(`stale.replicas.max.percent`). Ordered removals do not count: the topic was deleted, or this replica moved.
 """
 
 from __future__ import annotations
@@ -42,23 +42,23 @@ from pybroker.protocol.error_codes import ErrorCode, error_name
 log = logging.getLogger(__name__)
 
 STAGED_MIN = 10
-"""So many may always be put aside."""
+"""This number of replicas may always be staged."""
 
 Place = tuple[str, int]
-"""Name and partition."""
+"""Topic name and partition."""
 
 Stop = Callable[[list[StopOrder]], Awaitable[list[int]]]
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """Why a partition is not opened: the code that LeaderAndIsr answers, and a sentence for the operator."""
+    """The reason not to open a partition: the error code for LeaderAndIsr, and a sentence for the operator."""
 
     code: int
     text: str
 
 
 def _by_id(topic_id: Uuid) -> str:
-    """Stands for the name where directories are named by id; no topic can be called so."""
+    """Return the key that replaces the name if directories are named by id; no topic can have this name."""
     return f"/{topic_id}"
 
 
@@ -69,16 +69,16 @@ def _place(directory: LocalPartition) -> Place:
 
 
 class _Candidate(msgspec.Struct, frozen=True):
-    """What a decision is needed for."""
+    """A replica to decide about."""
 
     place: Place
     partition: int
     topic_id: Uuid | None
-    """None: it has none that can be read."""
+    """None if it has no readable id."""
     directory: LocalPartition | None
-    """None: it is served."""
+    """None if the replica is in service."""
     epoch: int | None = None
-    """The highest leader epoch in it, if it is served."""
+    """The highest leader epoch in it, if it is in service."""
 
     @property
     def replica(self) -> Replica | None:
@@ -94,25 +94,25 @@ class _Candidate(msgspec.Struct, frozen=True):
 
 
 class _Plan:
-    """What is to be done, gathered from single decisions."""
+    """The actions gathered from single decisions."""
 
     def __init__(self) -> None:
         self.proven: list[_Candidate] = []
-        """To be staged because the topic was deleted, or this very replica moved away …"""
+        """Replicas to stage because the topic was deleted, or this replica was moved away."""
         self.staged: list[_Candidate] = []
-        """… and on less than that."""
+        """Replicas to stage on weaker evidence."""
         self.unknown: list[_Candidate] = []
         self.nameless: list[tuple[LocalPartition, Uuid]] = []
         self.copies: list[str] = []
 
 
 class Strays:
-    """See the module."""
+    """The stray replicas of one broker."""
 
     def __init__(
         self, native: NativeBroker, store: MetadataStore, known: KnownTopics, share_max: Callable[[], int]
     ) -> None:
-        """`share_max` is `stale.replicas.max.percent`."""
+        """`share_max` returns `stale.replicas.max.percent`."""
         self._native = native
         self._store = store
         self._known = known
@@ -122,26 +122,26 @@ class Strays:
         self._undecided: set[Place] = set()
         """Places with a problem that the next FULL request may solve."""
         self.left_alone: set[Place] = set()
-        """Places of directories of which nothing is known. A later topic of the name may put them aside."""
+        """Places of directories with unknown topic ids. A later topic of the name may stage them."""
         self._count = 0
 
     @property
     def any(self) -> bool:
-        """Whether directories are left that nobody claimed."""
+        """Whether directories without a request are left."""
         return bool(self._by_place)
 
     def found(self, local: Sequence[LocalPartition]) -> None:
-        """Takes the result of the scan."""
+        """Take the result of the scan."""
         self._count = len(local)
         for directory in local:
             self._by_place.setdefault(_place(directory), []).append(directory)
 
     def problem(self, name: str, partition: int) -> Problem | None:
-        """Why a partition must not be opened."""
+        """Return the reason not to open a partition, None if there is none."""
         return self._problems.get((name, partition)) if self._problems else None
 
     def name_of(self, topic_id: Uuid) -> str | None:
-        """The name in the directories of an id: "" where they are named by id, None if there are none."""
+        """Return the topic name in the directories of an id: "" if they are named by id, None if there are none."""
         for directories in self._by_place.values():
             for directory in directories:
                 if directory.topic_id == topic_id:
@@ -149,12 +149,12 @@ class Strays:
         return None
 
     def ids_at(self, name: str, partition: int) -> list[Uuid]:
-        """The ids of the directories at a place."""
+        """Return the topic ids of the directories at a place."""
         found = self._by_place.get((name, partition), ())
         return [directory.topic_id for directory in found if directory.topic_id is not None]
 
     def gone(self, topic_id: Uuid, partition: int) -> None:
-        """A directory was staged by StopReplica."""
+        """Drop a directory that StopReplica has staged."""
         if self._by_place:
             for place, directories in list(self._by_place.items()):
                 if place[1] == partition:
@@ -169,8 +169,8 @@ class Strays:
     async def settle(
         self, request: LeaderAndIsrRequest, hosted: Hosted, stop: Stop, staging: Staging, delay_ms: int
     ) -> list[tuple[Uuid, int]]:
-        """Before a request is applied: claims, stages and puts aside. A FULL request settles everything that is here.
-        Gives what is not served any more; `stop` stops it."""
+        """Settle stray replicas before a request is applied: claim, adopt or stage them. A FULL request settles all of
+        them. Returns the partitions that are no longer in service; `stop` stops them."""
         full = request.type == LeaderAndIsrType.FULL
         if full and not self._known.is_of(request.controller_epoch):
             log.error("a FULL request came before what its controller knows: what it does not name stays as it is")
@@ -200,7 +200,7 @@ class Strays:
     def _claimed(
         self, request: LeaderAndIsrRequest, hosted: Hosted, claims: dict[Place, Claim[Uuid]], *, full: bool
     ) -> Iterable[_Candidate]:
-        """What has a place that the request wants for another id, or has no id."""
+        """Yield the replicas whose place the request wants for another id, and those without an id."""
         for topic in request.topic_states:
             for state in topic.partition_states:
                 index = state.partition_index
@@ -223,7 +223,7 @@ class Strays:
                     yield _Candidate(place, index, served, None, hosted.epoch(served, index))
 
     def _unclaimed(self, request: LeaderAndIsrRequest, hosted: Hosted) -> Iterable[_Candidate]:
-        """What a FULL request does not name."""
+        """Yield the replicas that a FULL request does not name."""
         rest, self._by_place = self._by_place, {}
         for place, directories in rest.items():
             for found in directories:
@@ -330,8 +330,8 @@ class Strays:
         plan.unknown.clear()
 
     async def _adopt(self, nameless: list[tuple[LocalPartition, Uuid]]) -> None:
-        """Gives ids to directories without one, all in one native call. A directory that cannot be read or written
-        costs its partition, never the others of the request."""
+        """Give ids to directories without one, all in one native call. If a directory cannot be read or written, only
+        its partition fails."""
         if not nameless:
             return
         loop = asyncio.get_running_loop()
@@ -358,7 +358,7 @@ class Strays:
         self._problems[directory.topic or "", directory.partition] = Problem(ErrorCode.KAFKA_STORAGE_ERROR, why)
 
     async def _first_id(self, name: str) -> Uuid | None:
-        """The id of a topic whose migration is not finished."""
+        """Return the id of a topic whose migration is not finished."""
         path = znodes.topic_id_path(name)
         try:
             node = await get_or_none(self._store, path)
@@ -376,7 +376,7 @@ class Strays:
     async def _stage(
         self, candidates: list[_Candidate], stop: Stop, staging: Staging, delay_ms: int | None
     ) -> list[tuple[Uuid, int]]:
-        """Gives what is not served any more."""
+        """Stage replicas; return the partitions that are no longer in service."""
         moved = [(one, one.topic_id) for one in candidates if one.topic_id is not None]
         if not moved:
             return []
@@ -399,7 +399,7 @@ class Strays:
 
 
 def _refused(one: _Candidate, claim: Claim[Uuid]) -> Problem:
-    """Why a place cannot be filled as long as this is there."""
+    """Return why a place cannot be used while this replica is there."""
     if one.topic_id is None:
         why = f"it has no {partition_metadata.FILE_NAME}"
         if one.directory is not None and one.directory.problem:
@@ -413,7 +413,8 @@ def _refused(one: _Candidate, claim: Claim[Uuid]) -> Problem:
 
 
 def _refusal(directory: LocalPartition, first_id: bool) -> str | None:
-    """Why a directory must not take an id; `first_id`: its topic has just got its first one."""
+    """Return why a directory must not take an id, None if it may; `first_id` means its topic has just got its first
+    one."""
     path = Path(directory.directory)
     try:
         if partition_metadata.read(path) is not None:

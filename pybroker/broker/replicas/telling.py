@@ -1,4 +1,4 @@
-"""What the controller is to be told of replicas here, until it has taken it."""
+"""Reports about local replicas to the controller, repeated until it has accepted them."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ log = logging.getLogger(__name__)
 TIMEOUT_MS = 10_000
 
 Partition = tuple[Uuid, int]
-"""Topic id, and number."""
+"""Topic id and partition index."""
 
 
 class Telling:
-    """Of one kind. On the loop's thread."""
+    """Reports of one kind. On the loop's thread."""
 
     def __init__(
         self,
@@ -32,8 +32,8 @@ class Telling:
         refused: str,
         batch_max: int | None = None,
     ) -> None:
-        """`event_of` says it of some partitions, when it is told; None: nobody waits for that any more. `refused`: what
-        it means that the controller does not take it, for the log."""
+        """`event_of` builds the event for some partitions when it is sent; None if the controller no longer needs it.
+        `refused` is the log message for a refusal."""
         self._port = port
         self._event_of = event_of
         self._refused = refused
@@ -42,13 +42,13 @@ class Telling:
         self._work: asyncio.Task[None] | None = None
 
     def tell(self, partitions: Iterable[Partition]) -> None:
-        """Of these, too."""
+        """Report these partitions too."""
         self._waiting.update(dict.fromkeys(partitions))
         if self._waiting and (self._work is None or self._work.done()):
             self._work = asyncio.create_task(self._tell(), name="telling")
 
     async def stop(self) -> None:
-        """Tells nothing more."""
+        """Stop reporting."""
         if self._work is not None:
             self._work.cancel()
             await asyncio.gather(self._work, return_exceptions=True)
