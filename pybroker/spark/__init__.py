@@ -1,19 +1,19 @@
-"""`format("pybroker")` for Spark: batch and streaming, both ways, without jars.
+"""`format("pybroker")` for Spark: batch and streaming, reading and writing, without jars.
 
-Rows travel as Arrow batches between Spark and the native core, which makes record batches of them and speaks to the
-brokers; Python only plans. Reading and `mode=append` work with any broker that has topic ids (Apache Kafka 2.8 or
-newer); the default `mode=exactly-once` needs pybroker's staged ingest (docs/staged-ingest.md).
+Rows travel as Arrow batches between Spark and the native core, which builds record batches and talks to the brokers;
+Python only plans. Reading and `mode=append` work with any broker that has topic ids (Apache Kafka 2.8 or newer); the
+default `mode=exactly-once` needs pybroker's staged ingest (docs/staged-ingest.md).
 
-| module | answers |
+| module | subject |
 |---|---|
-| `source` | what Spark calls |
-| `options` | what the user may say |
-| `cluster` | what the brokers say: topics, offsets, groups |
-| `positions` | offsets with the cluster and topic ids they belong to: the checkpoint |
-| `starting` | where a read begins and ends |
-| `fencing` | does a checkpoint still fit what is there? |
-| `plan` | which task reads which range |
+| `source` | the entry points that Spark calls |
+| `options` | the user's options |
+| `cluster` | requests of the driver: topics, offsets, groups |
+| `positions` | offsets with their cluster and topic ids: the checkpoint |
+| `starting` | start and end of a read |
+| `fencing` | comparison of a checkpoint with the current topics |
+| `plan` | offset ranges of the tasks |
 | `reader`, `stream_reader` | reading |
-| `target` | which topic a write goes to, and making it |
+| `target` | topic of a write, and its creation |
 | `writer`, `stream_writer`, `ingest` | writing, and the commit that makes it exactly once |
 """

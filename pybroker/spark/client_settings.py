@@ -1,5 +1,5 @@
-"""`kafka.*` options: the native client's settings under Kafka's names. Which there are and what they may be is a table
-in native/client/src/settings/client.rs and one in native/spark/src/settings.rs; here unknown names are told apart.
+"""`kafka.*` options: the native client's settings under Kafka's names. Their tables are in
+native/client/src/settings/client.rs and native/spark/src/settings.rs; this module rejects unknown names.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from pybroker.spark.tokens import OF_PROVIDER, with_token
 from pybroker.spark.values import unknown
 
 KAFKA = "kafka."
-# Settings of the Java clients that mean nothing here but do no harm: batches are sent when they are full or the rows
-# end, a partition is fetched at a time, and retries go on until `delivery.timeout.ms`.
+# Settings of Java clients that have no meaning here and do no harm: a batch is sent when it is full or the rows end,
+# partitions are fetched one at a time, and retries last until `delivery.timeout.ms`.
 WITHOUT_EFFECT = (
     "default.api.timeout.ms",
     "fetch.max.bytes",
@@ -36,7 +36,7 @@ WITHOUT_EFFECT = (
 
 
 def checked(settings: dict[str, str]) -> dict[str, str]:
-    """Settings that have an effect, by Kafka's names. Raises OptionError, TokenError."""
+    """Return the settings that have an effect, by Kafka's names. Raises OptionError, TokenError."""
     found: dict[str, str] = {}
     for name, value in settings.items():
         if name in SPARK_SETTINGS or name in OF_PROVIDER:
@@ -47,7 +47,7 @@ def checked(settings: dict[str, str]) -> dict[str, str]:
             known = (*SPARK_SETTINGS, *OF_PROVIDER, *WITHOUT_EFFECT)
             raise OptionError(unknown(KAFKA + name, [KAFKA + each for each in known]))
     try:
-        BlockingClient(with_token(found))  # which reads its settings, and connects later
+        BlockingClient(with_token(found))  # checks the settings; connects later
     except NativeError as error:
         raise OptionError(str(error)) from None
     return found

@@ -1,4 +1,4 @@
-"""What the brokers say: topics with their ids, offsets, groups. For the driver; tasks use the native core."""
+"""Requests of the driver about topics, offsets and groups. Tasks use the native core."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ _OTHER_TOPIC = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID)
 _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 T = TypeVar("T")
 Offsets: TypeAlias = dict[tuple[str, int], int]
-"""By (topic id, partition)."""
+"""(topic id, partition) → offset"""
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic as it is now; `leaders` are broker ids by partition."""
+    """An existing topic. leaders: broker ids by partition."""
 
     id: str
     name: str
@@ -53,7 +53,7 @@ class Topic:
 
     @property
     def partitions(self) -> int:
-        """How many."""
+        """The number of partitions."""
         return len(self.leaders)
 
 
@@ -66,17 +66,17 @@ class BrokerRefusalError(SparkSourceError):
 
 
 class Cluster:
-    """A cluster, asked by one blocking client. Everything it is asked may be asked twice.
+    """A cluster, with one blocking client. All its requests can be repeated safely.
 
-    `waits`: a broker that is away is waited for, `patience_s` long (Kafka's `delivery.timeout.ms`). That brokers close
-    connections that were idle is the native client's affair.
+    waits: retry for `patience_s` seconds (Kafka's `delivery.timeout.ms`) while a broker is unreachable. The native
+    client itself replaces connections that brokers closed as idle.
     """
 
     def __init__(self, settings: Mapping[str, str], *, waits: bool = False) -> None:
         self._client = BlockingClient(with_token(settings))
         self._bootstrap_servers = settings.get("bootstrap.servers", "")
         self._reached = False
-        # The user's bound of an attempt is the driver's too.
+        # The user's limit of an attempt applies to the driver as well.
         self.patience_s = self._client.delivery_timeout_ms / 1000
         self._away_s = self.patience_s if waits else 0.0
         self._leaders_s = self.patience_s if waits else LEADER_PATIENCE_S
@@ -91,9 +91,11 @@ class Cluster:
         return self._id
 
     def patiently(self, step: Callable[[], T], passing: Container[int], patience_s: float) -> T:
-        """What a step gives. It is repeated as a whole, requests inside it are not, while its error is one of
-        `passing`, with growing pauses. Raises what the last attempt raised, OptionError if no broker was reached yet
-        and no host name resolves for 5 s."""
+        """Run a step; repeat it as a whole with backoff while its error is one of `passing`.
+
+        Nested calls do not repeat. Raises the error of the last attempt, OptionError if no broker was reached yet and
+        no host name resolves for 5 s.
+        """
         if self._repeating:
             return step()
         began = time.monotonic()
@@ -120,7 +122,7 @@ class Cluster:
             self._repeating = False
 
     def _require_host_names(self) -> None:
-        """Raise OptionError if none of bootstrap.servers has a name that resolves."""
+        """Raise OptionError if no host name of bootstrap.servers resolves."""
         problem = None
         for each in self._bootstrap_servers.split(","):
             host = each.strip().rpartition(":")[0].strip("[]")
@@ -138,9 +140,9 @@ class Cluster:
         return self.patiently(request, AWAY, self._away_s)
 
     def send(self, message: Any, api_key: int, low: int, high: int, node: int | None = None) -> Any:
-        """A request in the highest version of low..high that the node serves (None: any node, −1: the controller).
+        """Send a request in the highest version of low..high that the node serves (None: any node, −1: the controller).
 
-        Raises NativeError, and BrokerRefusalError when there is no such version.
+        Raises NativeError, and BrokerRefusalError if there is no such version.
         """
 
         def once() -> Any:
@@ -153,7 +155,7 @@ class Cluster:
         return self._asked(once)
 
     def serves(self, api_key: int) -> bool:
-        """Whether the brokers know an API key at all."""
+        """Return whether the brokers know an API key."""
         return self._asked(lambda: self._client.version(api_key, 0, 32767)) is not None
 
     # ---- topics
@@ -164,7 +166,7 @@ class Cluster:
         return found
 
     def _known(self, topics: list[Any] | None) -> list[Any]:
-        """Topics, once all of them that exist have leaders; unknown ones keep their error code."""
+        """Return topics once all existing ones have leaders; missing ones keep their error code."""
         give_up = time.monotonic() + self._leaders_s
         while True:
             found = self._metadata(topics)
@@ -186,14 +188,14 @@ class Cluster:
         return Topic(str(found.topic_id), found.name, tuple(each.leader_id for each in partitions))
 
     def topics_named(self, names: Iterable[str]) -> dict[str, Topic]:
-        """The topics of these names that exist."""
+        """Return the existing topics of these names."""
         wanted = [m.MetadataRequest_MetadataRequestTopic(name=name) for name in names]
         if not wanted:
             return {}
         return {each.name: self._topic(each) for each in self._checked(self._known(wanted))}
 
     def topics_with_ids(self, ids: Iterable[str]) -> dict[str, Topic]:
-        """The topics of these ids that exist, by id."""
+        """Return the existing topics of these ids, by id."""
         wanted = [m.MetadataRequest_MetadataRequestTopic(topic_id=_uuid(each), name=None) for each in ids]
         if not wanted:
             return {}
@@ -206,7 +208,7 @@ class Cluster:
         return [each for each in found if not each.error_code]
 
     def existing(self, subscription: Subscription) -> list[Topic]:
-        """The subscribed topics that exist now."""
+        """Return the subscribed topics that exist."""
         if subscription.pattern is not None:
             pattern = re.compile(subscription.pattern)
             found = self._checked(self._known(None))
@@ -216,8 +218,8 @@ class Cluster:
         return list(self.topics_named(subscription.names or subscription.assigned).values())
 
     def subscribed(self, subscription: Subscription) -> list[Topic]:
-        """The subscribed topics; one that does not exist is an error. Raises UnknownTopicError,
-        NoSuchTopicIdError, OptionError.
+        """Return the subscribed topics. Raises UnknownTopicError or NoSuchTopicIdError if one does not exist,
+        OptionError for an assigned partition that does not exist.
         """
         give_up = time.monotonic() + UNKNOWN_PATIENCE_S
         wanted = subscription.ids or subscription.names or tuple(subscription.assigned)
@@ -227,7 +229,7 @@ class Cluster:
             missing = [each for each in wanted if each not in here]
             if not missing:
                 break
-            # A broker learns of a new topic a moment after its creator.
+            # Brokers learn of a new topic shortly after its creator.
             if time.monotonic() > give_up:
                 raise NoSuchTopicIdError(missing, self.id) if subscription.ids else UnknownTopicError(missing, self.id)
             time.sleep(PAUSE_S)
@@ -240,9 +242,10 @@ class Cluster:
     # ---- offsets
 
     def offsets(self, wanted: Iterable[tuple[Topic, int, int]]) -> Offsets:
-        """Offsets for (topic, partition, timestamp); timestamps may be EARLIEST or LATEST.
+        """Return offsets for (topic, partition, timestamp), by (topic id, partition); timestamps may be EARLIEST or
+        LATEST.
 
-        −1 where no record is that young. By (topic id, partition). Raises TopicGoneError, BrokerRefusalError.
+        −1 if no record is that young. Raises TopicGoneError, BrokerRefusalError.
         """
         todo = list(wanted)
         found: Offsets = {}
@@ -274,7 +277,7 @@ class Cluster:
                 replica_id=-1,
                 isolation_level=int(self._client.read_committed),
                 topics=[
-                    # Brokers that do not heed the id skip it; `bounds` looks again afterwards.
+                    # Apache Kafka ignores the id; `bounds` therefore checks the ids afterwards.
                     m.ListOffsetsRequest_ListOffsetsTopic(name=name, topic_id=_uuid(topic_id), partitions=asked)
                     for (name, topic_id), asked in by_topic.items()
                 ],
@@ -300,7 +303,7 @@ class Cluster:
         return again
 
     def _from_leader(self, request: Any, leader: int, *, last: bool) -> Any:
-        """The answer; None if the leader is away just now and another one may be told later."""
+        """Return the leader's response; None if the leader is unreachable and another may take over."""
         try:
             return self.patiently(lambda: self.send(request, LIST_OFFSETS, 2, 9, leader), AWAY, 0.0)
         except NativeError as error:
@@ -309,7 +312,8 @@ class Cluster:
             return None
 
     def bounds(self, topics: Iterable[Topic]) -> tuple[Offsets, Offsets]:
-        """First offset and end of every partition, certain to be of these topics: offsets are asked for by name.
+        """Return the log start and end offsets of all partitions. Verifies the topic ids, because ListOffsets goes by
+        name.
 
         Raises TopicGoneError.
         """
@@ -323,9 +327,9 @@ class Cluster:
         return first, last
 
     def existing_bounds(self, subscription: Subscription) -> tuple[list[Topic], Offsets, Offsets]:
-        """The subscribed topics that exist, and their `bounds`: without those that are deleted meanwhile.
+        """Return the subscribed topics that exist, and their `bounds`. Retries if a topic is deleted meanwhile.
 
-        Raises TopicGoneError when topics keep going.
+        Raises TopicGoneError if topics keep disappearing.
         """
         give_up = time.monotonic() + UNKNOWN_PATIENCE_S
         while True:
@@ -339,7 +343,7 @@ class Cluster:
     # ---- groups and configurations
 
     def commit_offsets(self, group_id: str, offsets: Mapping[str, Mapping[int, int]]) -> None:
-        """Commits next offsets, by topic name, for a group without members: tools show its lag.
+        """Commit next offsets, by topic name, for a group without members, which lets tools show its lag.
 
         Raises BrokerRefusalError.
         """
@@ -373,7 +377,7 @@ class Cluster:
                     raise BrokerRefusalError(partition.error_code, f"commit of group {group_id} for {place}")
 
     def batch_bytes_max(self, topic: str) -> int:
-        """`max.message.bytes` of a topic; very large if it may not be seen."""
+        """Return `max.message.bytes` of a topic; a very large number if the user may not see it."""
         request = describe_request([ConfigResource.topic(topic)], [MAX_MESSAGE_BYTES])
         for each in described(self.send(request, DESCRIBE_CONFIGS, 0, 4)):
             value = each.entries[MAX_MESSAGE_BYTES].value if MAX_MESSAGE_BYTES in each.entries else None

@@ -1,4 +1,4 @@
-"""Errors that a user of the data source meets; the texts say what to do."""
+"""Errors of the data source; their texts tell the user what to do."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 class SparkSourceError(Exception):
-    """Base of what the data source refuses."""
+    """Base of the data source's errors."""
 
 
 class OptionError(SparkSourceError):
@@ -14,11 +14,11 @@ class OptionError(SparkSourceError):
 
 
 class TokenError(SparkSourceError):
-    """An identity provider gave no token to log in with (`kafka.sasl.oauthbearer.token.endpoint.url`)."""
+    """An identity provider returned no token (`kafka.sasl.oauthbearer.token.endpoint.url`)."""
 
 
 class UnknownTopicError(SparkSourceError):
-    """There is no topic of a name, and nothing says that there ever was one."""
+    """No topic has the name, and no checkpoint refers to an earlier one."""
 
     def __init__(self, names: Sequence[str], cluster_id: str, way_out: str = "") -> None:
         create = f"create it first, as by `pybroker topics create {names[0]} --partitions 4`"
@@ -30,7 +30,7 @@ class TopicChangedError(SparkSourceError):
 
 
 class NoSuchTopicIdError(TopicChangedError):
-    """No topic has an id: it was deleted, or is of another cluster, for ids come from nowhere else."""
+    """No topic has the id: the topic was deleted, or the id comes from another cluster."""
 
     def __init__(self, ids: Sequence[str], cluster_id: str) -> None:
         super().__init__(
@@ -40,7 +40,7 @@ class NoSuchTopicIdError(TopicChangedError):
 
 
 class TopicGoneError(TopicChangedError):
-    """A topic was deleted between two questions about it."""
+    """A topic was deleted between two requests about it."""
 
 
 class DataLossError(SparkSourceError):

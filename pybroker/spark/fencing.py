@@ -1,12 +1,13 @@
-"""Does a checkpoint still fit what is there? Pure: positions and bounds in, where to go on or a clear refusal out.
+"""Comparison of a checkpoint with the current topics. Pure: takes positions and bounds, returns the position to
+continue from, or raises.
 
-| what happened | `onTopicRecreated=fail` | `earliest` | `continue` |
+| event | `onTopicRecreated=fail` | `earliest` | `continue` |
 |---|---|---|---|
 | another cluster | fails | fails | fails |
-| topic deleted | `failOnDataLoss`: fails, or the others go on; undeleted, it goes on where it was | | |
-| topic re-created | fails | the new topic from its start | goes on at the same offsets if the new topic has them all |
+| topic deleted | `failOnDataLoss`: fails, or the others continue; after an undelete it continues where it was | | |
+| topic re-created | fails | new topic from its start | same offsets, if the new topic has them all |
 | topic truncated: it ends before the checkpoint | fails | that partition from its start | fails |
-| records aged out | `failOnDataLoss`: fails, or goes on at the log's start | | |
+| records aged out | `failOnDataLoss`: fails, or continues at the log start | | |
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Offsets = Mapping[tuple[str, int], int]
 
 
 def check_cluster(checkpoint: Position, cluster_id: str) -> None:
-    """Raises TopicChangedError if the checkpoint is of another cluster."""
+    """Raise TopicChangedError if the checkpoint is of another cluster."""
     if checkpoint.cluster != cluster_id:
         raise TopicChangedError(
             f"the checkpoint belongs to cluster {checkpoint.cluster}, but the brokers are of cluster {cluster_id}; "
@@ -31,7 +32,7 @@ def check_cluster(checkpoint: Position, cluster_id: str) -> None:
 
 
 def gone(checkpoint: Position, topics: Iterable[Topic]) -> dict[str, Topic | None]:
-    """Topics of the checkpoint whose id is gone, each with the topic that has its name now."""
+    """Return the checkpoint's topic ids that no longer exist, each with the topic that has its name now."""
     here = {topic.id for topic in topics}
     by_name = {topic.name: topic for topic in topics}
     return {topic_id: by_name.get(topic.name) for topic_id, topic in checkpoint.topics.items() if topic_id not in here}
@@ -39,7 +40,7 @@ def gone(checkpoint: Position, topics: Iterable[Topic]) -> dict[str, Topic | Non
 
 @dataclass(frozen=True)
 class Rules:
-    """What the user allows, and what the logs hold now: first offsets and ends by (topic id, partition)."""
+    """The user's rules, and the current log start and end offsets by (topic id, partition)."""
 
     on_topic_recreated: str
     fail_on_data_loss: bool
@@ -47,10 +48,10 @@ class Rules:
     last: Offsets
 
     def carried_over(self, checkpoint: Position, topics: list[Topic]) -> Position:
-        """Where reading goes on: the checkpoint, with re-created topics under their new ids if that is allowed, and
-        with deleted ones as they were.
+        """Return the position to continue from: the checkpoint, with re-created topics under their new ids if the rules
+        allow it, and with deleted topics unchanged.
 
-        Partitions that are new are not in the result. Raises TopicChangedError, DataLossError.
+        New partitions are not in the result. Raises TopicChangedError, DataLossError.
         """
         missing = gone(checkpoint, topics)
         carried: dict[str, TopicPosition] = {}

@@ -30,7 +30,7 @@ _MAY_PASS = AWAY | frozenset(
 
 
 class State(IntEnum):
-    """Of an ingest."""
+    """The state of an ingest."""
 
     OPEN = 0
     COMMITTING = 1
@@ -40,7 +40,7 @@ class State(IntEnum):
 
 @dataclass(frozen=True)
 class Ingest:
-    """An ingest by its name, and what the broker said when it began."""
+    """An ingest, with the broker's response to its begin."""
 
     cluster_id: str
     topic_id: str
@@ -56,13 +56,13 @@ class Ingest:
 
     @property
     def is_open(self) -> bool:
-        """False: it was decided before, nothing is to be written."""
+        """Whether rows can be staged; False: it was decided before."""
         return self.state == State.OPEN
 
 
 @dataclass(frozen=True)
 class Share:
-    """What one attempt of a task staged for one partition."""
+    """The rows that one attempt of a task staged for one partition."""
 
     partition: int
     rows: int
@@ -72,7 +72,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Attempt:
-    """The attempt of a task that Spark let count."""
+    """The attempt of a task that Spark chose for the commit."""
 
     writer: int
     attempt: int
@@ -81,7 +81,7 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Offsets by partition, (first, end); `repeated`: the ingest was committed before."""
+    """The result of a commit. offsets: (first, end) by partition. repeated: the ingest was committed before."""
 
     repeated: bool
     offsets: dict[int, tuple[int, int]]
@@ -90,7 +90,7 @@ class Outcome:
 def begin(
     cluster: Cluster, topic_id: str, ingest_id: str, batch_id: int = NO_BATCH, *, ttl_ms: int = -1, join: bool
 ) -> Ingest:
-    """Begins (or joins) an ingest. Raises IngestError, TopicChangedError."""
+    """Begin or join an ingest. Raises IngestError, TopicChangedError."""
 
     def step() -> Any:
         if not cluster.serves(BEGIN):
@@ -125,7 +125,7 @@ def begin(
 
 
 def commit(cluster: Cluster, ingest: Ingest, attempts: Iterable[Attempt]) -> Outcome:
-    """Commits what the attempts staged; a second time is a success too. Raises IngestError, TopicChangedError."""
+    """Commit the staged rows of the attempts; repeating it succeeds too. Raises IngestError, TopicChangedError."""
     request = m.IngestCommitRequest(
         cluster_id=ingest.cluster_id,
         topic_id=Uuid.parse(ingest.topic_id),
@@ -152,7 +152,7 @@ def commit(cluster: Cluster, ingest: Ingest, attempts: Iterable[Attempt]) -> Out
 
 
 def abort(cluster: Cluster, topic_id: str, ingest_id: str, batch_id: int = NO_BATCH, epoch: int = -1) -> State:
-    """Drops what was staged; what is committed stays, and the answer says so. Raises IngestError."""
+    """Drop the staged rows; returns the state. A committed ingest stays. Raises IngestError."""
     request = m.IngestAbortRequest(
         cluster_id=cluster.id, topic_id=Uuid.parse(topic_id), ingest_id=ingest_id, batch_id=batch_id, epoch=epoch
     )
@@ -163,7 +163,9 @@ def abort(cluster: Cluster, topic_id: str, ingest_id: str, batch_id: int = NO_BA
 def listed(
     cluster: Cluster, topic_ids: list[str] | None = None, ingest_id: str | None = None, *, committed: bool = True
 ) -> list[Any]:
-    """Open ingests, and committed ones that are remembered, in the order of topic ids and names. Raises IngestError."""
+    """Return open ingests and remembered committed ones, in the order of topic ids and ingest names. Raises
+    IngestError.
+    """
     request = m.ListIngestsRequest(
         topic_ids=None if topic_ids is None else [Uuid.parse(each) for each in topic_ids],
         ingest_id=ingest_id,
@@ -188,7 +190,7 @@ def _checked(answer: Any, what: str) -> Any:
 
 
 def _patiently(cluster: Cluster, step: Callable[[], Any]) -> Any:
-    """Every step may be repeated, so trouble that may pass is waited for, as long as `delivery.timeout.ms` allows."""
+    """Run a step, which can be repeated, and retry temporary errors until `delivery.timeout.ms`."""
     try:
         return cluster.patiently(step, _MAY_PASS, cluster.patience_s)
     except (NativeError, BrokerRefusalError) as error:

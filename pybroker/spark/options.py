@@ -1,4 +1,4 @@
-"""What a user may say in `.option(…)`: names, values, and the nearest name for a mistyped one."""
+"""The user's `.option(…)`s: names, values, and the nearest name for a mistyped one."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ READ = (
 )
 NEW_TOPIC = ("topicPartitions", "topicReplicationFactor")
 WRITE = ("topic", "topicId", "createTopic", *NEW_TOPIC, "mode", "ingestId", "ingestTtlMs", "transactionTimeoutMs")
-# What Spark itself adds to the options of a streaming sink.
+# Options that Spark adds for a streaming sink.
 SPARKS = ("checkpointLocation", "queryName")
 # load("…"), save("…") and start("…") with a path.
 PATHS = ("path", "paths")
-# CREATE TABLE … USING pybroker: Spark 4.2 stores the options and hands them to no Python source.
+# CREATE TABLE … USING pybroker: Spark 4.2 stores the options but passes them to no Python source.
 CATALOG = "provider"
 NO_TABLES = (
     "the options of a table in Spark's catalog do not reach a Python data source: use CREATE TEMPORARY VIEW … USING "
@@ -60,7 +60,7 @@ NO_TABLES = (
 POLICIES = ("fail", "earliest", "continue")
 MODES = ("exactly-once", "append", "transactions")
 TRANSACTION_TIMEOUT_MS = 900_000
-"""The longest that brokers allow unless they are told otherwise (transaction.max.timeout.ms)."""
+"""The longest timeout that brokers allow by default (transaction.max.timeout.ms)."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class ReadOptions:
 
 @dataclass(frozen=True)
 class NewTopic:
-    """A topic that is made if it is not there; −1: as the broker's settings say."""
+    """A topic to create if it is missing; −1: the broker's default."""
 
     partitions: int = -1
     replication_factor: int = -1
@@ -103,20 +103,20 @@ class WriteOptions:
     ingest_id: str | None
     ingest_ttl_ms: int
     transactions: bool = False
-    """Exactly once by Kafka's transactions, into any broker that has them."""
+    """Whether to write exactly once with Kafka's transactions, to any broker that has them."""
     transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS
 
     @property
     def one_topic(self) -> bool:
-        """All rows go to one topic; else each says its own."""
+        """Whether all rows go to one topic; else each row names its topic."""
         return self.topic is not None or self.topic_id is not None
 
 
 class _Given:
-    """The user's options; Spark hands their names on in any case."""
+    """The user's options. Spark may change the case of their names."""
 
     def __init__(self, options: Mapping[str, str], known: Iterable[str], others: Iterable[str], direction: str) -> None:
-        """`others`: the options of the other `direction`."""
+        """others: the options of the other `direction`."""
         if not options or CATALOG in options:
             raise OptionError(NO_TABLES if options else f"kafka.bootstrap.servers is not set ({NO_TABLES})")
         names = {name.lower(): name for name in known}
@@ -190,8 +190,8 @@ def _columns(given: _Given) -> tuple[str, ...]:
 
 
 def read_options(options: Mapping[str, str], *, streaming: bool | None) -> ReadOptions:
-    """Checks the options of a read; a stream starts at the end of the topics unless told otherwise. `streaming`: None
-    as long as Spark has not said whether it is one.
+    """Check the options of a read; a stream starts at the end of the topics by default. streaming: None while Spark has
+    not said whether it is a stream.
 
     Raises OptionError.
     """
@@ -218,7 +218,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool | None) -> ReadO
 
 
 def write_options(options: Mapping[str, str], *, streaming: bool = False) -> WriteOptions:
-    """Checks the options of a write. Raises OptionError."""
+    """Check the options of a write. Raises OptionError."""
     given = _Given(options, (*WRITE, *SPARKS), READ, "reading")
     mode = given.choice("mode", MODES)
     exactly_once = mode == "exactly-once"

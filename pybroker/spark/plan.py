@@ -1,4 +1,4 @@
-"""Which task reads which offsets, and how far a micro-batch goes. Pure."""
+"""Offset ranges of tasks, and the end of a micro-batch. Pure."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class OffsetRange:
 
     @property
     def size(self) -> int:
-        """How many offsets: at most so many records."""
+        """The number of offsets, an upper bound of the number of records."""
         return self.end - self.start
 
 
 def split(ranges: list[OffsetRange], min_partitions: int, max_records: int) -> list[OffsetRange]:
-    """Cuts ranges so that there are about `min_partitions` and none has more than `max_records` (0: any number).
+    """Cut ranges into about `min_partitions`, none with more than `max_records` offsets (0: no limit).
 
-    As Spark's source: each range gets its share of the partitions by its size, at least one.
+    As in Spark's Kafka source, each range gets a share of the partitions by its size, at least one.
     """
     ranges = [each for each in ranges if each.size > 0]
     total = sum(each.size for each in ranges)
@@ -48,9 +48,9 @@ def split(ranges: list[OffsetRange], min_partitions: int, max_records: int) -> l
 
 
 def limited(start: Position, latest: Position, rows_max: int) -> Position:
-    """The end of a micro-batch of at most about `rows_max` offsets, shared out by how much each partition has.
+    """Return the end of a micro-batch of about `rows_max` offsets, shared by the partitions in proportion to their lag.
 
-    As in Spark's source a partition with records gets at least one, so that none starves.
+    As in Spark's Kafka source, a partition with records gets at least one offset and does not starve.
     """
     lag = {(topic, partition): at - (start.get(topic, partition) or 0) for topic, _, partition, at in latest}
     total = sum(size for size in lag.values() if size > 0)
@@ -67,13 +67,14 @@ def limited(start: Position, latest: Position, rows_max: int) -> Position:
 
 
 def lag_of(start: Position, latest: Position) -> int:
-    """How many offsets lie between both."""
+    """Return the number of offsets between both positions."""
     return sum(max(0, at - (start.get(topic, partition) or 0)) for topic, _, partition, at in latest)
 
 
 def offsets_behind(position: Position, latest: Position) -> dict[str, float]:
-    """How far `position` is behind, over the partitions of `latest`; the names are those of Spark's Kafka source, but
-    for the sum."""
+    """Return the lag of `position` over the partitions of `latest`. The names are those of Spark's Kafka source, plus
+    the sum.
+    """
     lag = [max(0, at - (position.get(topic, partition) or 0)) for topic, _, partition, at in latest]
     return {
         "offsetsBehindLatest": sum(lag),
@@ -84,7 +85,7 @@ def offsets_behind(position: Position, latest: Position) -> dict[str, float]:
 
 
 def capped(position: Position, target: Position) -> Position:
-    """Nothing beyond `target`, of topics and partitions that are in it."""
+    """Return `position` limited to `target`: no higher offsets, no other topics and partitions."""
     topics: dict[str, TopicPosition] = {}
     for topic_id, topic in position.topics.items():
         inside: Mapping[int, int] = {

@@ -1,5 +1,5 @@
-"""What a planned micro-batch has to read. Spark plans it again after a restart, with the same positions: its topics may
-be gone by then, or their first records.
+"""The offset ranges of a planned micro-batch. After a restart Spark plans it again with the same positions, when its
+topics or its first records may be gone.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class Planned:
-    """A micro-batch between two positions, and what the user allows."""
+    """A micro-batch between two positions, and the user's rules."""
 
     def __init__(self, cluster: Cluster, options: ReadOptions, start: Position, end: Position) -> None:
         self._cluster = cluster
@@ -26,7 +26,7 @@ class Planned:
         self._end = end
 
     def ranges(self) -> list[OffsetRange]:
-        """What is to be read of the topics that are there. Raises TopicChangedError, DataLossError."""
+        """Return the ranges to read from the existing topics. Raises TopicChangedError, DataLossError."""
         wanted = {topic_id: self._unread(topic_id) for topic_id in self._end.topics}
         here = self._cluster.topics_with_ids(topic_id for topic_id, unread in wanted.items() if unread)
         found = []
@@ -39,7 +39,7 @@ class Planned:
         return found
 
     def _unread(self, topic_id: str) -> dict[int, tuple[int | None, int]]:
-        """By partition where the micro-batch begins (None: it does not say) and ends, of those with records."""
+        """Return (start or None if unknown, end) by partition, for partitions that have records in the micro-batch."""
         return {
             partition: (known, until)
             for partition, until in self._end.topics[topic_id].offsets.items()
@@ -47,7 +47,7 @@ class Planned:
         }
 
     def _known(self, topic_id: str, partition: int) -> int | None:
-        """In the checkpoint; with `onTopicRecreated=continue` also under the topic's former id."""
+        """Return the checkpoint's offset; with `onTopicRecreated=continue` also that under the topic's former id."""
         known = self._start.get(topic_id, partition)
         if known is None and self._policy == "continue":
             former = self._start.named(self._end.topics[topic_id].name)
@@ -67,7 +67,9 @@ class Planned:
     def _begin(
         self, topic: Topic, partition: int, known: int | None, until: int, first: dict[tuple[str, int], int]
     ) -> int:
-        """In the checkpoint, or at the log's start. What aged out is found by the task, unless that is forgiven."""
+        """Return the checkpoint's offset, or the log start. If records aged out, the task fails, unless the user allows
+        it.
+        """
         place = f"topic {topic.name} ({topic.id}) partition {partition}"
         if partition >= topic.partitions:
             raise TopicChangedError(f"{place} does not exist any more")
@@ -92,7 +94,7 @@ class Planned:
         return min(begin, until)
 
     def _give_up(self, topic_id: str, unread: dict[int, tuple[int | None, int]]) -> None:
-        """Drops what is left of a topic that is gone, if the user allows that. Raises TopicChangedError."""
+        """Skip the rest of a deleted topic, if the user allows it. Raises TopicChangedError."""
         topic: TopicPosition = self._end.topics[topic_id]
         left = ", ".join(
             f"{partition}: {'start' if known is None else known} to {until}"

@@ -1,4 +1,4 @@
-"""Offsets together with the cluster and the topic ids they belong to: what stands in Spark's checkpoint.
+"""Offsets with their cluster and topic ids: the content of Spark's checkpoint.
 
 {"cluster": "…", "topics": {"<topic id>": {"name": "orders", "p": {"0": 5}}}}
 """
@@ -15,7 +15,7 @@ from pybroker.spark.errors import TopicChangedError
 
 @dataclass(frozen=True)
 class TopicPosition:
-    """Next offset by partition of one topic."""
+    """The next offset of each partition of one topic."""
 
     name: str
     offsets: Mapping[int, int]
@@ -23,13 +23,13 @@ class TopicPosition:
 
 @dataclass(frozen=True)
 class Position:
-    """Next offset of every partition, by topic id."""
+    """The next offset of each partition, by topic id."""
 
     cluster: str
     topics: Mapping[str, TopicPosition] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """For the checkpoint; partitions in order, so that equal positions are equal texts."""
+        """Return the checkpoint's form, in sorted order: equal positions give equal texts."""
         topics = {
             topic_id: {
                 "name": topic.name,
@@ -41,7 +41,7 @@ class Position:
 
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> Position:
-        """Reads a checkpoint's offset. Raises TopicChangedError for one of another source."""
+        """Read an offset of a checkpoint. Raises TopicChangedError if it is of another source."""
         try:
             topics = {str(Uuid.parse(topic_id)): _topic(topic) for topic_id, topic in value["topics"].items()}
             return Position(_text(value["cluster"]), topics)
@@ -49,7 +49,7 @@ class Position:
             raise TopicChangedError(f"the checkpoint holds no offsets of format('pybroker'): {value}") from None
 
     def only(self, places: Mapping[str, Collection[int]]) -> Position:
-        """Without what is not in `places`, partitions by topic id."""
+        """Return only the partitions in `places` (topic id → partitions)."""
         topics = {
             topic_id: TopicPosition(
                 topic.name, {number: at for number, at in topic.offsets.items() if number in places[topic_id]}
@@ -60,7 +60,7 @@ class Position:
         return Position(self.cluster, topics)
 
     def filled(self, other: Position) -> Position:
-        """With what only `other` has."""
+        """Return this position with the partitions that only `other` has."""
         topics = dict(other.topics)
         for topic_id, topic in self.topics.items():
             more = other.topics[topic_id].offsets if topic_id in other.topics else {}
@@ -68,16 +68,16 @@ class Position:
         return Position(self.cluster, topics)
 
     def get(self, topic_id: str, partition: int) -> int | None:
-        """The next offset; None if the partition is not in here."""
+        """Return the next offset; None if the partition is missing."""
         topic = self.topics.get(topic_id)
         return None if topic is None else topic.offsets.get(partition)
 
     def named(self, name: str) -> str | None:
-        """The id of the topic that has (or had) this name."""
+        """Return the id of the topic that has (or had) this name."""
         return next((topic_id for topic_id, topic in self.topics.items() if topic.name == name), None)
 
     def __iter__(self) -> Iterator[tuple[str, str, int, int]]:
-        """(topic id, name, partition, offset)"""
+        """Yield (topic id, name, partition, offset)."""
         for topic_id, topic in self.topics.items():
             for partition, offset in topic.offsets.items():
                 yield topic_id, topic.name, partition, offset

@@ -1,4 +1,4 @@
-"""Batch reads, and what a task does with its range."""
+"""Batch reads, and the reading of a range in a task."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class RangePartition(InputPartition):
-    """One task's range of offsets, by topic id: a topic of the same name is another one."""
+    """One task's range of offsets, by topic id: the task must not read another incarnation of the name."""
 
     def __init__(self, offsets: OffsetRange, cluster_id: str) -> None:
         super().__init__(None)
@@ -33,7 +33,7 @@ class RangePartition(InputPartition):
 
 
 def ranges_between(start: Position, end: Position) -> list[OffsetRange]:
-    """The ranges between two positions of the same partitions."""
+    """Return the ranges between two positions of the same partitions."""
     return [
         OffsetRange(topic_id, name, partition, at, until)
         for topic_id, name, partition, until in end
@@ -42,7 +42,7 @@ def ranges_between(start: Position, end: Position) -> list[OffsetRange]:
 
 
 class TaskReader:
-    """Reads one range in a task; pickled to the executors."""
+    """Reads one range in a task; Spark pickles it to the executors."""
 
     def __init__(self, client: Mapping[str, str], schema: StructType, *, fail_on_data_loss: bool) -> None:
         self._client = dict(client)
@@ -50,9 +50,9 @@ class TaskReader:
         self._fail_on_data_loss = fail_on_data_loss
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Arrow batches of the range. Raises TopicChangedError, DataLossError, NativeError."""
+        """Yield Arrow batches of the range. Raises TopicChangedError, DataLossError, NativeError."""
         if not isinstance(partition, RangePartition):
-            return  # Spark's stand-in where there is nothing to read.
+            return  # Spark's placeholder when there are no partitions
         wanted = partition.offsets
         start = wanted.start
         while start < wanted.end:
@@ -74,13 +74,13 @@ class TaskReader:
         import pyarrow as pa
         from pyspark.sql.pandas.types import to_arrow_schema
 
-        # Spark compares the whole schema, nullability and names of inner fields included (SPARK-55583).
+        # Spark compares the whole schema, also nullability and names of inner fields (SPARK-55583).
         expected = to_arrow_schema(self._schema, timezone="UTC")
         while (rows := source.next()) is not None:
             yield pa.RecordBatch.from_arrays(pa.record_batch(rows).columns, schema=expected)
 
     def _after(self, error: NativeError, wanted: OffsetRange, position: int) -> int:
-        """Where to go on after an error that `failOnDataLoss=false` forgives."""
+        """Return the offset to continue at after an error that `failOnDataLoss=false` permits."""
         place = f"{wanted.topic} ({wanted.topic_id}) partition {wanted.partition}"
         if error.code in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
             raise TopicChangedError(f"{place} was deleted or re-created while it was read: {error}") from None

@@ -1,4 +1,4 @@
-"""Which topics a read is of, and from where to where: what stands in `subscribe`, `assign`, `startingOffsets`, …"""
+"""Topics and bounds of a read: the options `subscribe`, `assign`, `startingOffsets`, …"""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EARLIEST = -2
 
 @dataclass(frozen=True)
 class Subscription:
-    """Which topics, in one of four ways: exactly one field is set."""
+    """The topics of a read, in one of four forms: exactly one field is set."""
 
     names: tuple[str, ...] = ()
     pattern: str | None = None
@@ -26,7 +26,7 @@ class Subscription:
     assigned: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def covers(self, topic_id: str, name: str) -> bool:
-        """Whether a topic is meant, be it there or not."""
+        """Return whether the subscription includes a topic, existing or not."""
         if self.pattern is not None:
             return re.fullmatch(self.pattern, name) is not None
         return topic_id in self.ids or name in self.names or name in self.assigned
@@ -34,10 +34,10 @@ class Subscription:
 
 @dataclass(frozen=True)
 class Bound:
-    """Where a read starts or ends: `earliest`, `latest`, a time, or offsets or times by partition."""
+    """Start or end of a read: `earliest`, `latest`, a time, or offsets or times by partition."""
 
     name: str
-    """The option that says so."""
+    """The option that sets it."""
     word: str = ""
     timestamp_ms: int | None = None
     offsets: Mapping[str, Mapping[int, int]] | None = None
@@ -45,7 +45,7 @@ class Bound:
 
 
 def subscription_of(given: Mapping[str, str]) -> Subscription:
-    """The one way of SUBSCRIPTIONS that is given. Raises OptionError."""
+    """Parse the one option of SUBSCRIPTIONS that is set. Raises OptionError."""
     chosen = [name for name in SUBSCRIPTIONS if given.get(name)]
     if len(chosen) != 1:
         said = f"not {' and '.join(chosen)}" if chosen else "none is given"
@@ -70,7 +70,7 @@ def subscription_of(given: Mapping[str, str]) -> Subscription:
 
 
 def topic_id(name: str, text: str) -> str:
-    """An id in the form that brokers tell. Raises OptionError."""
+    """Return a topic id in the brokers' notation. Raises OptionError."""
     try:
         found = Uuid.parse(text)
     except ValueError as error:
@@ -81,7 +81,8 @@ def topic_id(name: str, text: str) -> str:
 
 
 def bound_of(given: Mapping[str, str], prefix: str, default: str, words: tuple[str, ...]) -> Bound:
-    """As in Spark's source: one time for all, then times by partition, then offsets; the first that is given.
+    """Parse the first option that is set, in the order of Spark's source: one time for all, times by partition,
+    offsets.
 
     Raises OptionError.
     """
@@ -141,7 +142,7 @@ def _assigned(text: str) -> dict[str, tuple[int, ...]]:
 
 
 def _by_partition(name: str, text: str, least: int) -> dict[str, dict[int, int]]:
-    """Offsets or times by topic and partition; `least`: the smallest value that has a meaning."""
+    """Parse offsets or times by topic and partition. least: the smallest valid value."""
     made: dict[str, dict[int, int]] = {}
     for topic, places in _object(name, text).items():
         if not isinstance(places, dict):

@@ -1,4 +1,4 @@
-"""What Spark calls: `format("pybroker")`. Spark finds it by itself through the package `pyspark_pybroker`."""
+"""The entry point `format("pybroker")`. Spark finds it through the package `pyspark_pybroker`."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ TYPES: dict[str, DataType] = {
 
 
 class DefaultSource(DataSource):
-    """Kafka topics by their ids; options and columns in the manner of Spark's Kafka source (docs/spark.md)."""
+    """Kafka topics by id; options and columns follow Spark's Kafka source (docs/spark.md)."""
 
     @classmethod
     def name(cls) -> str:
         return NAME
 
     def schema(self) -> StructType:
-        # Both kinds of reads have the same columns; which of them it is Spark tells later.
+        # Batch and streaming reads have the same columns; Spark does not say here which one it is.
         columns = read_options(self.options, streaming=None).columns
         return StructType([StructField(name, TYPES[name]) for name in columns])
 
@@ -71,7 +71,7 @@ class DefaultSource(DataSource):
 
 
 def _checked(schema: StructType) -> StructType:
-    """A schema that the user gave may leave columns out, but not change them. Raises OptionError."""
+    """Check the user's schema: it may leave columns out, but not change them. Raises OptionError."""
     for column in schema:
         kind = TYPES.get(column.name)
         given = column.dataType.simpleString()

@@ -1,4 +1,4 @@
-"""Where a read begins and ends: `earliest`, `latest`, times and offsets become offsets of partitions."""
+"""Start and end of a read: turns `earliest`, `latest`, times and offsets into offsets of partitions."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ WORDS = {"earliest": EARLIEST, "latest": LATEST}
 
 
 def partitions_of(topic: Topic, subscription: Subscription) -> tuple[int, ...]:
-    """The partitions to read: those assigned, or all."""
+    """Return the partitions to read: the assigned ones, or all."""
     return subscription.assigned.get(topic.name) or tuple(range(topic.partitions))
 
 
 def position_of(cluster: str, topics: Iterable[Topic], offsets: Mapping[tuple[str, int], int]) -> Position:
-    """A position made of offsets by (topic id, partition)."""
+    """Return a position with offsets by (topic id, partition)."""
     names = {topic.id: topic.name for topic in topics}
     by_topic: dict[str, dict[int, int]] = {}
     for (topic_id, partition), offset in offsets.items():
@@ -30,7 +30,7 @@ def position_of(cluster: str, topics: Iterable[Topic], offsets: Mapping[tuple[st
 def resolve(
     cluster: Cluster, topics: list[Topic], subscription: Subscription, bound: Bound, *, latest_if_none: bool
 ) -> Position:
-    """The offsets that `bound` means now. `latest_if_none`: a time after the last record means the end.
+    """Return the current offsets of `bound`. latest_if_none: a time after the last record means the end.
 
     Raises OptionError for partitions that are not subscribed or not given, and for times without records.
     """
@@ -77,7 +77,7 @@ def _looked_up(
 
 
 def bounds_of(cluster: Cluster, options: ReadOptions) -> tuple[list[Topic], Position, Position]:
-    """The topics of a batch read, and where it begins and ends.
+    """Return the topics of a batch read, its start and its end.
 
     Raises OptionError, DataLossError, UnknownTopicError, TopicChangedError.
     """
@@ -90,7 +90,7 @@ def bounds_of(cluster: Cluster, options: ReadOptions) -> tuple[list[Topic], Posi
 def within_the_log(
     cluster: Cluster, topics: list[Topic], start: Position, end: Position, *, fail_on_data_loss: bool
 ) -> tuple[Position, Position]:
-    """Start and end as far as the log has them; what is missing is an error or left out (`failOnDataLoss`)."""
+    """Limit start and end to the log; missing records are an error, or skipped (`failOnDataLoss`)."""
     first, last = cluster.bounds(topics)
     starts, ends = {}, {}
     for topic_id, name, partition, offset in start:

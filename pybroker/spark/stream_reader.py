@@ -1,4 +1,4 @@
-"""Streaming reads: positions that know which topic they belong to, limits, and lag that tools can see."""
+"""Streaming reads: positions by topic id, read limits, and lag for monitoring."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 NAME = "pybroker"
-"""What the data source is called, in `format(…)` and in a query's progress."""
+"""Name of the data source, in `format(…)` and in a query's progress."""
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """`spark.readStream.format("pybroker")`. One object lives as long as the query runs; tasks get a pickled copy."""
+    """`spark.readStream.format("pybroker")`. One object lives as long as the query; tasks get a pickled copy."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options = options
@@ -44,13 +44,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._made: Cluster | None = None
         self._target: Position | None = None
         self._planned: Position | None = None
-        # As in Spark's source the first micro-batch does not wait for more.
+        # As in Spark's source, the first micro-batch does not wait for more rows.
         self._triggered_s = -math.inf
         self._told: set[str] = set()
         self._committed: dict[str, Any] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        # Connections stay at home.
+        # Connections cannot be pickled.
         return {**self.__dict__, "_made": None}
 
     @property
@@ -79,7 +79,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         carried, begin, latest = self._compare(Position.from_json(start))
-        # Of a stream that has caught up Spark calls `commit` only with its next rows; where it starts now is done.
+        # Spark calls `commit` for the last micro-batch only with the next rows; everything before `start` is done.
         self.commit(start)
         if self._target is not None:
             latest = _not_before(begin, capped(latest, self._target))
@@ -89,14 +89,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if isinstance(limit, ReadMaxRows):
             latest = limited(begin, latest, limit.max_rows)
         self._triggered_s = time.monotonic()
-        # What the checkpoint knows stays known: topics that are deleted now, and what came after the target.
+        # Keep the checkpoint's deleted topics, and records behind the target.
         self._planned = latest.filled(carried)
         return self._planned.to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """What a query's progress shows as `latestOffset` of the source, nothing else: so it carries what Spark 4.2
-        takes from no Python source, a name for `description` and `metrics`. These are named as those of Spark's Kafka
-        source, and of the micro-batch that was planned just now.
+        """Return the source's `latestOffset` for the query's progress.
+
+        Spark 4.2 takes no `description` and no `metrics` from Python sources, and this result carries them. The metrics
+        have the names of Spark's Kafka source and describe the micro-batch planned last.
         """
         ends = self._ends()
         behind = {} if self._planned is None else {"metrics": offsets_behind(self._planned, ends)}
@@ -120,13 +121,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._committed = end
         position = Position.from_json(end)
         try:
-            # Offsets are committed by name: only for topics that still have the name.
+            # OffsetCommit goes by name: only for topics that still have the name.
             here = self._cluster.topics_with_ids(position.topics)
             offsets = {topic.name: position.topics[topic.id].offsets for topic in here.values()}
             if offsets:
                 self._cluster.commit_offsets(group_id, offsets)
         except (NativeError, SparkSourceError) as error:
-            # Nothing is read by these offsets, a group's lag is all they show.
+            # A failure is harmless: the query never reads these offsets, they only show the group's lag.
             self._tell("groupId", f"groupId={group_id}: offsets are not committed: {error}")
 
     def stop(self) -> None:
@@ -135,13 +136,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # ---- parts
 
     def _tell(self, what: str, text: str) -> None:
-        """Once for each `what`."""
+        """Log a warning once for each `what`."""
         if what not in self._told:
             self._told.add(what)
             log.warning("%s", text)
 
     def _wanted(self, topics: list[Topic], offsets: dict[tuple[str, int], int]) -> dict[tuple[str, int], int]:
-        """Offsets of the partitions that are subscribed."""
+        """Return the offsets of subscribed partitions."""
         subscription = self._options.subscription
         places = {(topic.id, number) for topic in topics for number in starting.partitions_of(topic, subscription)}
         return {place: at for place, at in offsets.items() if place in places}
@@ -151,8 +152,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return starting.position_of(self._cluster.id, topics, self._wanted(topics, last))
 
     def _compare(self, checkpoint: Position) -> tuple[Position, Position, Position]:
-        """The checkpoint carried over to now, where reading goes on and how far it could. The latter two have only what
-        is there, topics and partitions that are new included."""
+        """Return (the checkpoint carried over to the current topics, the position to continue from, the end).
+
+        The last two have only existing topics and partitions, also new ones.
+        """
         fencing.check_cluster(checkpoint, self._cluster.id)
         topics, first, last = self._cluster.existing_bounds(self._options.subscription)
         rules = fencing.Rules(self._options.on_topic_recreated, self._options.fail_on_data_loss, first, last)
@@ -164,7 +167,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return carried, _with_new(carried, latest, first), latest
 
     def _still_subscribed(self, checkpoint: Position, topics: list[Topic]) -> Position:
-        """Without topics and partitions that the subscription does not name any more."""
+        """Return the checkpoint without topics and partitions that are no longer subscribed."""
         subscription = self._options.subscription
         ids, names = {topic.id for topic in topics}, {topic.name for topic in topics}
         places = {}
@@ -189,7 +192,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _with_new(carried: Position, latest: Position, first: dict[tuple[str, int], int]) -> Position:
-    """Partitions and topics that the checkpoint does not have begin at the log's start, as in Spark's source."""
+    """Start new partitions and topics at the log start, as Spark's source does."""
     topics: dict[str, TopicPosition] = {}
     for topic_id, topic in latest.topics.items():
         offsets = {}
@@ -201,7 +204,7 @@ def _with_new(carried: Position, latest: Position, first: dict[tuple[str, int], 
 
 
 def _not_before(start: Position, end: Position) -> Position:
-    """An `availableNow` run never goes back behind where it starts."""
+    """Keep the end of an `availableNow` run at or behind its start."""
     topics = {
         topic_id: TopicPosition(
             topic.name,

@@ -1,8 +1,8 @@
-"""Streaming writes: each micro-batch is an ingest of its own, `(query id, batch id)`, or with `mode=transactions` a
-transaction for each partition.
+"""Streaming writes: each micro-batch is a staged ingest of its own, `(query id, batch id)`, or, with
+`mode=transactions`, one transaction for each partition.
 
-Spark makes a writer anew for the tasks, for commit and for abort, and tells none of them the query; the tasks find it
-in their local properties and join the same ingest. Their messages carry it to commit.
+Spark creates separate writers for tasks, commit and abort, and passes the query to none of them. The tasks read it
+from their local properties and join the same ingest; their messages carry it to commit.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where a write goes: the topic of the options `topic` and `topicId`, made first if that is asked for."""
+"""The topic of a write: found by the options `topic` and `topicId`, or created first."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pybroker.spark.options import NewTopic, WriteOptions
 
 CREATE_TOPICS, CONTROLLER = 19, -1
 DEFAULTS_SINCE = 4
-"""The version of CreateTopics from which the broker's own defaults can be asked for."""
+"""First version of CreateTopics that accepts the broker's defaults (−1)."""
 TIMEOUT_MS = 30_000
 KNOWN_WITHIN_S = 30.0
 PAUSE_S = 0.1
@@ -21,9 +21,9 @@ log = logging.getLogger(__name__)
 
 
 def pinned_topic(cluster: Cluster, options: WriteOptions) -> Topic:
-    """The topic of the options topic and topicId; with createTopic it is made if it is not there.
+    """Return the topic of the options topic and topicId; with createTopic, create it if it is missing.
 
-    Raises UnknownTopicError if there is none, NoSuchTopicIdError and TopicChangedError if the id is not its id.
+    Raises UnknownTopicError if it does not exist, NoSuchTopicIdError and TopicChangedError if the id does not match.
     """
     if options.topic is None:
         assert options.topic_id is not None, "checked before"
@@ -44,7 +44,7 @@ def pinned_topic(cluster: Cluster, options: WriteOptions) -> Topic:
 
 
 def check_new_topic(cluster: Cluster, name: str, new: NewTopic) -> None:
-    """Ask whether a topic may be created, without creating it. Raises BrokerRefusalError."""
+    """Check whether a topic may be created, without creating it. Raises BrokerRefusalError."""
     _create(cluster, name, new, validate_only=True)
 
 
@@ -67,9 +67,9 @@ def _create(cluster: Cluster, name: str, new: NewTopic, *, validate_only: bool) 
 
 
 def _created(cluster: Cluster, name: str, new: NewTopic) -> Topic:
-    """The topic, by whomever it was made just now. Raises BrokerRefusalError, UnknownTopicError."""
+    """Create a topic, or accept that another client just did. Raises BrokerRefusalError, UnknownTopicError."""
     _create(cluster, name, new, validate_only=False)
-    # A broker learns of a new topic a moment after the controller has made it.
+    # Brokers learn of a new topic shortly after the controller has created it.
     give_up = time.monotonic() + KNOWN_WITHIN_S
     while (found := cluster.topics_named([name]).get(name)) is None:
         if time.monotonic() > give_up:

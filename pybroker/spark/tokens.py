@@ -1,7 +1,8 @@
-"""Tokens of an identity provider for the native client, which reads tokens from files: each Python process, on the
-driver and on executors, asks the provider itself with the client's name and secret, as Kafka's clients do in Spark,
-once for all its tasks, and again before a token ends. What is pickled is the options, never a token: tasks that start
-late, or again, need a new one.
+"""OAUTHBEARER tokens for the native client, which reads tokens from files.
+
+Each Python process, on the driver and on executors, gets a token from the identity provider with the client's id and
+secret, once for all its tasks, and renews it before it expires. Spark pickles the options, never a token: a task that
+starts late, or again, needs a fresh one.
 """
 
 from __future__ import annotations
@@ -27,19 +28,20 @@ OF_PROVIDER = (
     "sasl.oauthbearer.header.urlencode",
     "sasl.oauthbearer.scope",
 )
-"""Settings of which the native client knows nothing."""
+"""Settings that the native client does not know."""
 
 _kept: dict[tuple[object, ...], KeptToken] = {}
 _lock = threading.Lock()
 
 
 def with_token(settings: Mapping[str, str]) -> dict[str, str]:
-    """What the native client is given. Waits for a token where the provider has not been asked in this process. Raises
-    OptionError, TokenError."""
+    """Return the settings for the native client. Waits for the first token of this process. Raises OptionError,
+    TokenError.
+    """
     found = {name: text for name, text in settings.items() if name not in OF_PROVIDER}
     if not by_url(settings):
         return found
-    # What speaks HTTP is imported where it is needed.
+    # Imported here, because it imports an HTTP client.
     from pybroker.client.config import ADMIN, ClientConfig
     from pybroker.client.connection.kept_token import KeptToken
     from pybroker.client.errors import AuthenticationError, BrokerConnectionError
@@ -48,7 +50,7 @@ def with_token(settings: Mapping[str, str]) -> dict[str, str]:
     names = ("sasl.mechanism", "sasl.jaas.config", ENDPOINT, *OF_PROVIDER)
     asked = {name: settings[name] for name in names if name in settings}
     with _lock:
-        # A process that was forked has the file, and nobody who renews what is in it.
+        # A forked process has the file but not the thread that renews it.
         key = (os.getpid(), *asked.items())
         try:
             if key not in _kept:
@@ -63,7 +65,7 @@ def with_token(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def by_url(settings: Mapping[str, str]) -> bool:
-    """Whether an identity provider is asked."""
+    """Return whether the token comes from an identity provider."""
     if settings.get("sasl.mechanism") != "OAUTHBEARER" or not settings.get("security.protocol", "").startswith("SASL_"):
         return False
     return settings.get(ENDPOINT, "").startswith(("https:", "http:"))

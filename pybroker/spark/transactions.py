@@ -1,12 +1,12 @@
-"""`mode=transactions`: exactly once with Kafka's transactions, into any broker that has them (docs/spark.md).
+"""`mode=transactions`: exactly once with Kafka's transactions, to any broker that has them (docs/spark.md).
 
-Each partition of a query has a transactional id of its own. A task begins with InitProducerId, which fences every
-earlier attempt of its partition and ends what that had left open; then it looks whether its micro-batch is in the topic
-already. Its records and a mark, the number of the micro-batch as an offset of a group that is called like the
-transactional id, stand in one transaction: they count together or not at all. The driver ends the transactions when all
-tasks have succeeded; nothing of a micro-batch whose tasks fail is ever visible to read_committed readers.
+Each partition of a query has its own transactional id. A task starts with InitProducerId, which fences earlier attempts
+of its partition and aborts their open transactions; then it checks whether the topic already has its micro-batch. The
+transaction contains the records and a mark: the micro-batch's number, committed as an offset of a group named like the
+transactional id. The driver ends the transactions after all tasks succeeded; read_committed readers never see records
+of a micro-batch with a failed task.
 
-Version 1 of the protocol throughout: EndTxn may be repeated, as the epoch stays.
+Uses version 1 of the protocol: the epoch stays the same, and EndTxn can be repeated.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ OF_GROUPS, OF_TRANSACTIONS = 0, 1
 PREFIX = "pybroker-spark"
 COMMITTABLE = ("Ongoing", "PrepareCommit", "CompleteCommit")
 MARK_PARTITION = 0
-"""Of the topic, under which the mark stands in its group: there is always one."""
+"""Partition of the topic under which the mark is committed: every topic has it."""
 _MAY_PASS = AWAY | frozenset(
     {
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -40,7 +40,7 @@ _MAY_PASS = AWAY | frozenset(
         ErrorCode.UNSTABLE_OFFSET_COMMIT,
         ErrorCode.NOT_ENOUGH_REPLICAS,
         ErrorCode.REQUEST_TIMED_OUT,
-        # A topic that was made just now is known to each broker a moment later.
+        # Brokers learn of a new topic with a delay.
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
@@ -52,17 +52,17 @@ _NOT_OURS = frozenset(
         ErrorCode.INVALID_PRODUCER_ID_MAPPING,
     }
 )
-"""Nothing is open any more that the producer could end."""
+"""Errors which say that the producer has no open transaction to end."""
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
 @dataclass
 class Prepared(WriterCommitMessage):
-    """What a task has written and not committed. `done`: the micro-batch was there already, nothing was written."""
+    """A task's transaction, not committed yet. done: the topic already has the micro-batch; the task wrote nothing."""
 
     name: str
-    """The transactional id, and the group of the mark."""
+    """The transactional id, also the group id of the mark."""
     topic: str
     batch: int
     producer_id: int = -1
@@ -74,13 +74,14 @@ class Prepared(WriterCommitMessage):
 
 
 def named(query: str, partition: int) -> str:
-    """The transactional id of a partition of a query."""
+    """Return the transactional id of a partition of a query."""
     return f"{PREFIX}-{query}-{partition}"
 
 
 def begin(cluster: Cluster, topic: Topic, name: str, batch: int, timeout_ms: int) -> Prepared:
-    """Fences earlier attempts of the partition whose transactional id this is, and begins a transaction, unless the
-    micro-batch is there already. Raises TransactionError."""
+    """Fence earlier attempts of the partition and begin a transaction, unless the topic already has the micro-batch.
+    Raises TransactionError.
+    """
     prepared = Prepared(name, topic.name, batch)
     request = m.InitProducerIdRequest(transactional_id=prepared.name, transaction_timeout_ms=timeout_ms)
 
@@ -90,18 +91,18 @@ def begin(cluster: Cluster, topic: Topic, name: str, batch: int, timeout_ms: int
 
     answer = _patiently(cluster, init)
     prepared.producer_id, prepared.producer_epoch = answer.producer_id, answer.producer_epoch
-    # Only now: no earlier attempt can be committed any more.
+    # Check only after the fencing: no earlier attempt can commit any more.
     prepared.done = _is_there(cluster, prepared, stable=True)
     return prepared
 
 
 def sink_transaction(prepared: Prepared) -> SinkTransaction:
-    """As the native sink wants it."""
+    """Return the transaction for the native sink."""
     return SinkTransaction(prepared.name, prepared.producer_id, prepared.producer_epoch)
 
 
 def mark(cluster: Cluster, prepared: Prepared) -> None:
-    """Adds the mark of the micro-batch to the transaction. Raises TransactionError."""
+    """Add the mark of the micro-batch to the transaction. Raises TransactionError."""
     what = f"mark of batch {prepared.batch} in transaction {prepared.name}"
     add = m.AddOffsetsToTxnRequest(
         transactional_id=prepared.name,
@@ -138,8 +139,9 @@ def mark(cluster: Cluster, prepared: Prepared) -> None:
 
 
 def commit(cluster: Cluster, prepared: Sequence[Prepared]) -> None:
-    """Commits what the tasks have written; may be repeated. Before the first one is committed all are looked at: a
-    transaction that was fenced or has timed out fails the micro-batch as a whole. Raises TransactionError."""
+    """Commit the tasks' transactions; can be repeated. Checks all of them before the first commit: if one was fenced or
+    timed out, the micro-batch fails as a whole. Raises TransactionError.
+    """
     left = [one for one in prepared if not one.done]
     for one in left:
         if not _can_commit(cluster, one) and not _is_there(cluster, one, stable=False):
@@ -155,8 +157,9 @@ def commit(cluster: Cluster, prepared: Sequence[Prepared]) -> None:
 
 
 def abort(cluster: Callable[[], Cluster], prepared: Iterable[Prepared]) -> None:
-    """Gives up what is open. What cannot be aborted is told and goes on: the brokers do it after the time-out, and the
-    next attempt before it begins."""
+    """Abort open transactions. Reports a failed abort and continues: the brokers abort it after the timeout, or the
+    next attempt does before it begins.
+    """
     for one in prepared:
         if one.done:
             continue
@@ -168,7 +171,7 @@ def abort(cluster: Callable[[], Cluster], prepared: Iterable[Prepared]) -> None:
 
 
 def prepared_in(messages: Iterable[WriterCommitMessage | None]) -> list[Prepared]:
-    """What tasks have told; of those that failed there is nothing."""
+    """Return the tasks' transactions; failed tasks have none."""
     return [one for one in messages if isinstance(one, Prepared)]
 
 
@@ -189,7 +192,7 @@ def _end(cluster: Cluster, prepared: Prepared, *, committed: bool) -> None:
 
 
 def _can_commit(cluster: Cluster, prepared: Prepared) -> bool:
-    """Whether the transaction is this producer's, and open or committed; True of brokers that do not tell (KIP-664)."""
+    """Return whether this producer's transaction is open or committed; True if brokers cannot tell (before KIP-664)."""
     if not cluster.serves(DESCRIBE):
         return True
     request = m.DescribeTransactionsRequest(transactional_ids=[prepared.name])
@@ -205,8 +208,9 @@ def _can_commit(cluster: Cluster, prepared: Prepared) -> bool:
 
 
 def _is_there(cluster: Cluster, prepared: Prepared, *, stable: bool) -> bool:
-    """Whether the mark of the micro-batch, or of a later one, is committed. `stable`: waits for an end that is on its
-    way; else what another attempt has open is passed over."""
+    """Return whether the mark of the micro-batch, or of a later one, is committed. stable: wait for transactions that
+    are ending; else ignore open ones.
+    """
     request = m.OffsetFetchRequest(
         group_id=prepared.name,
         topics=[m.OffsetFetchRequest_OffsetFetchRequestTopic(name=prepared.topic, partition_indexes=[MARK_PARTITION])],
@@ -246,7 +250,7 @@ def _lost(prepared: Prepared) -> TransactionError:
 
 
 def _patiently(cluster: Cluster, step: Callable[[], T]) -> T:
-    """Every step may be repeated, so trouble that may pass is waited for, as long as `delivery.timeout.ms` allows."""
+    """Run a step, which can be repeated, and retry temporary errors until `delivery.timeout.ms`."""
     try:
         return cluster.patiently(step, _MAY_PASS, cluster.patience_s)
     except (NativeError, BrokerRefusalError) as error:

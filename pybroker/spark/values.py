@@ -1,4 +1,4 @@
-"""Values of options as text, and names that nobody knows."""
+"""Parsing of option values, and messages for unknown names."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ SHORT, INT, LONG = 2**15 - 1, 2**31 - 1, 2**63 - 1
 
 
 def number(name: str, text: str, least: int, most: int) -> int:
-    """A whole number in digits. Raises OptionError."""
+    """Parse a decimal integer. Raises OptionError."""
     if re.fullmatch("-?[0-9]{1,19}", text) and least <= int(text) <= most:
         return int(text)
     raise OptionError(f"{name}={text}: a whole number from {least} to {most} is needed")
 
 
 def flag(name: str, text: str) -> bool:
-    """`true` or `false`, in any case. Raises OptionError."""
+    """Parse `true` or `false`, in any case. Raises OptionError."""
     if text.lower() not in ("true", "false"):
         raise OptionError(f"{name}={text}: true or false is needed")
     return text.lower() == "true"
 
 
 def unknown(name: str, known: list[str]) -> str:
-    """The sentence for a name that does not exist, with the nearest one that does."""
+    """Return the error sentence for an unknown name, with the nearest known one."""
     lower = {each.lower(): each for each in known}
     near = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.5)
     return f"there is no option {name}" + (f"; did you mean {lower[near[0]]}?" if near else "")

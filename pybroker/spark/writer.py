@@ -1,4 +1,4 @@
-"""Batch writes: exactly once by a staged ingest, or appended as they come."""
+"""Batch writes: exactly once by a staged ingest, or appended directly."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ COLUMNS: dict[str, tuple[type[DataType], ...]] = {
     "headers": (ArrayType,),
     "timestamp": (TimestampType, TimestampNTZType, LongType),
 }
-# A Kafka batch of 1 MiB with the room that the topic's limit leaves for its header.
+# A Kafka batch of 1 MiB must leave this room below the topic's limit, for its header.
 BATCH_MARGIN = 512
 
 
 @dataclass
 class Staged(WriterCommitMessage):
-    """What a task wrote; for a staged ingest also which one and which attempt, as commit lists it."""
+    """The rows that a task wrote; for a staged ingest also the ingest and the attempt for its commit."""
 
     rows: int = 0
     bytes: int = 0
@@ -62,7 +62,7 @@ class Staged(WriterCommitMessage):
 
 
 def check_schema(schema: StructType, options: WriteOptions) -> None:
-    """The columns, as Spark's Kafka sink wants them; others are left out. Raises OptionError."""
+    """Check the columns as Spark's Kafka sink does; other columns are ignored. Raises OptionError."""
     names = set(schema.fieldNames())
     if "value" not in names:
         raise OptionError(f"there is no column value among {', '.join(schema.fieldNames())}")
@@ -75,7 +75,7 @@ def check_schema(schema: StructType, options: WriteOptions) -> None:
 
 
 class Task:
-    """A task's part: rows into a sink."""
+    """A task: writes rows to a sink."""
 
     def __init__(self, options: WriteOptions, topic: Topic | None, batch_bytes_max: int) -> None:
         self._options = options
@@ -83,14 +83,15 @@ class Task:
         self._batch_bytes_max = batch_bytes_max
 
     def write(self, rows: Iterator[pa.RecordBatch], writer: int, begun: ingest.Ingest | None) -> Staged:
-        """Writes the rows of Spark's partition `writer`. Raises NativeError."""
+        """Write the rows of Spark's partition `writer`. Raises NativeError."""
         if begun is not None and not begun.is_open:
             return Staged(begun=begun)
         return self._written(rows, writer, begun, None)
 
     def write_in_transaction(self, rows: Iterator[pa.RecordBatch], query: str, writer: int, batch: int) -> Prepared:
-        """Writes the rows of partition `writer` of a query in a transaction, which is left open. Raises NativeError,
-        TransactionError."""
+        """Write the rows of partition `writer` of a query in a transaction, and leave it open. Raises NativeError,
+        TransactionError.
+        """
         assert self._topic is not None, "transactions have a topic: the options were checked"
         cluster = Cluster(self._options.client, waits=True)
         timeout_ms = self._options.transaction_timeout_ms
@@ -109,7 +110,7 @@ class Task:
         begun: ingest.Ingest | None,
         transaction: SinkTransaction | None,
     ) -> Staged:
-        # Random: attempts of a restarted job must not meet those of the first one.
+        # Random: a restarted job must not reuse the attempt numbers of its first run.
         attempt = secrets.randbits(62)
         client, staging = dict(self._options.client), None
         batch_bytes_max = self._batch_bytes_max
@@ -145,8 +146,8 @@ class Task:
 
 
 def give_up(options: WriteOptions, begun: ingest.Ingest, what: str) -> None:
-    """Aborts an ingest that is open, `what` in words. An abort that fails is told and goes on: the broker drops what
-    nobody commits by itself.
+    """Abort an open ingest; `what` names it in messages. Reports a failed abort and continues: the broker drops
+    uncommitted ingests itself.
     """
     if not begun.is_open:
         return
@@ -157,7 +158,7 @@ def give_up(options: WriteOptions, begun: ingest.Ingest, what: str) -> None:
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """`df.write.format("pybroker")`. Made once on the driver; pickled to the tasks, to commit and to abort."""
+    """`df.write.format("pybroker")`. Created once on the driver; pickled to the tasks, to commit and to abort."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         check_schema(schema, options)
@@ -168,7 +169,7 @@ class BatchWriter(DataSourceArrowWriter):
             cluster = Cluster(options.client, waits=True)
             topic = pinned_topic(cluster, options)
             if options.exactly_once:
-                # A random id is good for the retries of tasks; the user's own also for running the job again.
+                # A random id makes retries of tasks safe; the user's own id also makes reruns of the job safe.
                 name = options.ingest_id or str(uuid.uuid4())
                 self._begun = ingest.begin(cluster, topic.id, name, ttl_ms=options.ingest_ttl_ms, join=False)
             else:
