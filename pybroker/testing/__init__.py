@@ -1,7 +1,7 @@
-"""For tests of users' own: `Broker`, one in a child process; `Cluster`, several with their ZooKeeper.
+"""Brokers for users' own tests: `Broker`, one in a child process; `Cluster`, several with their ZooKeeper.
 
-`fixtures` is the pytest plugin, and alone needs pytest. It is loaded in every pytest run of an environment that has
-pybroker, so that nothing is imported here before it is used.
+`fixtures` is the pytest plugin; only it needs pytest. Every pytest run of an environment with pybroker loads it,
+therefore this package imports nothing before its first use.
 """
 
 from __future__ import annotations

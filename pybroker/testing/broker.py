@@ -3,8 +3,8 @@
     with pybroker.Broker() as broker:
         producer = Producer({"bootstrap.servers": broker.bootstrap})
 
-It starts on a free port, with its data in a temporary directory that goes away at the end. A child process, because
-neither a panic nor a busy interpreter of one side is then the other's. See `pybroker.testing.fixtures` for pytest.
+It uses a free port and a temporary data directory, which is removed at the end. The child process isolates test and
+broker: a panic or a busy interpreter of one does not affect the other. See `pybroker.testing.fixtures` for pytest.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from typing import Any, Self
 from pybroker.config.properties import write_properties
 
 START_SECONDS_MAX = 180.0
-"""Generous, because a start may recover gigabytes; a broker that cannot start says so at once."""
+"""Seconds; long, because a start may recover gigabytes. A broker that cannot start exits at once."""
 
 STOP_SECONDS_MAX = 120.0
 LOG_TAIL_BYTES = 16384
 
 TEST_SETTINGS: Mapping[str, str] = {
-    # A lone consumer of a test should not wait three seconds for others, nor the next ones one second.
+    # A test's lone consumer should not wait three seconds for other members, nor a later one a second.
     "group.initial.rebalance.delay.ms": "0",
     "group.consumer.assignment.interval.ms": "0",
     "group.share.assignment.interval.ms": "0",
@@ -43,11 +43,11 @@ TEST_SETTINGS: Mapping[str, str] = {
 
 
 class BrokerProcessError(RuntimeError):
-    """The child did not start or ended by itself; the text carries its last words."""
+    """The child process did not start, or ended by itself; the text has the end of its log."""
 
 
 class _Child:
-    """What must be undone even if the owner forgets the broker: the process and the temporary directory."""
+    """Resources released even if the owner drops the broker: the process and the temporary directory."""
 
     def __init__(self) -> None:
         self.process: subprocess.Popen[bytes] | None = None
@@ -70,11 +70,11 @@ class _Child:
 
 
 class Broker:
-    """One broker process. A context manager (also `async with`), or `start()` and `close()`.
+    """One broker process. Use it as a context manager (also `async with`), or call `start()` and `close()`.
 
-    settings: broker settings under Kafka's names; values may be text, numbers, booleans, lists. They go over what this
-    class sets itself. data_dir: where the data lives and stays; without it a temporary directory, removed by `close()`.
-    port: of 127.0.0.1; 0 takes a free one, which restarts keep.
+    settings: broker settings under Kafka's names; values are text, numbers, booleans or lists. They override the
+    settings of this class. data_dir: a directory that is kept; None = a temporary one, removed by `close()`. port: on
+    127.0.0.1; 0 = a free port, kept across restarts.
     """
 
     def __init__(
@@ -110,14 +110,14 @@ class Broker:
 
     @property
     def cluster_id(self) -> str:
-        """The id that the cluster gave itself at the first start."""
+        """The cluster id, created at the first start."""
         self._started()
         assert self._cluster_id is not None, "reported with the endpoints"
         return self._cluster_id
 
     @property
     def data_dir(self) -> Path:
-        """The data directory, with one folder a partition."""
+        """The data directory, with one folder for each partition."""
         if self._data_dir is None:
             self._child.temporary = tempfile.mkdtemp(prefix="pybroker-")
             self._data_dir = Path(self._child.temporary) / "data"
@@ -125,12 +125,12 @@ class Broker:
 
     @property
     def log_path(self) -> Path:
-        """The file with what the broker says, all starts one after the other."""
+        """The file with the broker's output, of all starts in sequence."""
         return self.data_dir.with_name(self.data_dir.name + ".console.log")
 
     @property
     def pid(self) -> int:
-        """Process id of the running broker."""
+        """Process id of the running broker. Raises BrokerProcessError if it is not running."""
         process = self._child.process
         if process is None:
             raise BrokerProcessError("the broker is not running")
@@ -142,8 +142,8 @@ class Broker:
         return self._child.process is not None and self._child.process.poll() is None
 
     def start(self) -> Self:
-        """Starts the broker; returns when it serves clients. Raises BrokerProcessError with the broker's own words if
-        it does not.
+        """Start the broker; return when it serves clients. Raises BrokerProcessError with the broker's output if it
+        does not.
         """
         if self.running:
             raise BrokerProcessError("the broker runs already")
@@ -164,7 +164,7 @@ class Broker:
                     stdout=console,
                     stderr=console,
                     pass_fds=(ready_child, lifeline_child),
-                    start_new_session=True,  # Ctrl-C in the terminal is the test's, which then stops the broker
+                    start_new_session=True,  # Ctrl-C in the terminal goes to the test, which then stops the broker
                 )
         except BaseException:
             os.close(ready)
@@ -187,17 +187,17 @@ class Broker:
         self._port = self._endpoints[0][2]
 
     def stop(self) -> int:
-        """A clean stop; the exit code. The data stays, `start()` goes on with it. Harmless if the broker is not
-        running.
+        """Stop the broker cleanly (SIGTERM) and return its exit code. The data stays for the next `start()`. Does
+        nothing if the broker is not running.
         """
         return self._end(signal.SIGTERM)
 
     def kill(self) -> int:
-        """kill -9, as a crash. The data stays. Harmless if the broker is not running."""
+        """Kill the broker (SIGKILL), like a crash. The data stays. Does nothing if the broker is not running."""
         return self._end(signal.SIGKILL)
 
     def restart(self, *, crash: bool = False) -> Self:
-        """Stops the broker, or kills it, and starts it again on the same port and data."""
+        """Stop the broker, or kill it, and start it again with the same port and data."""
         if crash:
             self.kill()
         else:
@@ -205,7 +205,7 @@ class Broker:
         return self.start()
 
     def close(self) -> None:
-        """Stops the broker and removes its temporary directory."""
+        """Stop the broker and remove its temporary directory."""
         try:
             self.stop()
         finally:
@@ -214,7 +214,7 @@ class Broker:
                 self._data_dir = None
 
     def log_tail(self, begin: int = 0) -> str:
-        """The end of what the broker said (from byte `begin` of `log_path` on), for the message of a failed test."""
+        """Return the end of the broker's output (from byte `begin` of `log_path`), for the message of a failed test."""
         if self._data_dir is None or not self.log_path.exists():
             return ""
         with self.log_path.open("rb") as console:
@@ -240,7 +240,7 @@ class Broker:
         await asyncio.to_thread(self.close)
 
     def defaults(self) -> dict[str, str]:
-        """What is set where the caller's settings say nothing, at the next start."""
+        """Return the settings for the next start that apply where the caller's settings say nothing."""
         return {
             **TEST_SETTINGS,
             "listeners": f"PLAINTEXT://127.0.0.1:{self._port}",
@@ -253,8 +253,8 @@ class Broker:
         return self._endpoints
 
     def _command(self, ready_fd: int, parent_fd: int, settings_file: str) -> list[str]:
-        """The caller's settings are in the file: passwords are among them, and command lines are shown to every user of
-        the machine.
+        """Return the command line. The caller's settings go into a file: they may have passwords, and every user of the
+        machine can read command lines.
         """
         command = [
             sys.executable,
@@ -274,7 +274,8 @@ class Broker:
         return command
 
     def _wait_ready(self, process: subprocess.Popen[bytes], ready: int, log_begin: int) -> dict[str, Any]:
-        """One line comes through the pipe when clients are served; its end without a line means that the child is gone.
+        """Wait for the line that the child writes to the pipe when it serves clients; a pipe that closes without a line
+        means that the child ended.
         """
         give_up = time.monotonic() + START_SECONDS_MAX
         received = b""
@@ -314,7 +315,7 @@ class Broker:
 
 @contextlib.contextmanager
 def _private_file(text: str) -> Iterator[str]:
-    """The path of a file that only this user can read, and that goes away at the end."""
+    """Yield the path of a temporary file that only this user can read."""
     descriptor, path = tempfile.mkstemp(prefix="pybroker-", suffix=".properties")  # mode 0600
     try:
         with open(descriptor, "w", encoding="utf-8") as file:

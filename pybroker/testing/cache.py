@@ -1,4 +1,4 @@
-"""Where downloads and what is built of them are kept between runs, and how two runs share the place."""
+"""The cache of downloads and builds between test runs, with locks between concurrent runs."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ DOWNLOAD_TIMEOUT_S = 540
 
 
 class DownloadError(RuntimeError):
-    """Something could not be fetched; the text has the last words of what tried."""
+    """A download failed; the text has the end of the tool's output."""
 
 
 def cache_dir() -> Path:
-    """The folder of this user for what tests fetch; `PYBROKER_TEST_CACHE` moves it."""
+    """Return this user's cache folder; `PYBROKER_TEST_CACHE` sets another one."""
     named = os.environ.get("PYBROKER_TEST_CACHE")
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = Path(named) if named else base / "pybroker-tests"
@@ -31,14 +31,14 @@ def cache_dir() -> Path:
 
 @contextmanager
 def _only_one(lock: Path) -> Iterator[None]:
-    """Holds `lock` against other processes: two test runs must not build the same folder at once."""
+    """Hold the lock file: two test runs must not build the same folder at once."""
     with lock.open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
 
 
 def built_once(kind: str, ingredients: Sequence[str | bytes], build: Callable[[Path], None]) -> Path:
-    """A folder that `build` fills once for each set of ingredients; an interrupted build starts afresh."""
+    """Return a folder that `build` fills once for each set of ingredients; an interrupted build starts over."""
     digest = hashlib.sha256()
     for part in ingredients:
         digest.update(part.encode() if isinstance(part, str) else part)
@@ -56,8 +56,9 @@ def built_once(kind: str, ingredients: Sequence[str | bytes], build: Callable[[P
 
 
 def run_download(command: Sequence[str], **options: Any) -> None:
-    """Runs a command that talks to a package registry, again if it fails: registries drop connections. Raises
-    DownloadError."""
+    """Run a command that downloads from a package registry; retry, because registries drop connections. Raises
+    DownloadError.
+    """
     for attempt in range(1, DOWNLOAD_ATTEMPTS_MAX + 1):
         done = subprocess.run(
             command,

@@ -1,4 +1,4 @@
-"""A certificate for brokers on this machine, made by the JDK's keytool: it vouches for itself, for two days."""
+"""A self-signed certificate for brokers on this machine, made with the JDK's keytool; valid for two days."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ TIMEOUT_S = 120
 
 
 class CertificateError(RuntimeError):
-    """keytool did not make one; the text has its words."""
+    """keytool failed; the text has its output."""
 
 
 class Certificate(NamedTuple):
-    """Files and the password of the first of them."""
+    """The certificate's files and the keystore's password."""
 
     keystore: Path
     """PKCS12, with the key."""
     password: str
     authority: Path
-    """PEM: whom clients are to trust."""
+    """PEM; the trusted authority for clients."""
 
     def settings(self) -> dict[str, str]:
-        """Of a broker that shows it, and asks others by it."""
+        """Return the settings of a broker that presents the certificate and trusts it."""
         return {
             "ssl.keystore.type": "PKCS12",
             "ssl.keystore.location": str(self.keystore),
@@ -38,7 +38,7 @@ class Certificate(NamedTuple):
 
     @classmethod
     def make(cls, folder: Path) -> Certificate:
-        """For 127.0.0.1 and localhost. Raises CertificateError, NoJavaError."""
+        """Create a certificate for 127.0.0.1 and localhost. Raises CertificateError, NoJavaError."""
         folder.mkdir(parents=True, exist_ok=True)
         made = cls(folder / "broker.p12", secrets.token_hex(16), folder / "authority.pem")
         made.keystore.unlink(missing_ok=True)
@@ -49,7 +49,7 @@ class Certificate(NamedTuple):
 
 
 def _keytool(store: Certificate, command: str, *arguments: str) -> None:
-    # The password comes by a variable: command lines are shown to every user of the machine.
+    # The password goes through the environment: every user of the machine can read command lines.
     where = ("-alias", "broker", "-keystore", str(store.keystore), "-storetype", "PKCS12", "-storepass:env", "STORE")
     done = subprocess.run(
         [java_tool("keytool"), command, *where, *arguments],

@@ -3,10 +3,10 @@
     with Cluster(brokers=3) as cluster:
         producer = Producer({"bootstrap.servers": cluster.bootstrap})
         cluster.kill(1)
-        cluster.settle()             # the others have noticed, and lead what broker 1 led
+        cluster.settle()             # the others have taken over the leaderships of broker 1
 
-Every broker is a child process (`pybroker.Broker`), ZooKeeper a JVM beside them; all of them end with this process.
-ZooKeeper's jars are fetched from Maven Central the first time: that needs a JDK and Maven, later runs only a JVM.
+Every broker is a child process (`pybroker.Broker`), ZooKeeper a JVM; all of them end with this process. The first use
+downloads ZooKeeper's jars from Maven Central and needs a JDK and Maven; later runs need only a JVM.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from pybroker.native import Uuid
 
 BETWEEN = "BETWEEN"
-"""The listener on which brokers talk to each other."""
+"""The inter-broker listener."""
 
 SESSION_MS = 2_000
-"""How long a broker is missed that was killed. An operator's is 6 s."""
+"""ZooKeeper session timeout: time until the loss of a killed broker is noticed. The product's default is 6 s."""
 
 SETTLE_SECONDS_MAX = 120.0
 REPLICAS = 3
@@ -42,7 +42,7 @@ POLL_S = 0.02
 
 
 def cluster_settings(broker_id: int, connect: str, port: int = 0, between_port: int = 0) -> dict[str, str]:
-    """What makes a broker one of a cluster on this machine; a port of 0 takes a free one at each start."""
+    """Return the settings of a broker in a cluster on this machine; port 0 takes a free port at each start."""
     return {
         "node.id": str(broker_id),
         "metadata.store": "zookeeper",
@@ -55,7 +55,7 @@ def cluster_settings(broker_id: int, connect: str, port: int = 0, between_port: 
 
 
 def tls_settings(port: int, certificate: Certificate) -> dict[str, str]:
-    """Over `cluster_settings`: clients and brokers talk under TLS, and who shows the certificate is a broker."""
+    """Return settings over `cluster_settings` for TLS: a peer with the certificate counts as a broker."""
     return {
         "listeners": f"SSL://127.0.0.1:{port},{BETWEEN}://127.0.0.1:0",
         "listener.security.protocol.map": f"SSL:SSL,{BETWEEN}:SSL",
@@ -65,7 +65,7 @@ def tls_settings(port: int, certificate: Certificate) -> dict[str, str]:
 
 
 class ClusterBroker(Broker):
-    """One broker of a cluster: what `pybroker.Broker` is alone. Its client port and its data outlive restarts."""
+    """One broker of a cluster; otherwise as `pybroker.Broker`. Keeps its client port and data across restarts."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class ClusterBroker(Broker):
 
 
 class _Running:
-    """What must be undone even if the owner forgets the cluster."""
+    """Resources released even if the owner drops the cluster."""
 
     def __init__(self) -> None:
         self.zookeeper: ZooKeeper | None = None
@@ -101,14 +101,14 @@ class _Running:
 
 
 class Cluster:
-    """Brokers 1 to `brokers`. A context manager (also `async with`), or `start()` and `close()`.
+    """Brokers 1 to `brokers`. Use it as a context manager (also `async with`), or call `start()` and `close()`.
 
-    settings: of every broker, under Kafka's names, over what this class sets. racks: of the brokers in their order.
-    data_dir: where everything lives and stays; without it a temporary directory, removed by `close()`. tls: clients and
-    brokers talk under TLS, with a certificate that is made for it; `client_settings` has what clients need.
+    settings: for every broker, under Kafka's names; they override the settings of this class. racks: of the brokers, in
+    order. data_dir: a directory that is kept; None = a temporary one, removed by `close()`. tls: clients and brokers
+    use TLS, with a new certificate; `client_settings` has the clients' settings.
 
-    Topics get three replicas and `min.insync.replicas=2`, as in a cluster that is meant to keep what it acknowledged;
-    a cluster that is smaller, as many as it has brokers, and one.
+    Topics get three replicas and `min.insync.replicas=2`, as in a durable production cluster. A smaller cluster has as
+    many replicas as brokers, and `min.insync.replicas=1`.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class Cluster:
         }
         self._certificate = Certificate.make(folder / "certificate") if tls else None
         self.brokers: dict[int, ClusterBroker] = {}
-        """By node.id. Each can be stopped, killed, started and restarted by itself."""
+        """By node.id. Each broker can be stopped, killed, started and restarted by itself."""
         for number in range(1, brokers + 1):
             own = {"broker.rack": racks[number - 1]} if racks else {}
             self.brokers[number] = ClusterBroker(
@@ -161,7 +161,7 @@ class Cluster:
 
     @property
     def client_settings(self) -> dict[str, str]:
-        """What clients of the cluster need, under the names of pybroker.client and librdkafka."""
+        """Settings for the cluster's clients, under the names of pybroker.client and librdkafka."""
         return {"bootstrap.servers": self.bootstrap, **self._security}
 
     @property
@@ -171,12 +171,12 @@ class Cluster:
 
     @property
     def cluster_id(self) -> str:
-        """The id that the cluster gave itself at the first start."""
+        """The cluster id, created at the first start."""
         return self.brokers[1].cluster_id
 
     @property
     def controller(self) -> int | None:
-        """Which broker is the controller, as the brokers know it; None while there is none."""
+        """The id of the controller as the running brokers report it; None if there is none."""
         from pybroker.client import blocking
 
         running = [broker.bootstrap for broker in self.brokers.values() if broker.running]
@@ -187,8 +187,8 @@ class Cluster:
             return None if node is None else node.id
 
     def start(self) -> Self:
-        """Starts ZooKeeper and all brokers; returns when every broker sees all others. Raises BrokerProcessError or
-        ZooKeeperError with the words of whoever did not start, DownloadError or NoJavaError for ZooKeeper's needs.
+        """Start ZooKeeper and all brokers; return when every broker sees all others. Raises BrokerProcessError or
+        ZooKeeperError with the output of the process that did not start, DownloadError, NoJavaError.
         """
         try:
             if not self.zookeeper.running:
@@ -203,19 +203,21 @@ class Cluster:
         return self
 
     def kill(self, broker: int) -> None:
-        """kill -9 of one broker, as a crash."""
+        """Kill one broker (SIGKILL), like a crash."""
         self.brokers[broker].kill()
 
     def stop(self, broker: int) -> None:
-        """A clean stop of one broker: others take over before it ends."""
+        """Stop one broker cleanly: others take over its leaderships before it ends."""
         self.brokers[broker].stop()
 
     def start_broker(self, broker: int) -> None:
-        """Starts one broker again, on the same port and data; returns when it serves clients."""
+        """Start one broker again with the same port and data; return when it serves clients."""
         self.brokers[broker].start()
 
     def close(self) -> None:
-        """Ends everything and removes the temporary directory. Brokers are killed: nobody is left to take over."""
+        """Stop everything and remove the temporary directory. Kills the brokers: a clean stop has no broker to hand
+        over to.
+        """
         try:
             self._end()
         finally:
@@ -227,15 +229,15 @@ class Cluster:
         self.zookeeper.kill()
 
     def log_tail(self) -> str:
-        """The end of what each broker and ZooKeeper said, for the message of a failed test."""
+        """Return the end of the output of each broker and of ZooKeeper, for the message of a failed test."""
         said = {f"broker {number}": broker.log_tail() for number, broker in self.brokers.items()}
         said["ZooKeeper"] = self.zookeeper.log_tail()
         return "\n".join(f"--- {who}\n{words}" for who, words in said.items() if words)
 
     def settle(self) -> None:
-        """Waits until the brokers that run, and no others, are seen by each of them, one of them is the controller for
-        all, all show the same topics, and they lead every partition that has a replica on one of them, and are in sync.
-        Raises BrokerProcessError if that does not come to pass.
+        """Wait until all running brokers agree: same live brokers, same controller, same topics; every partition with a
+        replica on them has a leader and all those replicas are in sync. Raises BrokerProcessError if this takes too
+        long.
         """
         self._until(self._settled, "the cluster did not settle")
 
@@ -271,8 +273,9 @@ class Cluster:
 
 
 def _seen(settings: Mapping[str, str], running: set[int]) -> tuple[int, dict[str, Uuid]] | None:
-    """The controller and the topics that the broker of `settings` shows; None unless it shows the brokers in `running`
-    alone, one of them as the controller, and all that they can lead and have in sync led and in sync."""
+    """Return the controller and the topics as one broker reports them; None unless it reports exactly the brokers in
+    `running`, a controller among them, and leaders and full ISRs for all partitions that these brokers can serve.
+    """
     from pybroker.client import KafkaError, blocking
 
     try:
@@ -282,7 +285,7 @@ def _seen(settings: Mapping[str, str], running: set[int]) -> tuple[int, dict[str
                 return None
             topics = admin.describe_topics(list(admin.list_topics(list_internal=True))).all_topic_names()
     except KafkaError:
-        return None  # a topic that has just gone, a broker that is not there yet
+        return None  # a topic that was just deleted, a broker that is not up yet
     for topic in topics.values():
         for partition in topic.partitions:
             there = {node.id for node in partition.replicas} & running

@@ -11,8 +11,8 @@
     def test_a_leader_is_lost(pybroker_cluster):
         pybroker_cluster.kill(1)
 
-When a test fails, the end of the broker's log is added to its report. Loaded in every pytest run of an environment that
-has pybroker, so it imports nothing until a fixture is used.
+The report of a failed test gets the end of the broker's output. Every pytest run of an environment with pybroker loads
+this plugin, therefore it imports nothing before a fixture is used.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _CLUSTER = pytest.StashKey["Cluster"]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Makes the marker known."""
+    """Register the markers."""
     config.addinivalue_line(
         "markers", "pybroker(settings): broker settings, under Kafka's names, for the fixture `pybroker`"
     )
@@ -43,7 +43,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def pybroker(request: pytest.FixtureRequest) -> Iterator[Broker]:
-    """A running broker of the test's own, with fresh data; settings by `@pytest.mark.pybroker({...})`."""
+    """A running broker for one test, with fresh data; settings by `@pytest.mark.pybroker({...})`."""
     from pybroker.testing.broker import Broker
 
     marker = request.node.get_closest_marker("pybroker")
@@ -54,7 +54,7 @@ def pybroker(request: pytest.FixtureRequest) -> Iterator[Broker]:
 
 @pytest.fixture(scope="session")
 def pybroker_session(request: pytest.FixtureRequest) -> Iterator[Broker]:
-    """One running broker for all tests that do not mind each other's topics."""
+    """One running broker for all tests that can share its topics."""
     from pybroker.testing.broker import Broker
 
     with Broker() as broker:
@@ -64,8 +64,7 @@ def pybroker_session(request: pytest.FixtureRequest) -> Iterator[Broker]:
 
 @pytest.fixture
 def pybroker_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """A running cluster of the test's own, with fresh data; its size and settings by
-    `@pytest.mark.pybroker_cluster(...)`."""
+    """A running cluster for one test, with fresh data; size and settings by `@pytest.mark.pybroker_cluster(...)`."""
     from pybroker.testing.cluster import Cluster
 
     marker = request.node.get_closest_marker("pybroker_cluster")
@@ -76,7 +75,7 @@ def pybroker_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Adds the broker's last words to the report of a failed test."""
+    """Add the end of the broker's output to the report of a failed test."""
     report = yield
     if report.failed:
         fixtures = getattr(item, "fixturenames", ())

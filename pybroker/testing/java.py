@@ -1,4 +1,4 @@
-"""A JVM of this machine."""
+"""The JVM of this machine."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 QUICK_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-"""For a JVM that does little: it compiles less, and starts in half of the time where cores are few."""
+"""JVM options for short-lived programs: less compilation, about half the start time on few cores."""
 
 
 class NoJavaError(RuntimeError):
-    """There is no JVM; the text says what is needed."""
+    """No JVM is installed; the text says which one is needed."""
 
 
 def java_tool(name: str) -> str:
-    """`java` or `javac` of `JAVA_HOME` if that is set, else the one on the path. Raises NoJavaError."""
+    """Return the path of `java` or another tool, from `JAVA_HOME` if set, else from PATH. Raises NoJavaError."""
     home = os.environ.get("JAVA_HOME")
     found = str(Path(home, "bin", name)) if home else shutil.which(name)
     if not found:
@@ -25,7 +25,7 @@ def java_tool(name: str) -> str:
 
 
 def java_command(class_path: str, main: str, arguments: Sequence[str] = (), heap: str = "256m") -> list[str]:
-    """A command that runs `main`, with a JVM told to start quickly and stay small."""
+    """Return a command that runs `main` in a small JVM that starts quickly."""
     return [
         java_tool("java"),
         f"-Xmx{heap}",

@@ -1,8 +1,8 @@
-"""Processes that are not ours (a JVM) end with this one, however it ends.
+"""Ends child processes that run foreign programs (a JVM) together with this process, however it ends.
 
-A small process beside each waits for the end of this one: for the end of a pipe that only this process holds open, or,
-because a forked process holds it too, for another parent. A pdeathsig would end the JVM with the *thread* that
-started it.
+A small helper process beside each child waits for the end of a pipe that this process holds open, and also for a new
+parent process id, because a forked process may hold the pipe too. A pdeathsig does not work: it kills the JVM when the
+*thread* that started it ends.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ os.kill(guarded, signal.SIGKILL)
 
 
 class Guard:
-    """Kills `pid`, a child of this process, when this process is gone. `end` comes before anybody waits for `pid`:
-    the number is the child's own until then."""
+    """Kills `pid`, a child of this process, when this process ends. Call `end` before anything waits for `pid`: until
+    then the process id cannot be reused.
+    """
 
     def __init__(self, pid: int) -> None:
         self._process = subprocess.Popen(
@@ -34,7 +35,7 @@ class Guard:
         )
 
     def end(self) -> None:
-        """It guards no more."""
+        """Stop guarding."""
         self._process.kill()
         self._process.wait()
         assert self._process.stdin is not None, "a pipe was asked for"

@@ -1,4 +1,4 @@
-"""Java libraries from Maven Central: the versions are pinned in a pom.xml, their bytes by a list of checksums."""
+"""Java libraries from Maven Central: pom.xml pins the versions, a list of checksums pins their content."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pybroker.testing.cache import DownloadError, built_once, run_download
 
 
 def copy_dependencies(pom: Path, folder: Path) -> None:
-    """Puts the jars that `pom` names, and theirs, into `folder`. Raises DownloadError."""
+    """Copy the jars in `pom` and their dependencies into `folder`. Raises DownloadError."""
     if shutil.which("mvn") is None:
         raise DownloadError("Apache Maven (mvn) is not installed: it fetches Java libraries")
     arguments = ["-B", "-q", "-ntp", "-f", str(pom), "dependency:copy-dependencies"]
@@ -19,8 +19,8 @@ def copy_dependencies(pom: Path, folder: Path) -> None:
 
 
 def pinned_jars(kind: str, pom: Path, checksums: Path) -> Path:
-    """A folder with the jars that `pom` names, fetched once. checksums: lines as `sha256sum` writes them, one for each
-    jar. Raises DownloadError, also for a jar that is not the one of the list.
+    """Return a folder with the jars in `pom`, downloaded once. checksums: a file in the format of `sha256sum`, one line
+    for each jar. Raises DownloadError, also if a jar differs from the list.
     """
     lines = checksums.read_text()
     wanted = {name: digest for digest, name in (line.split() for line in lines.splitlines())}

@@ -1,4 +1,4 @@
-"""Child processes that stand still for a while."""
+"""Pausing of child processes."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import signal
 
 
 def pause(pid: int) -> None:
-    """Stops a child of this process, and returns when all of its threads stand still: on a loaded machine the signal is
-    there before they do. It goes on with SIGCONT."""
+    """Stop a child of this process (SIGSTOP) and return when all its threads have stopped, which takes time on a loaded
+    machine. SIGCONT resumes it.
+    """
     os.kill(pid, signal.SIGSTOP)
-    if hasattr(os, "waitid"):  # macOS has it from Python 3.13 on
-        # What it finds is left for who waits for the end of the process.
+    if hasattr(os, "waitid"):  # macOS has it since Python 3.13
+        # WNOWAIT leaves the exit status for the caller that waits for the process.
         os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)

@@ -1,4 +1,4 @@
-"""Ports of this machine, for servers that cannot say which one they took."""
+"""Free ports of this machine, for servers that cannot report the port they chose."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ _taken: list[socket.socket] = []
 
 
 def free_port() -> int:
-    """A TCP port of the loopback interface on which nobody listens.
+    """Return a TCP port of the loopback interface without a listener.
 
-    On Linux it is this process's until it ends: a socket that is bound and does not listen keeps the kernel from
-    giving the port to anybody who leaves the choice to it, another test run or a client's connection, and lets a
-    server (SO_REUSEADDR) listen, as often as it is restarted.
+    On Linux it stays reserved until this process ends: a bound socket that does not listen keeps the kernel from giving
+    the port to another test run or a client's connection, but lets a server with SO_REUSEADDR listen on it, again after
+    each restart.
     """
     taken = socket.socket()
     if sys.platform == "linux":

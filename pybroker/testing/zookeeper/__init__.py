@@ -1,1 +1,1 @@
-"""A real Apache ZooKeeper as a child process. pom.xml says which, checksums.sha256 what its jars have to be."""
+"""Apache ZooKeeper as a child process. pom.xml pins the version, checksums.sha256 the content of its jars."""

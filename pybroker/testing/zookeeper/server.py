@@ -1,4 +1,4 @@
-"""One ZooKeeper server on 127.0.0.1, for tests: it keeps nothing that a power cut would take."""
+"""One ZooKeeper server on 127.0.0.1, for tests; its data does not survive a power cut."""
 
 from __future__ import annotations
 
@@ -19,25 +19,26 @@ from pybroker.testing.ports import free_port
 START_SECONDS_MAX = 90
 STOP_SECONDS_MAX = 60
 TICK_MS = 200
-"""Sessions last between 2 and 20 ticks: tests want short ones."""
+"""Sessions last between 2 and 20 ticks; tests want short ones."""
 LOG_TAIL_CHARS = 3000
 _MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 _HERE = Path(__file__).parent
 
 
 class ZooKeeperError(RuntimeError):
-    """ZooKeeper did not start; the text has its last words."""
+    """ZooKeeper did not start; the text has the end of its log."""
 
 
 def zookeeper_jars() -> Path:
-    """The folder with ZooKeeper's jars, fetched from Maven Central the first time. Raises DownloadError."""
+    """Return the folder with ZooKeeper's jars; the first call downloads them from Maven Central. Raises DownloadError.
+    """
     return pinned_jars("zookeeper", _HERE / "pom.xml", _HERE / "checksums.sha256")
 
 
 class ZooKeeper:
-    """One server with its data and log below `directory`. It ends with this process.
+    """One server with data and log below `directory`. It ends with this process.
 
-    settings: lines of zoo.cfg, over those of this class.
+    settings: lines of zoo.cfg, which override those of this class.
     """
 
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
@@ -55,12 +56,12 @@ class ZooKeeper:
 
     @property
     def data_dir(self) -> Path:
-        """Where ZooKeeper keeps its snapshots and logs."""
+        """The folder of ZooKeeper's snapshots and transaction logs."""
         return self.directory / "data"
 
     @property
     def log_path(self) -> Path:
-        """The file with what ZooKeeper says."""
+        """The file with ZooKeeper's output."""
         return self.directory / "log.txt"
 
     @property
@@ -70,13 +71,13 @@ class ZooKeeper:
 
     @property
     def pid(self) -> int:
-        """Process id of the running server."""
+        """Process id of the running server. Raises ZooKeeperError if it is not running."""
         if self._process is None:
             raise ZooKeeperError("ZooKeeper is not running")
         return self._process.pid
 
     def launch(self) -> None:
-        """Starts the process; does not wait."""
+        """Start the process without waiting for it."""
         if self.running:
             raise ZooKeeperError("ZooKeeper runs already")
         self.data_dir.mkdir(parents=True, exist_ok=True)
@@ -90,7 +91,7 @@ class ZooKeeper:
             "admin.enableServer": "false",
             "4lw.commands.whitelist": "ruok,srvr",
             "autopurge.purgeInterval": "0",
-            # Tests end the process, not the machine.
+            # Tests kill the process, not the machine: no fsync needed.
             "forceSync": "no",
             **self.settings,
         }
@@ -99,19 +100,19 @@ class ZooKeeper:
         command = java_command(f"{zookeeper_jars()}/*", _MAIN, [str(config)], heap=self.heap)
         command[1:1] = ["-Dzookeeper.fsync.warningthresholdms=10000", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
         with self.log_path.open("ab") as log:
-            # Ctrl-C in the terminal is the test's, which then stops the server.
+            # Ctrl-C in the terminal goes to the test, which then stops the server.
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
         self._guard = Guard(self._process.pid)
 
     def start(self) -> None:
-        """`launch` and `wait`."""
+        """Call `launch` and `wait`."""
         self.launch()
         self.wait()
 
     def wait(self) -> None:
-        """Until clients are served (of an ensemble: until there is a quorum). Raises ZooKeeperError."""
+        """Wait until the server serves clients (in an ensemble: until there is a quorum). Raises ZooKeeperError."""
         give_up = time.monotonic() + START_SECONDS_MAX
         while not self._serves():
             if not self.running or time.monotonic() > give_up:
@@ -131,15 +132,15 @@ class ZooKeeper:
         return b"Mode: " in answer
 
     def log_tail(self) -> str:
-        """The end of what ZooKeeper said."""
+        """Return the end of ZooKeeper's output."""
         return self.log_path.read_text(errors="replace")[-LOG_TAIL_CHARS:] if self.log_path.exists() else ""
 
     def kill(self) -> None:
-        """kill -9. The data stays, `start` goes on with it. Harmless if it is not running."""
+        """Kill the server (SIGKILL). The data stays for the next `start`. Does nothing if it is not running."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> None:
-        """SIGTERM. The data stays. Harmless if it is not running."""
+        """Stop the server (SIGTERM). The data stays. Does nothing if it is not running."""
         self._end(signal.SIGTERM)
 
     def _end(self, how: signal.Signals) -> None:
@@ -150,7 +151,7 @@ class ZooKeeper:
         if process is None:
             return
         if how is not signal.SIGKILL:
-            # One that is paused hears nothing else; but resumed, it would do what it was asked before it is killed.
+            # A paused process gets SIGTERM only after SIGCONT. Not before SIGKILL: it would run pending work first.
             process.send_signal(signal.SIGCONT)
         process.send_signal(how)
         try:
@@ -161,9 +162,9 @@ class ZooKeeper:
             raise ZooKeeperError(f"ZooKeeper did not stop within {STOP_SECONDS_MAX} s:\n{self.log_tail()}") from None
 
     def pause(self) -> None:
-        """It answers nobody until `resume`."""
+        """Pause the server (SIGSTOP): it answers no requests until `resume`."""
         pause(self.pid)
 
     def resume(self) -> None:
-        """After `pause`."""
+        """Resume a paused server."""
         os.kill(self.pid, signal.SIGCONT)
