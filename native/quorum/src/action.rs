@@ -1,0 +1,183 @@
+//! What goes into the state machine and what comes out.
+
+use crate::batch::{Batch, EpochEnd, Snapshot, SnapshotHeader};
+use crate::keys::ReplicaKey;
+use crate::message::{Request, Response};
+use crate::state::QuorumState;
+use crate::transition::Transition;
+
+/// What happened to a replica.
+#[derive(Debug, Clone)]
+pub enum Event<D> {
+    /// Time has passed; see `Quorum::deadline`.
+    Time,
+    /// A request came; `handle` is the owner's name for the connection that waits for the response.
+    Request {
+        /// Comes back in [`Action::Respond`].
+        handle: u64,
+        /// The request.
+        request: Request,
+    },
+    /// A response came.
+    Response {
+        /// The node that was asked.
+        peer: i32,
+        /// Of the request.
+        correlation: u64,
+        /// The response.
+        response: Response<D>,
+    },
+    /// The node's port refused the connection, or the connection broke and the port refuses another.
+    Refused {
+        /// The node.
+        peer: i32,
+    },
+    /// All that was appended, cut off or installed before that [`Action::Flush`] is on disk.
+    Flushed {
+        /// Of the flush.
+        ticket: u64,
+    },
+    /// The quorum state is on disk, and those written before.
+    StateWritten {
+        /// Of the write.
+        ticket: u64,
+    },
+    /// A write or a flush failed: the replica halts, since it cannot know what is on disk.
+    StorageFailed,
+    /// Append records, as the leader.
+    Propose {
+        /// The owner's name for it.
+        proposal: u64,
+        /// Number of records.
+        records: u32,
+        /// The records.
+        data: D,
+    },
+    /// Make an observer a voter (KIP-853).
+    AddVoter {
+        /// The owner's name for it.
+        proposal: u64,
+        /// The observer.
+        voter: ReplicaKey,
+    },
+    /// Make a voter an observer (KIP-853).
+    RemoveVoter {
+        /// The owner's name for it.
+        proposal: u64,
+        /// The voter.
+        voter: ReplicaKey,
+    },
+    /// Resign as the leader: before a stop, or for a successor.
+    Resign {
+        /// The voter that should lead.
+        successor: Option<i32>,
+    },
+    /// A snapshot is on disk, and the log's batches before `start` are removed.
+    SnapshotWritten {
+        /// As `Quorum::snapshot_header` gave it.
+        header: SnapshotHeader,
+        /// Where the log begins now: the snapshot's end, or that of an older snapshot that is kept.
+        start: EpochEnd,
+    },
+}
+
+/// What the owner is to do, in this order.
+#[derive(Debug, Clone)]
+pub enum Action<D> {
+    /// Send a request.
+    Send {
+        /// To this node.
+        peer: i32,
+        /// Names the request in [`Event::Response`].
+        correlation: u64,
+        /// The request.
+        request: Request,
+    },
+    /// Answer a request.
+    Respond {
+        /// Of the request.
+        handle: u64,
+        /// The response.
+        response: Response<D>,
+    },
+    /// Answer a Fetch with as many batches of the log as fit.
+    RespondWithBatches {
+        /// Of the request.
+        handle: u64,
+        /// The response, to be completed.
+        response: Response<D>,
+        /// Offset of the first batch.
+        from: i64,
+        /// End of the log.
+        to: i64,
+    },
+    /// Answer a FetchSnapshot with the snapshot, or `SNAPSHOT_NOT_FOUND` if it is gone.
+    RespondWithSnapshot {
+        /// Of the request.
+        handle: u64,
+        /// The response, to be completed.
+        response: Response<D>,
+        /// Which snapshot.
+        id: EpochEnd,
+    },
+    /// Append batches to the log.
+    Append(Vec<Batch<D>>),
+    /// Cut the log off at this offset.
+    Truncate(i64),
+    /// Replace the log and its snapshots by this snapshot.
+    Install(Snapshot<D>),
+    /// Bring the log to disk as it is now, then report [`Event::Flushed`].
+    Flush {
+        /// For the report.
+        ticket: u64,
+    },
+    /// Bring the quorum state to disk, then report [`Event::StateWritten`].
+    WriteState {
+        /// For the report.
+        ticket: u64,
+        /// The state.
+        state: QuorumState,
+    },
+    /// Everything below is committed and may be applied.
+    Commit(i64),
+    /// The replica changed its role.
+    Become(Transition),
+    /// A proposal or a voter change is decided, as far as this replica knows.
+    Decide {
+        /// Of the proposal.
+        proposal: u64,
+        /// The outcome.
+        decision: Decision,
+    },
+}
+
+/// The outcome of a proposal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decision {
+    /// It is committed.
+    Committed {
+        /// The offset after its last record.
+        end_offset: i64,
+    },
+    /// It was not appended.
+    Refused(Refusal),
+    /// The leader was deposed or resigned before it knew (`NOT_CONTROLLER`); it may still be committed.
+    Unknown,
+}
+
+/// Why a proposal was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// This replica does not lead (`NOT_CONTROLLER`).
+    NotLeader,
+    /// Another voter change is not committed yet, or no record of this leader's epoch: try again.
+    NotReady,
+    /// A voter has that id (`DUPLICATE_VOTER`).
+    DuplicateVoter,
+    /// The observer does not fetch, or has not caught up.
+    NotCaughtUp,
+    /// No such voter (`VOTER_NOT_FOUND`).
+    VoterNotFound,
+    /// The last voter cannot be removed.
+    LastVoter,
+}

@@ -1,0 +1,81 @@
+//! What the metadata log holds: batches, of data or of the quorum's control records.
+
+use pybroker_model::Uuid;
+
+use crate::keys::{ReplicaKey, VoterSet};
+
+/// A point in a log: the offset, and the epoch of the record before it. With `(0, 0)` the log is empty. Ordered as
+/// logs are compared by Vote: the epoch first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct EpochEnd {
+    /// Leader epoch of the last record below `offset`.
+    pub epoch: i32,
+    /// Exclusive end.
+    pub offset: i64,
+}
+
+/// Consecutive records of one leader epoch; appended, copied and cut off as a whole.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Batch<D> {
+    /// Offset of the first record.
+    pub base_offset: i64,
+    /// Number of records, at least one.
+    pub records: u32,
+    /// Epoch of the leader that wrote it.
+    pub epoch: i32,
+    /// The records.
+    pub body: Body<D>,
+}
+
+impl<D> Batch<D> {
+    /// Offset after the last record.
+    #[must_use]
+    pub fn end_offset(&self) -> i64 {
+        self.base_offset + i64::from(self.records)
+    }
+}
+
+/// The records of a batch.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Body<D> {
+    /// The first record of an epoch (Kafka's LeaderChangeMessage).
+    LeaderChange(ReplicaKey),
+    /// The voter set, in force from its append on (Kafka's VotersRecord).
+    Voters(VoterSet),
+    /// The unique id of the metadata topic (KIP-516).
+    TopicId(Uuid),
+    /// Metadata deltas; the quorum does not look into them.
+    Data(D),
+}
+
+/// What a snapshot says about the quorum.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SnapshotHeader {
+    /// The end of the log that the snapshot replaces.
+    pub id: EpochEnd,
+    /// The voters as of that end.
+    pub voters: VoterSet,
+    /// Offset of the topic id's record, and the id, if it is below that end.
+    pub topic_id: Option<(i64, Uuid)>,
+}
+
+impl SnapshotHeader {
+    /// The snapshot that formatting writes: an empty log with its first voters, or none for a node that joins.
+    #[must_use]
+    pub fn bootstrap(voters: VoterSet) -> Self {
+        Self {
+            id: EpochEnd::default(),
+            voters,
+            topic_id: None,
+        }
+    }
+}
+
+/// A snapshot on its way to a replica that lags.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Snapshot<D> {
+    /// What it says about the quorum.
+    pub header: SnapshotHeader,
+    /// The image's records.
+    pub content: D,
+}

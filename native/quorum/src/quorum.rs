@@ -1,0 +1,386 @@
+//! The state machine: what each event means, and what all roles share.
+
+use std::collections::VecDeque;
+
+use crate::action::{Action, Decision, Event, Refusal};
+use crate::batch::{EpochEnd, SnapshotHeader};
+use crate::fault::planted;
+use crate::keys::VoterSet;
+use crate::log_index::LogIndex;
+use crate::message::{Answer, Ask, Error, Request, Response};
+use crate::random::Jitter;
+use crate::role::Role;
+use crate::settings::Settings;
+use crate::state::QuorumState;
+use crate::transition::{Cause, RoleName, Transition};
+
+/// A flush that has not been reported.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PendingFlush {
+    pub(crate) ticket: u64,
+    /// End of the log that it brings to disk; falls when the log is cut off meanwhile.
+    pub(crate) end: i64,
+}
+
+/// The Fetch or FetchSnapshot on its way.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PendingFetch {
+    pub(crate) correlation: u64,
+    pub(crate) peer: i32,
+    pub(crate) retry_at: u64,
+}
+
+/// One replica of the metadata log.
+#[derive(Debug, Clone)]
+pub struct Quorum<D> {
+    pub(crate) settings: Settings,
+    pub(crate) now: u64,
+    pub(crate) jitter: Jitter,
+    pub(crate) role: Role,
+    /// As it will be on disk when the last write is done.
+    pub(crate) state: QuorumState,
+    pub(crate) log: LogIndex,
+    /// The log is on disk up to there.
+    pub(crate) flushed: i64,
+    pub(crate) high_watermark: i64,
+    /// The leader's port has refused a connection in this epoch.
+    pub(crate) leader_refused: bool,
+    /// The last fetch named an id that the leader does not know, and ours is not committed.
+    pub(crate) fetch_by_sentinel: bool,
+    pub(crate) fetch: Option<PendingFetch>,
+    pub(crate) fetch_at: u64,
+    /// Which node was asked last for the leader.
+    pub(crate) probe: usize,
+    pub(crate) flush: Option<PendingFlush>,
+    /// The log has changed since the last flush began.
+    pub(crate) unflushed: bool,
+    /// The last write of the state that has not been reported.
+    pub(crate) state_ticket: Option<u64>,
+    /// Messages that wait for a write of the state.
+    pub(crate) held: VecDeque<(u64, Action<D>)>,
+    pub(crate) last_ticket: u64,
+    pub(crate) last_correlation: u64,
+    pub(crate) actions: Vec<Action<D>>,
+}
+
+impl<D> Quorum<D> {
+    /// Starts a replica with what its disk holds. All of `log` must be on disk.
+    ///
+    /// # Panics
+    /// If the log has a higher epoch than the state, which no crash leaves behind.
+    #[must_use]
+    pub fn new(settings: Settings, state: QuorumState, log: LogIndex, now: u64) -> Self {
+        let mut quorum = Self {
+            now,
+            jitter: Jitter::new(settings.seed),
+            role: Role::Unattached { election_at: 0 },
+            flushed: log.end_offset(),
+            high_watermark: log.snapshot().offset.max(log.start().offset),
+            leader_refused: false,
+            fetch_by_sentinel: false,
+            fetch: None,
+            fetch_at: now,
+            probe: settings.key.id.unsigned_abs() as usize,
+            flush: None,
+            unflushed: false,
+            state_ticket: None,
+            held: VecDeque::new(),
+            last_ticket: 0,
+            last_correlation: 0,
+            actions: Vec::new(),
+            settings,
+            state,
+            log,
+        };
+        quorum.start();
+        quorum.check();
+        quorum
+    }
+
+    /// Takes in an event at a time in milliseconds, and appends what is to be done to `actions`. A time before an
+    /// earlier one counts as that.
+    pub fn step(&mut self, now: u64, event: Event<D>, actions: &mut Vec<Action<D>>) {
+        self.now = self.now.max(now);
+        if !matches!(self.role, Role::Halted) {
+            self.take_in(event);
+            self.on_time();
+            self.check();
+        }
+        actions.append(&mut self.actions);
+    }
+
+    fn take_in(&mut self, event: Event<D>) {
+        match event {
+            Event::Time => {}
+            Event::Request { handle, request } => self.on_request(handle, request),
+            Event::Response {
+                peer,
+                correlation,
+                response,
+            } => self.on_response(peer, correlation, response),
+            Event::Refused { peer } => self.on_refused(peer),
+            Event::Flushed { ticket } => self.on_flushed(ticket),
+            Event::StateWritten { ticket } => self.on_state_written(ticket),
+            Event::StorageFailed => self.halt(),
+            Event::Propose {
+                proposal,
+                records,
+                data,
+            } => self.on_propose(proposal, records, data),
+            Event::AddVoter { proposal, voter } => self.on_add_voter(proposal, voter),
+            Event::RemoveVoter { proposal, voter } => self.on_remove_voter(proposal, voter),
+            Event::Resign { successor } => self.on_resign(successor),
+            Event::SnapshotWritten { header, start } => self.log.trim(start, header.id),
+        }
+    }
+
+    fn on_request(&mut self, handle: u64, request: Request) {
+        let error = self.inspect(&request);
+        if error != Error::None {
+            let response = Response {
+                error,
+                epoch: 0,
+                leader: None,
+                answer: Answer::Empty,
+            };
+            return self.send(Action::Respond { handle, response });
+        }
+        match request.ask {
+            Ask::Vote { last, pre_vote, .. } => self.on_vote(handle, &request, last, pre_vote),
+            Ask::BeginQuorumEpoch => self.on_begin_epoch(handle, &request),
+            Ask::EndQuorumEpoch {
+                ref preferred_successors,
+            } => self.on_end_epoch(handle, &request, preferred_successors),
+            Ask::Fetch {
+                from,
+                high_watermark,
+            } => self.on_fetch(handle, &request, from, high_watermark),
+            Ask::FetchSnapshot { id } => self.on_fetch_snapshot(handle, &request, id),
+        }
+    }
+
+    fn on_response(&mut self, peer: i32, correlation: u64, response: Response<D>) {
+        let foreign = matches!(
+            response.error,
+            Error::InconsistentClusterId | Error::UnknownTopicId | Error::InvalidVoterKey
+        );
+        let moved = !foreign && self.observe(response.epoch, response.leader);
+        let fetched = self
+            .fetch
+            .is_some_and(|fetch| fetch.correlation == correlation);
+        if fetched {
+            self.fetch = None;
+            self.fetch_at = self.now + self.settings.timeouts.pause_ms;
+        }
+        let stale = !fetched && !planted!(self, StaleResponseAppended);
+        match response.answer {
+            _ if moved => self.fetch_at = self.now,
+            Answer::Vote { granted } => self.on_vote_response(correlation, response.epoch, granted),
+            Answer::Fetch {
+                high_watermark,
+                fetched,
+            } if !stale => self.on_fetched(peer, response.epoch, high_watermark, fetched),
+            Answer::Snapshot(snapshot) if !stale => {
+                self.on_snapshot(peer, response.epoch, snapshot)
+            }
+            Answer::Empty if fetched => self.on_fetch_error(peer, response.epoch, response.error),
+            _ => {}
+        }
+    }
+
+    /// Takes note of an epoch and its leader; whether the role has changed.
+    pub(crate) fn observe(&mut self, epoch: i32, leader: Option<i32>) -> bool {
+        let leader = leader.filter(|&leader| leader != self.settings.key.id);
+        if planted!(self, StepDownForgotten) && self.is_leader() {
+            return false;
+        }
+        match leader {
+            _ if epoch < self.state.epoch => false,
+            Some(leader) if epoch > self.state.epoch => {
+                self.become_follower(epoch, leader, Cause::HigherEpoch);
+                true
+            }
+            None if epoch > self.state.epoch => {
+                self.become_unattached(epoch, Cause::HigherEpoch);
+                true
+            }
+            Some(leader) if self.may_follow() => {
+                self.become_follower(epoch, leader, Cause::LeaderFound);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether a leader of this epoch that another node names is followed. While this replica asks for pre-votes
+    /// because it cannot reach that leader, it is not.
+    fn may_follow(&self) -> bool {
+        match self.role {
+            Role::Unattached { .. } => !self.leader_refused,
+            Role::Prospective(_) | Role::Candidate(_) => self.state.leader.is_none(),
+            _ => false,
+        }
+    }
+
+    /// Does what has become due.
+    fn on_time(&mut self) {
+        match self.role {
+            Role::Unattached { election_at } | Role::Resigned { election_at } => {
+                if self.now >= election_at {
+                    self.on_election_time();
+                }
+            }
+            Role::Prospective(_) | Role::Candidate(_) => self.on_ballot_time(),
+            Role::Leader(_) => self.on_leader_time(),
+            Role::Follower(ref following) => {
+                if self.now >= following.until {
+                    self.on_leader_lost();
+                }
+            }
+            Role::Halted => return,
+        }
+        self.flush();
+        self.fetch_if_due();
+    }
+
+    /// A voter starts an election. A leader that was removed looks for the next one.
+    fn on_election_time(&mut self) {
+        if self.may_elect() {
+            self.elect(Cause::TimedOut);
+        } else if matches!(self.role, Role::Resigned { .. }) {
+            self.become_unattached(self.state.epoch, Cause::TimedOut);
+        }
+    }
+
+    /// When time alone has an effect: call `step` with [`Event::Time`] then at the latest.
+    #[must_use]
+    pub fn deadline(&self) -> u64 {
+        let role = match &self.role {
+            Role::Unattached { election_at } if self.may_elect() => *election_at,
+            Role::Resigned { election_at } => *election_at,
+            Role::Prospective(ballot) | Role::Candidate(ballot) => {
+                ballot.ends_at.min(ballot.retry_at)
+            }
+            Role::Leader(leadership) => self.leader_deadline(leadership),
+            Role::Follower(following) => following.until,
+            _ => u64::MAX,
+        };
+        role.min(self.fetch_deadline())
+    }
+
+    pub(crate) fn is_voter(&self) -> bool {
+        self.voters().contains(self.settings.key)
+    }
+
+    /// Whether this replica starts elections: a voter, or one that is removed by a record that is not known to be
+    /// committed. Without it the others may have no majority whose logs are long enough. It needs the votes of the new
+    /// set, to which its own does not belong.
+    pub(crate) fn may_elect(&self) -> bool {
+        let key = self.settings.key;
+        self.is_voter()
+            || (self.log.voters_end() > self.high_watermark
+                && self.log.voters_before().contains(key)
+                && !planted!(self, RemovedVoterWaits))
+    }
+
+    /// The voters: those of the latest record, committed or not.
+    #[must_use]
+    pub fn voters(&self) -> &VoterSet {
+        if planted!(self, CommittedVotersOnly) {
+            return self.log.voters_at(self.high_watermark);
+        }
+        self.log.voters()
+    }
+
+    pub(crate) fn majority(&self) -> usize {
+        let voters = self.voters();
+        if planted!(self, HalfIsMajority) && voters.len() > 1 {
+            return voters.len() / 2;
+        }
+        voters.majority()
+    }
+
+    /// Milliseconds from now on, with jitter.
+    pub(crate) fn after(&mut self, fixed_ms: u64, jitter_ms: u64) -> u64 {
+        self.now + fixed_ms + self.jitter.below(jitter_ms + 1)
+    }
+
+    pub(crate) fn decide(&mut self, proposal: u64, decision: Decision) {
+        self.actions.push(Action::Decide { proposal, decision });
+    }
+
+    pub(crate) fn refuse(&mut self, proposal: u64, refusal: Refusal) {
+        self.decide(proposal, Decision::Refused(refusal));
+    }
+
+    pub(crate) fn announce(&mut self, from: RoleName, cause: Cause) {
+        let to = self.role.name();
+        self.actions
+            .push(Action::Become(Transition { from, to, cause }));
+    }
+
+    /// What a snapshot of the image at `end` says about the quorum; `None` if that is not committed and on disk here,
+    /// or not beyond the last snapshot.
+    #[must_use]
+    pub fn snapshot_header(&self, end: i64) -> Option<SnapshotHeader> {
+        if end > self.high_watermark.min(self.flushed) || end <= self.log.snapshot().offset {
+            return None;
+        }
+        let voters = if planted!(self, SnapshotWithOldVoters) {
+            self.log.first_voters()
+        } else {
+            self.log.voters_at(end)
+        };
+        Some(SnapshotHeader {
+            id: EpochEnd {
+                epoch: self.log.epoch_before(end),
+                offset: end,
+            },
+            voters: voters.clone(),
+            topic_id: self.log.topic_id().filter(|&(offset, _)| offset < end),
+        })
+    }
+
+    /// Drops the messages that wait for the disk, so that a copy answers at once.
+    #[cfg(feature = "planted")]
+    pub fn forget_held_messages(&mut self) {
+        self.held.clear();
+        self.state_ticket = None;
+    }
+
+    /// Whether this replica leads its epoch.
+    #[must_use]
+    pub fn is_leader(&self) -> bool {
+        matches!(self.role, Role::Leader(_))
+    }
+
+    /// The role.
+    #[must_use]
+    pub fn role(&self) -> RoleName {
+        self.role.name()
+    }
+
+    /// The state, as the last write brings it to disk.
+    #[must_use]
+    pub fn state(&self) -> QuorumState {
+        self.state
+    }
+
+    /// What is known of the log.
+    #[must_use]
+    pub fn log(&self) -> &LogIndex {
+        &self.log
+    }
+
+    /// Records below are on disk here.
+    #[must_use]
+    pub fn flushed_end(&self) -> i64 {
+        self.flushed
+    }
+
+    /// Records below are committed.
+    #[must_use]
+    pub fn high_watermark(&self) -> i64 {
+        self.high_watermark
+    }
+}
