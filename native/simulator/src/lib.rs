@@ -1,0 +1,28 @@
+//! A simulated world for `pybroker-quorum`: its real state machines on simulated disks, networks and clocks, with every
+//! fault that those can have, and an oracle that sees all of them at once. One seed is one run, replayed exactly.
+//!
+//! Not part of the broker. `docs/testing-in-depth.md` says what is simulated and how a seed is replayed.
+
+mod actions;
+mod calm;
+mod checks;
+mod client;
+mod clock;
+mod coverage;
+mod disk;
+mod metadata_log;
+mod network;
+mod node;
+mod oracle;
+mod plan;
+mod probes;
+mod process;
+mod random;
+mod run;
+mod troubles;
+mod world;
+
+pub use coverage::{Coverage, TRANSITIONS};
+pub use oracle::Violation;
+pub use plan::{Plan, Trouble};
+pub use run::{Failure, run, shrink, silence_panics};
