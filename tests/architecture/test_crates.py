@@ -24,7 +24,9 @@ USES = {
     "fetcher": {"model", "protocol", "storage", "replica", "client"},
     "spark": {"model", "protocol", "client"},
     "fuzz": {"keystore", "model", "protocol", "storage"},
-    "bindings": set(CRATES) - {"bindings", "fuzz"},
+    "quorum": {"model"},
+    "simulator": {"model", "quorum"},
+    "bindings": set(CRATES) - {"bindings", "fuzz", "quorum", "simulator"},
 }
 HAVE = {
     "pyo3": {"bindings"},
