@@ -1,4 +1,4 @@
-"""The group's epoch and target: when topics or members have changed, and what the assignor makes of it."""
+"""The group's epoch and target: detects changes of topics and members, and runs the assignor."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from pybroker.native import Uuid
 
 
 def look_at_topics(group: ConsumerGroup, view: TopicView, *, raised: bool) -> None:
-    """Raises the epoch if the topics of the members are not those of the last look. `raised`: it was for another
-    reason."""
+    """Raise the epoch if the members' topics have changed since the last check.
+
+    `raised`: the caller has already raised it for another reason.
+    """
     if group.looked_at != view.version:
         group.looked_at = view.version
         if note_topics(group, view) and not raised:
@@ -20,27 +22,27 @@ def look_at_topics(group: ConsumerGroup, view: TopicView, *, raised: bool) -> No
 
 
 def note_topics(group: ConsumerGroup, view: TopicView) -> bool:
-    """Takes down which topics the members mean; whether they are others than before."""
+    """Record the topics that the members subscribe to; return whether they have changed."""
     before = group.topics_hash
     group.topics_hash = hash_of(subscribed_topics(group, view))
     return before != group.topics_hash
 
 
 def meant_by(group: ConsumerGroup, view: TopicView, member_id: str) -> set[Uuid]:
-    """The topics that a member subscribes to. KafkaError UNKNOWN_MEMBER_ID."""
+    """Return the topics that a member subscribes to. Raise KafkaError UNKNOWN_MEMBER_ID."""
     said = group.member(member_id).subscription
     found = (view.topic_id(name) for name in group.names_of(said.topics, said.regex))
     return {topic_id for topic_id in found if topic_id is not None}
 
 
 def resolve_again(group: ConsumerGroup, view: TopicView, may_read: MayRead, now_ms: int) -> None:
-    """Looks anew what the expressions of the members match."""
+    """Match the members' regular expressions again."""
     for regex in list(group.regexes):
         group.resolve(regex, resolve(regex, view, may_read, now_ms))
 
 
 def assign(group: ConsumerGroup, view: TopicView, assignors: Sequence[str], now_ms: int) -> None:
-    """Brings the target to the group's epoch. `assignors`: those that the broker offers, its favourite first."""
+    """Compute the target for the group's epoch. `assignors`: names that the broker offers, the default first."""
     topics = subscribed_topics(group, view)
     ids: dict[str, Uuid] = {}
     for name in group.subscribed:
@@ -59,7 +61,7 @@ def assign(group: ConsumerGroup, view: TopicView, assignors: Sequence[str], now_
     name = group.preferred_assignor(assignors[0])
     group.target = ASSIGNORS[name if name in assignors else assignors[0]](members, topics)
     group.target_epoch = group.epoch
-    # The first member of an empty group waits for no interval.
+    # The first member of an empty group does not wait for an interval.
     group.target_timestamp_ms = now_ms if group.members else 0
 
 

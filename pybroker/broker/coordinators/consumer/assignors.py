@@ -1,8 +1,8 @@
-"""Server-side assignors: who of a group shall read what. Pure functions over topic ids (KIP-848).
+"""Server-side assignors: pure functions that assign a group's partitions to its members, by topic id (KIP-848).
 
-uniform: as many partitions for each member as the others have, and as few moves as that takes.
-range: of each topic a run of neighbouring partitions for each subscriber, so that topics with equally many partitions
-are shared out alike.
+uniform: members get equal numbers of partitions, with as few moves as possible.
+range: each subscriber of a topic gets a run of adjacent partitions, so that topics with equal partition counts are
+divided alike.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ class Subscriber(msgspec.Struct, frozen=True):
     member_id: str
     instance_id: str | None
     topics: frozenset[Uuid]
-    """That exist."""
+    """The existing topics that the member subscribes to."""
     has: frozenset[Partition]
-    """By the target before."""
+    """The member's partitions in the previous target."""
 
 
 Assignor = Callable[[Sequence[Subscriber], Mapping[Uuid, int]], Target]
-"""(members, topic → number of its partitions) → what each member shall have."""
+"""(members, topic → number of partitions) → partitions of each member."""
 
 
 def uniform(members: Sequence[Subscriber], topics: Mapping[Uuid, int]) -> Target:
-    """See the module."""
+    """Assign equal numbers of partitions with few moves."""
     if not members:
         return {}
     first = members[0].topics
@@ -43,11 +43,12 @@ def uniform(members: Sequence[Subscriber], topics: Mapping[Uuid, int]) -> Target
 
 
 def _equal_shares(members: Sequence[Subscriber], topics: Mapping[Uuid, int]) -> Target:
-    """All subscribe to the same: everybody keeps up to its share and gets the rest of it from what is left."""
+    """Assign when all members have equal subscriptions: members keep up to their share, and unowned partitions fill the
+    rest."""
     free = dict.fromkeys((topic, index) for topic in sorted(topics) for index in range(topics[topic]))
     share, extra = divmod(len(free), len(members))
     shares: dict[str, list[Partition]] = {}
-    # Who has more than the share already comes first: the larger shares are then kept where they are.
+    # Members above their share come first, so that they keep the larger shares.
     for member in sorted(members, key=lambda one: (-len(one.has), one.member_id)):
         has = sorted(partition for partition in member.has if partition in free)
         most = share
@@ -68,8 +69,10 @@ def _equal_shares(members: Sequence[Subscriber], topics: Mapping[Uuid, int]) -> 
 
 
 def _balanced(members: Sequence[Subscriber], topics: Mapping[Uuid, int]) -> Target:
-    """Subscriptions differ: what has no owner goes to the subscriber with least; then partitions move from the fullest
-    to the emptiest subscriber of their topic while that makes them more alike.
+    """Assign when subscriptions differ.
+
+    Each unowned partition goes to the least loaded subscriber. Then partitions move from the most to the least
+    loaded subscriber of their topic while that evens the load.
     """
     subscribers: dict[Uuid, list[str]] = {}
     for member in members:
@@ -86,14 +89,14 @@ def _balanced(members: Sequence[Subscriber], topics: Mapping[Uuid, int]) -> Targ
                 taken.add((topic, index))
                 owned[topic][member.member_id].append(index)
                 load[member.member_id] += 1
-    # Topics that few can read first: who reads many can be given others.
+    # Topics with few subscribers first: members that can read many topics are easier to balance later.
     for topic in sorted(subscribers, key=lambda one: (len(subscribers[one]), one)):
         for index in range(topics[topic]):
             if (topic, index) not in taken:
                 who = min(subscribers[topic], key=lambda one: (load[one], one))
                 owned[topic][who].append(index)
                 load[who] += 1
-    # Each move makes the sum of the squares of the loads smaller: this ends.
+    # Each move reduces the sum of the squared loads, so the loop terminates.
     moved = True
     while moved:
         moved = False
@@ -108,7 +111,7 @@ def _balanced(members: Sequence[Subscriber], topics: Mapping[Uuid, int]) -> Targ
 
 
 def _level(owned: dict[str, list[int]], load: dict[str, int]) -> bool:
-    """Levels the subscribers of one topic as far as its partitions allow; whether anything moved."""
+    """Even the load of one topic's subscribers as far as its partitions allow; return whether any moved."""
     moved = False
     while True:
         giver = max((one for one in owned if owned[one]), key=lambda one: (load[one], one), default=None)
@@ -122,9 +125,9 @@ def _level(owned: dict[str, list[int]], load: dict[str, int]) -> bool:
 
 
 def by_range(members: Sequence[Subscriber], topics: Mapping[Uuid, int]) -> Target:
-    """See the module."""
+    """Assign adjacent partitions of each topic to its subscribers."""
     shares: dict[str, set[Partition]] = {member.member_id: set() for member in members}
-    # A static member has its place by its instance id, which outlives its member ids.
+    # A static member is ordered by its instance id, which survives changes of its member id.
     order = sorted(members, key=lambda one: (one.instance_id is None, one.instance_id or one.member_id))
     for topic in {topic for member in members for topic in member.topics}:
         who = [member.member_id for member in order if topic in member.topics]

@@ -1,10 +1,10 @@
 """One consumer group: epochs, members, the target. Pure data and its bookkeeping; no IO, no clock, no timers.
 
-    member joins, leaves, says something new, a topic changes ──► epoch + 1
-    epoch > target epoch                                      ──► a new target at that epoch (`assignment`)
-    a member's heartbeat                                      ──► one step towards the target (`reconciliation`)
+    member joins, leaves, changes its subscription, a topic changes ──► epoch + 1
+    epoch > target epoch                                            ──► a new target at that epoch (`assignment`)
+    a member's heartbeat                                            ──► one step towards the target (`reconciliation`)
 
-A partition has at most one owner: who was given it keeps it until it has said that it gave it back, or is removed.
+A partition has at most one owner: a member owns it until it confirms the revocation or is removed.
 """
 
 from __future__ import annotations
@@ -20,17 +20,18 @@ NOTHING: frozenset[Partition] = frozenset()
 
 
 class ConsumerGroup:
-    """See the module. What is in its dictionaries is immutable: a `fork` is changed and put in place of the original
-    when the change is on disk.
+    """One consumer group. The values in its dictionaries are immutable.
+
+    A caller changes a `fork` and installs it in place of the original once the change is durable.
     """
 
     def __init__(self, group_id: str, life: object | None = None) -> None:
         self.group_id = group_id
         self.life = object() if life is None else life
-        """The same while the group lives, also when it changes its protocol."""
+        """Identity of the group; it survives a change of the group's protocol."""
         self.epoch = 0
         self.topics_hash = 0
-        """Of the topics that members subscribe to, with their partitions; 0: none."""
+        """Hash of the subscribed topics and their partition counts; 0: no topics."""
         self.target_epoch = 0
         self.target_timestamp_ms = 0
         self.target: dict[str, frozenset[Partition]] = {}
@@ -38,17 +39,17 @@ class ConsumerGroup:
         self.instances: dict[str, str] = {}
         """group.instance.id → member id."""
         self.owners: dict[Partition, str] = {}
-        """Partition → who may be reading it."""
+        """Partition → the member that may be reading it."""
         self.regexes: dict[str, Resolved] = {}
         self.looked_at = -1
-        """Version of the broker's view of topics that the epoch takes into account; −1: none."""
+        """Version of the broker's topic view that the epoch reflects; −1: none."""
         self.subscribed: frozenset[str] = frozenset()
         """Names of all topics that members subscribe to, by name or by expression."""
         self.successor: Mapping[bytes, bytes | None] | None = None
-        """What is stored in place of the group when it becomes one of another protocol; None: it stays."""
+        """Records that replace the group when it changes its protocol; None: the protocol stays."""
 
     def fork(self) -> ConsumerGroup:
-        """A copy to be changed."""
+        """Return a copy for changes."""
         copy = ConsumerGroup(self.group_id, self.life)
         copy.epoch, copy.topics_hash = self.epoch, self.topics_hash
         copy.target_epoch, copy.target_timestamp_ms = self.target_epoch, self.target_timestamp_ms
@@ -61,12 +62,12 @@ class ConsumerGroup:
         return copy
 
     def become(self, other: ConsumerGroup) -> None:
-        """Takes over everything of a copy."""
+        """Take over the state of a copy."""
         self.__dict__.update(other.__dict__)
 
     @property
     def state(self) -> GroupState:
-        """What tools are shown."""
+        """The state that tools show."""
         if not self.members:
             return GroupState.EMPTY
         if self.epoch > self.target_epoch:
@@ -76,13 +77,13 @@ class ConsumerGroup:
         return GroupState.RECONCILING
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Members may be reading it."""
+        """Return whether members may be reading the topic."""
         return topic in self.subscribed
 
     # --- members ------------------------------------------------------------------------------------------------------
 
     def put(self, member: Member) -> None:
-        """Takes a member in, or in place of what was known of it."""
+        """Add a member, or replace its previous state."""
         before = self.members.get(member.member_id)
         if before is not None:
             self._release(before)
@@ -98,7 +99,7 @@ class ConsumerGroup:
             self.note_subscribed()
 
     def remove(self, member_id: str) -> None:
-        """Forgets a member; what it had is free."""
+        """Remove a member and release its partitions."""
         member = self.members.pop(member_id)
         self.target.pop(member_id, None)
         self._release(member)
@@ -113,7 +114,7 @@ class ConsumerGroup:
                     del self.owners[partition]
 
     def note_subscribed(self) -> None:
-        """Finds out which topics all members mean together, and forgets expressions that nobody uses."""
+        """Recompute the topics that all members subscribe to, and forget unused regular expressions."""
         said = {(m.subscription.topics, m.subscription.regex) for m in self.members.values()}
         wanted = {regex for _, regex in said if regex is not None}
         for regex in self.regexes.keys() - wanted:
@@ -123,39 +124,39 @@ class ConsumerGroup:
             self.subscribed, self.looked_at = subscribed, -1
 
     def names_of(self, topics: tuple[str, ...], regex: str | None) -> frozenset[str]:
-        """The topics that a subscription means now."""
+        """Return the topics that a subscription matches now."""
         resolved = None if regex is None else self.regexes.get(regex)
         return frozenset(topics) if resolved is None else frozenset(topics) | frozenset(resolved.topics)
 
     def resolve(self, regex: str, resolved: Resolved) -> None:
-        """Takes over what an expression matches."""
+        """Store the topics that a regular expression matches."""
         self.regexes[regex] = resolved
         self.note_subscribed()
 
     def may_give(self, partition: Partition, member_id: str) -> bool:
-        """Whether nobody else may be reading a partition."""
+        """Return whether no other member may be reading the partition."""
         return self.owners.get(partition, member_id) == member_id
 
     def target_of(self, member_id: str) -> frozenset[Partition]:
-        """What the target gives a member."""
+        """Return the member's partitions in the target."""
         return self.target.get(member_id, NOTHING)
 
     def waits_in_vain(self, member: Member) -> bool:
-        """What the member waits for is still with others."""
+        """Return whether other members still own everything that the member waits for."""
         return not any(
             partition not in member.assigned and partition not in self.owners
             for partition in self.target_of(member.member_id)
         )
 
     def preferred_assignor(self, default: str) -> str:
-        """The assignor that most members ask for; the earlier name wins a tie."""
+        """Return the assignor that most members prefer; the alphabetically first wins a tie."""
         votes = Counter(
             member.subscription.assignor for member in self.members.values() if member.subscription.assignor is not None
         )
         return min(votes, key=lambda name: (-votes[name], name), default=default)
 
     def member(self, member_id: str) -> Member:
-        """A member that exists. KafkaError UNKNOWN_MEMBER_ID."""
+        """Return an existing member. Raise KafkaError UNKNOWN_MEMBER_ID."""
         member = self.members.get(member_id)
         if member is None:
             raise KafkaError(
@@ -164,7 +165,7 @@ class ConsumerGroup:
         return member
 
     def instance(self, instance_id: str, member_id: str) -> Member:
-        """The member that goes by this instance id. KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+        """Return the member with this instance id. Raise KafkaError UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID."""
         known = self.instances.get(instance_id)
         if known is None:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Group {self.group_id} has no instance {instance_id}.")
@@ -179,11 +180,11 @@ class ConsumerGroup:
 
     @property
     def all_classic(self) -> bool:
-        """It has members, and none of them speaks the newer protocol."""
+        """Whether the group has members and all of them use the classic protocol."""
         return bool(self.members) and all(member.is_classic for member in self.members.values())
 
     def classic_sides(self) -> dict[str, ClassicSide]:
-        """Of the members that speak the classic protocol, by member id."""
+        """Return the classic protocol data of the classic members, by member id."""
         return {
             member_id: side
             for member_id, member in self.members.items()

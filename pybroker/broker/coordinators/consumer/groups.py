@@ -1,7 +1,7 @@
-"""The consumer groups of one shard: heartbeats, sessions, and what becomes of groups when time passes.
+"""The consumer groups of one shard: heartbeats, sessions and timeouts.
 
-Decisions are made by pure functions on copies (`membership`, `assignment`, `reconciliation`); `turns` makes them
-durable. Everything here is plain functions on the loop's thread.
+Pure functions on copies make the decisions (`membership`, `assignment`, `reconciliation`); `turns` makes them
+durable. Everything here is synchronous, on the event loop's thread.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ Finish = Finishing[ConsumerGroup]
 KIND = Kind(ConsumerGroup, ConsumerGroup.fork, records.changes, records.tombstones)
 
 BEATS_A_SECOND_MAX = 500
-"""Of one group whose members are told to come sooner: a large one must not keep the coordinator from others."""
+"""Limits one group's heartbeats during a rebalance, so that a large group does not keep the coordinator from others."""
 
 EXPIRY_RETRY_MS = 1_000
-"""A member whose removal could not be written is removed again after this."""
+"""Delay before retrying a member's removal that could not be written."""
 
 
 class ConsumerGroups:
-    """See the module."""
+    """The consumer groups of one shard."""
 
     def __init__(
         self, *, clock: Clock, timers: TimerWheel, view: TopicView, settings: ConsumerSettings, write: Write,
@@ -58,8 +58,8 @@ class ConsumerGroups:
         changed: Callable[[ConsumerGroup], None],
         assigned: Callable[[], None],
     ) -> None:
-        """made: told of each group that has come to be. changed: told of each group after each change. assigned: told
-        of each new target."""
+        """made: called with each new group. changed: called with each group after a change. assigned: called for each
+        new target."""
         self._made = made
         self._told = changed
         self._assigned = assigned
@@ -72,15 +72,15 @@ class ConsumerGroups:
         self.turns = GroupTurns(KIND, write, self._assign, self._changed, self._moves)
 
     def __contains__(self, group_id: str) -> bool:
-        """The group exists, or is being made."""
+        """Return whether the group exists or is being created."""
         return self.turns.holds(group_id)
 
     def get(self, group_id: str) -> ConsumerGroup | None:
-        """A group as it is on disk. Not to be changed."""
+        """Return a group as stored; callers must not change it."""
         return self.turns.groups.get(group_id)
 
     def all(self) -> list[ConsumerGroup]:
-        """All of them, as on disk. Not to be changed."""
+        """Return all groups as stored; callers must not change them."""
         return list(self.turns.groups.values())
 
     # --- heartbeats ---------------------------------------------------------------------------------------------------
@@ -95,10 +95,10 @@ class ConsumerGroups:
         also: Records | None = None,
         begin: Callable[[ConsumerGroup], None] | None = None,
     ) -> None:
-        """A ConsumerGroupHeartbeat whose form is right; `reply` gets the answer when it is on disk.
+        """Handle a valid ConsumerGroupHeartbeat; `reply` gets the result once the changes are durable.
 
-        may_read: whether the member may know of a topic. also, begin: records that go with the first member of a group,
-        and what fills the group before it joins.
+        may_read: whether the member is authorized to see a topic. also, begin: for the first member of a group, the
+        records to write with it, and a function that fills the group before it joins.
         """
         group = self.get(group_id)
         if beat.epoch < JOINS:
@@ -116,7 +116,7 @@ class ConsumerGroups:
         def change(draft: ConsumerGroup) -> Finish:
             trial = draft
             if begin is not None and not draft.epoch:
-                # It is filled only if the member is taken.
+                # Fill the group only if the member is accepted.
                 trial = draft.fork()
                 begin(trial)
             epoch = trial.epoch
@@ -142,14 +142,14 @@ class ConsumerGroups:
                 return
             reply(outcome)
 
-        # Its life does not hang on how long a write takes.
+        # The session must not depend on how long a write takes.
         member = None if group is None else group.members.get(beat.member_id)
         if member is not None:
             self.keep_alive(group_id, member)
         self.turns.submit(group_id, change, answered, also=also)
 
     def _at_once(self, group: ConsumerGroup, beat: Heartbeat) -> HeartbeatResult | None:
-        """The answer to one that changes nothing, which nearly all are; None for others."""
+        """Return the result for a heartbeat that changes nothing, as nearly all do; None for others."""
         member = group.members.get(beat.member_id)
         if (
             member is None
@@ -168,12 +168,13 @@ class ConsumerGroups:
         return structs.replace(self._result(group, member, told=False), stands=self._rests(group))
 
     def _rests(self, group: ConsumerGroup) -> bool:
-        """Time alone changes no answer: there is no expression to look at again, and no interval that ends."""
+        """Return whether time alone does not change the response: no regular expression to refresh, no interval that
+        ends."""
         age_ms = self._clock.wall_ms() - group.target_timestamp_ms
         return not group.regexes and age_ms >= self._settings.heartbeat_interval_ms(group.group_id)
 
     def answers(self, group_id: str) -> StandingAnswers:
-        """Where answers to heartbeats of a group are kept that stand."""
+        """Return the group's cache of heartbeat responses."""
         return self._answers.setdefault(group_id, StandingAnswers())
 
     def _moves(self, group_id: str) -> None:
@@ -190,8 +191,10 @@ class ConsumerGroups:
         )
 
     def _interval_ms(self, group: ConsumerGroup, member: Member) -> int:
-        """When the member comes next. Sooner while the group finds its way to a target: what one gives back another
-        waits for, and nobody learns of either but by heartbeats."""
+        """Return the member's heartbeat interval, which is shorter during a rebalance.
+
+        Members wait for partitions that others release, and learn of both only through heartbeats.
+        """
         usual = self._settings.heartbeat_interval_ms(group.group_id)
         age_ms = self._clock.wall_ms() - group.target_timestamp_ms
         if member.is_settled(group.epoch) and not 0 <= age_ms < usual:
@@ -216,25 +219,28 @@ class ConsumerGroups:
     # --- epochs and targets -------------------------------------------------------------------------------------------
 
     def progress(self, draft: ConsumerGroup, member_id: str, owned: frozenset[Partition] | None) -> Member:
-        """One step of a member towards the target. While that is of before, what the member does not subscribe to any
-        more is given back all the same."""
+        """Move a member one step towards the target.
+
+        If the target is outdated, also revoke partitions of topics that the member no longer subscribes to.
+        """
         old = draft.epoch > draft.target_epoch
         meant = assignment.meant_by(draft, self._view, member_id) if old else None
         return membership.progress(draft, member_id, owned, meant)
 
     def look_again(self, draft: ConsumerGroup, epoch: int, may_read: MayRead) -> None:
-        """Raises the epoch if it is still `epoch` and the topics of the members are not those of the last look."""
+        """Raise the epoch if it is still `epoch` and the members' topics have changed since the last check."""
         now_ms = self._clock.wall_ms()
         if draft.looked_at != self._view.version or self._regexes_are_old(draft, now_ms):
             assignment.resolve_again(draft, self._view, may_read, now_ms)
             assignment.look_at_topics(draft, self._view, raised=draft.epoch > epoch)
 
     def note_topics(self, draft: ConsumerGroup) -> None:
-        """Takes down which topics the members mean, after the epoch was raised."""
+        """Record the topics that members subscribe to, after the epoch was raised."""
         assignment.note_topics(draft, self._view)
 
     def _regexes_are_old(self, group: ConsumerGroup, now_ms: int) -> bool:
-        """What a member may read can change without a change of any topic."""
+        """Return whether regular expressions need a refresh: a member's permissions can change without a change of
+        topics."""
         interval_ms = self._settings.regex_refresh_interval_ms
         return any(now_ms - resolved.timestamp_ms >= interval_ms for resolved in group.regexes.values())
 
@@ -245,7 +251,7 @@ class ConsumerGroups:
         self._assigned()
 
     def _assign_now(self, group_id: str) -> None:
-        """The group has waited for its next target."""
+        """Compute the target that the assignment interval delayed."""
 
         def change(draft: ConsumerGroup) -> Finish:
             if draft.epoch > draft.target_epoch:
@@ -270,7 +276,7 @@ class ConsumerGroups:
             was = known.get(member_id)
             if was is member:
                 continue
-            # One that came back within the write that ends its session has none either.
+            # A member that rejoined during the write that ended its session has no session timer either.
             if was is None or _session(group_id, member_id) not in self._timers:
                 self._watch_session(group_id, member)
             if member.state is not MemberState.UNREVOKED:
@@ -280,7 +286,7 @@ class ConsumerGroups:
         self._told(after)
 
     def keep_alive(self, group_id: str, member: Member) -> None:
-        """Something of this member came."""
+        """Extend the member's session."""
         self._timers.touch(_session(group_id, member.member_id), self._session_timeout_ms(group_id, member))
 
     def _session_timeout_ms(self, group_id: str, member: Member) -> int:
@@ -320,7 +326,7 @@ class ConsumerGroups:
         )
 
     def expire(self, group_id: str, member_id: str, reason: str, still: Callable[[Member], bool]) -> None:
-        """Removes a member if it is `still` as it was."""
+        """Remove a member if `still` holds for it."""
 
         def change(draft: ConsumerGroup) -> Finish:
             member = draft.members.get(member_id)
@@ -338,9 +344,11 @@ class ConsumerGroups:
     def check_commit(
         self, group: ConsumerGroup, who: tuple[str, str | None], epoch: int, partitions: frozenset[Partition]
     ) -> None:
-        """Whether a member (id, instance id) in this epoch may commit for these partitions. One that has moved on
-        since may commit late for what it already had then. KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID,
-        STALE_MEMBER_EPOCH, ILLEGAL_GENERATION."""
+        """Check that a member (id, instance id) in this epoch may commit for these partitions.
+
+        A member that has advanced since may commit late for partitions that it already owned in the older epoch. Raise
+        KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, STALE_MEMBER_EPOCH or ILLEGAL_GENERATION.
+        """
         member_id, instance_id = who
         member = group.member(member_id) if instance_id is None else group.instance(instance_id, member_id)
         if epoch == member.epoch:
@@ -352,33 +360,36 @@ class ConsumerGroups:
         raise stale(member, epoch)
 
     def check_fetch(self, group: ConsumerGroup, member_id: str, epoch: int) -> None:
-        """Whether a member in this epoch may ask where to go on. KafkaError UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH,
-        ILLEGAL_GENERATION."""
+        """Check that a member in this epoch may fetch offsets.
+
+        Raise KafkaError UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH or ILLEGAL_GENERATION.
+        """
         member = group.member(member_id)
         if epoch != member.epoch:
             raise stale(member, epoch)
 
-    # --- taking groups over and giving them up ------------------------------------------------------------------------
+    # --- loading and ending groups ------------------------------------------------------------------------------------
 
     def install(self, group_id: str, stored: Stored) -> None:
-        """A group was loaded: each member gets a session from now on, as its heartbeats went nowhere meanwhile."""
+        """Install a loaded group and start a new session for each member; no coordinator received heartbeats during the
+        load."""
         group = stored.group(group_id)
         if group is not None:
             self.turns.groups[group_id] = group
             self._changed(None, group)
 
     def drop(self, group: ConsumerGroup, error: ErrorCode) -> Records:
-        """The group is deleted or has become another one; what buries it."""
+        """End a group that was deleted or replaced; return its tombstones."""
         self.give_up(group, error)
         return records.tombstones(group)
 
     def give_up(self, group: ConsumerGroup, error: ErrorCode) -> None:
-        """The group ends here: whoever waits gets `error`, no timer remains."""
+        """End the group: waiting clients get `error`, and timers stop."""
         self.cancel_timers(group)
         self.turns.forget(group.group_id, error)
 
     def cancel_timers(self, group: ConsumerGroup) -> None:
-        """No member is removed any more because of time, nor answered as before."""
+        """Stop the group's timers and invalidate its cached responses."""
         self._moves(group.group_id)
         self._answers.pop(group.group_id, None)
         self._interval.forget(group.group_id)
@@ -387,19 +398,19 @@ class ConsumerGroups:
             self._timers.cancel(_revocation(group.group_id, member_id))
 
     def give_up_all(self, error: ErrorCode) -> None:
-        """The shard moves away or the broker stops."""
+        """End all groups when the shard moves away or the broker stops."""
         for group in self.all():
             self.give_up(group, error)
         self.turns.forget_all(error)
 
 
 def refused(error: KafkaError) -> HeartbeatResult:
-    """The answer to a heartbeat that was refused."""
+    """Return the result for a refused heartbeat."""
     return HeartbeatResult(ErrorCode(error.code), error.message)
 
 
 def stale(member: Member, epoch: int) -> KafkaError:
-    """A member is not in the epoch that it names."""
+    """Return the error for a member that names a wrong epoch."""
     return KafkaError(
         ErrorCode.ILLEGAL_GENERATION if member.is_classic else ErrorCode.STALE_MEMBER_EPOCH,
         f"The member epoch {epoch} is not the one that the coordinator knows ({member.epoch}).",

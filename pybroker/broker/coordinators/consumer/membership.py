@@ -1,6 +1,6 @@
-"""What a heartbeat, a departure or the end of a session does to a group. Pure functions on a fork of it (KIP-848).
+"""Membership changes of a consumer group: heartbeats, departures, expired sessions (KIP-848).
 
-Each raises KafkaError before it changes anything.
+Pure functions on a fork of the group. Each raises KafkaError before it changes anything.
 """
 
 from __future__ import annotations
@@ -27,8 +27,11 @@ from pybroker.protocol.error_codes import ErrorCode
 
 
 def check_form(beat: Heartbeat, assignors: Container[str], *, own_id_required: bool) -> None:
-    """What is wrong with a heartbeat whatever the group is. `own_id_required`: version 1, in which members make their
-    ids themselves (KIP-1082). KafkaError INVALID_REQUEST, UNSUPPORTED_ASSIGNOR."""
+    """Validate a heartbeat independently of the group.
+
+    `own_id_required`: version 1, in which clients generate their member ids (KIP-1082). Raise KafkaError
+    INVALID_REQUEST or UNSUPPORTED_ASSIGNOR.
+    """
     problem = None
     if not beat.member_id and (own_id_required or beat.epoch != JOINS):
         problem = "A member names itself: member_id is empty."
@@ -56,7 +59,7 @@ def check_form(beat: Heartbeat, assignors: Container[str], *, own_id_required: b
 
 
 def check_room(group: ConsumerGroup, member_id: str, instance_id: str | None, size_max: int) -> None:
-    """KafkaError GROUP_MAX_SIZE_REACHED for one who is no member, nor takes the place of one."""
+    """Raise KafkaError GROUP_MAX_SIZE_REACHED for a client that neither is a member nor replaces one."""
     if member_id in group.members or instance_id in group.instances:
         return
     if len(group.members) >= size_max:
@@ -66,8 +69,11 @@ def check_room(group: ConsumerGroup, member_id: str, instance_id: str | None, si
 
 
 def check_epoch(member: Member, epoch: int, owned: frozenset[Partition] | None) -> None:
-    """Whether the member is where the group believes it to be. Its previous epoch is right, too, if it reads nothing
-    that it was not given: the answer that told the new one was lost. KafkaError FENCED_MEMBER_EPOCH."""
+    """Check the epoch that a member names.
+
+    The previous epoch is valid too if the member owns nothing beyond its assignment: the response with the new epoch
+    was lost. Raise KafkaError FENCED_MEMBER_EPOCH.
+    """
     if epoch in (JOINS, member.epoch):
         return
     if epoch == member.previous_epoch and owned is not None and owned <= member.assigned.keys():
@@ -81,10 +87,9 @@ def check_epoch(member: Member, epoch: int, owned: frozenset[Partition] | None) 
 def enter(
     group: ConsumerGroup, beat: Heartbeat, size_max: int, resolve: Callable[[str], Resolved]
 ) -> Member | None:
-    """Makes or changes the heartbeat's member as it says; the epoch rises if the target may change. Gives what was
-    known of the member.
+    """Add or update the heartbeat's member, and raise the epoch if the target may change; return the previous member.
 
-    `resolve`: what a regular expression matches. KafkaError: why it is no member.
+    `resolve`: matches a regular expression. Raise KafkaError if the member is refused.
     """
     check_room(group, beat.member_id, beat.instance_id, size_max)
     start_epochs(group)
@@ -97,7 +102,7 @@ def enter(
         instance_id=said.instance_id if beat.instance_id is None else beat.instance_id,
         rack_id=said.rack_id if beat.rack_id is None else beat.rack_id,
         topics=said.topics if beat.topics is None else beat.topics,
-        # An empty expression takes the subscription by expression back.
+        # An empty expression ends the subscription by expression.
         regex=said.regex if beat.regex is None else beat.regex or None,
         rebalance_timeout_ms=(
             said.rebalance_timeout_ms if beat.rebalance_timeout_ms == -1 else beat.rebalance_timeout_ms
@@ -109,14 +114,14 @@ def enter(
     if regex is not None:
         resolved = group.regexes.get(regex) or resolve(regex)
     take_in(group, before, msgspec.structs.replace(member, subscription=changed))
-    # An expression is forgotten with the last member that uses it, as is the one whose place this one takes.
+    # `take_in` forgets an expression when its last user is replaced, so store it again.
     if resolved is not None and regex is not None and regex not in group.regexes:
         group.resolve(regex, resolved)
     return before
 
 
 def _find(group: ConsumerGroup, beat: Heartbeat) -> tuple[Member | None, Member]:
-    """(what is known of the member, with what it goes on)."""
+    """Return (the stored member, the member to update)."""
     fresh = Member(beat.member_id, Subscription(beat.client_id, beat.client_host, beat.instance_id))
     if beat.instance_id is None:
         if beat.epoch != JOINS:
@@ -142,14 +147,14 @@ def _find(group: ConsumerGroup, beat: Heartbeat) -> tuple[Member | None, Member]
 
 
 def inherited(known: Member, member_id: str) -> Member:
-    """A static member's successor: it has what the one before had, and goes on from the start of the epochs."""
+    """Return the successor of a static member: it inherits the partitions and restarts at the join epoch."""
     if known.member_id == member_id:
         return known
     return msgspec.structs.replace(known, member_id=member_id, epoch=JOINS, previous_epoch=-1)
 
 
 def take_in(group: ConsumerGroup, before: Member | None, now: Member) -> None:
-    """Puts a member where `before` was, raising the epoch if the assignor may now decide otherwise."""
+    """Replace `before` with `now`; raise the epoch if the assignor's input has changed."""
     if before is not None and before.member_id != now.member_id:
         target = group.target_of(before.member_id)
         group.remove(before.member_id)
@@ -166,8 +171,11 @@ def _means(member: Member) -> tuple[object, ...]:
 def progress(
     group: ConsumerGroup, member_id: str, owned: frozenset[Partition] | None, meant: Container[Uuid] | None = None
 ) -> Member:
-    """One step of a member towards the target; the member then. `meant`: of no other topics, whatever the target says;
-    None: that is of now. KafkaError UNKNOWN_MEMBER_ID: it left in the same turn."""
+    """Move a member one step towards the target; return the new state.
+
+    `meant`: if the target is outdated, the topics to which it is restricted; None: the target is current. Raise
+    KafkaError UNKNOWN_MEMBER_ID if the member left in the same turn.
+    """
     member = group.member(member_id)
     target = group.target_of(member_id)
     moved = reconcile(
@@ -183,8 +191,10 @@ def progress(
 
 
 def leave(group: ConsumerGroup, beat: Heartbeat) -> None:
-    """The member leaves, or (GOES_AWAY) keeps its place until its session is over. KafkaError UNKNOWN_MEMBER_ID,
-    FENCED_INSTANCE_ID."""
+    """Remove a member, or (GOES_AWAY) keep its place until its session expires.
+
+    Raise KafkaError UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID.
+    """
     if beat.instance_id is None:
         member = group.member(beat.member_id)
     else:
@@ -196,6 +206,6 @@ def leave(group: ConsumerGroup, beat: Heartbeat) -> None:
 
 
 def remove(group: ConsumerGroup, member_id: str) -> None:
-    """The member is gone, and the others share what it had."""
+    """Remove a member; the next target reassigns its partitions."""
     group.remove(member_id)
     group.epoch += 1

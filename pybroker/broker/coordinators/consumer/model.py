@@ -1,4 +1,4 @@
-"""The nouns of a consumer group: what a member says, and how far it has come. Immutable values."""
+"""The data types of a consumer group: subscriptions and member states. Immutable values."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Partition = tuple[Uuid, int]
 """A partition of one incarnation of a topic."""
 
 JOINS, LEAVES, GOES_AWAY = 0, -1, -2
-"""Epochs with a meaning of their own in a heartbeat: a member joins, leaves for ever, or (a static one) for a while."""
+"""Special epochs in a heartbeat: a member joins, leaves, or (a static member) leaves temporarily."""
 
 
 class GroupState(StrEnum):
-    """The states, spelt as ConsumerGroupDescribe and ListGroups print them."""
+    """The states, spelt as in ConsumerGroupDescribe and ListGroups."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
@@ -28,85 +28,83 @@ class GroupState(StrEnum):
 
 
 class MemberState(IntEnum):
-    """How far a member is, by the numbers that Kafka stores."""
+    """Reconciliation states of members, numbered as Kafka stores them."""
 
     STABLE = 1
-    """It has what the latest target gives it, or nobody has told it of a newer one."""
+    """The member owns its partitions of the target, or does not know of a newer target yet."""
     UNREVOKED = 2
-    """It was told to give partitions back and has not said yet that it did."""
+    """The member has to revoke partitions and has not confirmed that yet."""
     UNRELEASED = 3
-    """It waits for partitions that others have not given back."""
+    """The member waits for partitions that others have not released."""
 
 
 class ClassicSide(msgspec.Struct, frozen=True):
-    """What a member has that speaks the classic protocol (JoinGroup, SyncGroup) in a consumer group."""
+    """The classic protocol data (JoinGroup, SyncGroup) of a member of a consumer group."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
-    """(name, metadata) in its order of preference."""
+    """(name, metadata), in the member's order of preference."""
 
 
 class Subscription(msgspec.Struct, frozen=True):
-    """What a member says of itself; stored as ConsumerGroupMemberMetadata."""
+    """A member's description of itself; stored as ConsumerGroupMemberMetadata."""
 
     client_id: str
     client_host: str
     instance_id: str | None = None
     rack_id: str | None = None
     topics: tuple[str, ...] = ()
-    """Names, sorted."""
+    """Topic names, sorted."""
     regex: str | None = None
     rebalance_timeout_ms: int = -1
     assignor: str | None = None
     classic: ClassicSide | None = None
-    """None: it heartbeats as KIP-848 says."""
+    """None: the member uses the consumer protocol (KIP-848)."""
 
 
 class Member(msgspec.Struct, frozen=True):
-    """One member."""
-
     member_id: str
     subscription: Subscription
     epoch: int = 0
-    """The target epoch that it has reached, or is on its way to; GOES_AWAY of a static member that is away."""
+    """The target epoch that the member has reached or is moving to; GOES_AWAY for a static member that is away."""
     previous_epoch: int = -1
     state: MemberState = MemberState.STABLE
     assigned: Mapping[Partition, int] = {}
-    """What it may read → the member epoch at which it got it."""
+    """Partitions that the member may read → the member epoch in which it got them."""
     revoking: Mapping[Partition, int] = {}
-    """What it was told to give back, and may still read."""
+    """Partitions that the member has to revoke and may still be reading."""
 
     @property
     def instance_id(self) -> str | None:
-        """Its group.instance.id."""
+        """The group.instance.id."""
         return self.subscription.instance_id
 
     @property
     def is_classic(self) -> bool:
-        """It speaks the classic protocol."""
+        """Whether the member uses the classic protocol."""
         return self.subscription.classic is not None
 
     def moved_to(self, epoch: int) -> Member:
-        """The same at another epoch; the one before is remembered, as the answer that tells the new one may be lost.
-        """
+        """Return the member in another epoch. Keep the previous epoch, because the response with the new one may be
+        lost."""
         return self if epoch == self.epoch else msgspec.structs.replace(self, epoch=epoch, previous_epoch=self.epoch)
 
     def is_settled(self, target_epoch: int) -> bool:
-        """It has everything that the target gives it and nothing else."""
+        """Return whether the member owns exactly its partitions of the target."""
         return self.state is MemberState.STABLE and self.epoch == target_epoch
 
 
 class Resolved(msgspec.Struct, frozen=True):
-    """What a regular expression matched when it was looked at last; stored as ConsumerGroupRegularExpression."""
+    """The latest matches of a regular expression; stored as ConsumerGroupRegularExpression."""
 
     topics: tuple[str, ...]
     version: int
-    """Of the broker's view of topics; says nothing to another broker."""
+    """Version of this broker's topic view; meaningless to other brokers."""
     timestamp_ms: int
 
 
 class Heartbeat(msgspec.Struct, frozen=True):
-    """A ConsumerGroupHeartbeat, free of versions. None: as in the heartbeat before."""
+    """A ConsumerGroupHeartbeat, independent of its version. None: unchanged since the previous heartbeat."""
 
     member_id: str
     epoch: int
@@ -122,7 +120,7 @@ class Heartbeat(msgspec.Struct, frozen=True):
 
     @property
     def is_full(self) -> bool:
-        """It tells everything: the member joins, or does not know whether it was heard."""
+        """Whether the heartbeat has all fields: the member joins, or does not know whether the last one arrived."""
         return (
             self.rebalance_timeout_ms != -1
             and (self.topics is not None or self.regex is not None)
@@ -131,7 +129,7 @@ class Heartbeat(msgspec.Struct, frozen=True):
 
     @property
     def is_plain(self) -> bool:
-        """It tells nothing but that the member lives, in its epoch."""
+        """Whether the heartbeat only says that the member is alive in its epoch."""
         return (
             self.epoch > 0
             and self.owned is None
@@ -144,7 +142,7 @@ class Heartbeat(msgspec.Struct, frozen=True):
 
 
 class HeartbeatResult(msgspec.Struct, frozen=True):
-    """What a ConsumerGroupHeartbeat is answered with."""
+    """The result of a ConsumerGroupHeartbeat."""
 
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
@@ -152,6 +150,6 @@ class HeartbeatResult(msgspec.Struct, frozen=True):
     epoch: int = 0
     interval_ms: int = 0
     assigned: frozenset[Partition] | None = None
-    """None: as it was told before."""
+    """None: unchanged since the previous response."""
     stands: bool = False
-    """The same heartbeat is answered so until something happens to the group."""
+    """Whether data threads may repeat the response for the same heartbeat until the group changes."""

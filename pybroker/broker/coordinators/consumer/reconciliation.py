@@ -1,10 +1,10 @@
-"""One step of one member towards the target: gives back first, gets afterwards. A pure function (KIP-848).
+"""One step of one member towards the target: it revokes partitions before it gets new ones. Pure (KIP-848).
 
     STABLE      ──target is newer,
-                  or gives less───► something to give back ──► UNREVOKED   in its old epoch, without what it gives back
-                                    else ───────────────────► target epoch, with what nobody else has
-    UNREVOKED   ──says that it gave everything back──────────► as from STABLE
-    UNRELEASED  ──each heartbeat─────────────────────────────► as from STABLE: others may have given back meanwhile
+                  or smaller──► partitions to revoke ──► UNREVOKED     in its old epoch, without these partitions
+                                else ──────────────────► target epoch, with the partitions that no other member owns
+    UNREVOKED   ──confirms the revocation──────────────► as from STABLE
+    UNRELEASED  ──each heartbeat───────────────────────► as from STABLE: other members may have released partitions
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ def reconcile(
     may_give: Callable[[Partition], bool],
     owned: frozenset[Partition] | None,
 ) -> Member:
-    """The member after its heartbeat.
+    """Return the member after its heartbeat.
 
-    may_give: whether nobody else may be reading a partition. owned: what the member says it reads; None: it does not
-    say.
+    may_give: whether no other member may be reading a partition. owned: partitions that the member reports as owned;
+    None: not reported.
     """
     if member.state is MemberState.STABLE and member.epoch == target_epoch and member.assigned.keys() <= target:
         return member
     if member.state is MemberState.UNREVOKED:
         if owned is None or not owned.isdisjoint(member.revoking):
             return member
-        # It has obeyed: what it says in its old epoch from now on comes from before.
+        # The member has revoked the partitions. Its later requests in the old epoch are outdated.
         member = msgspec.structs.replace(member.moved_to(min(member.epoch + 1, target_epoch)), revoking={})
     kept = {partition: since for partition, since in member.assigned.items() if partition in target}
     leaving = {partition: since for partition, since in member.assigned.items() if partition not in target}

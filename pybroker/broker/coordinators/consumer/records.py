@@ -1,8 +1,8 @@
-"""What is stored of a consumer group in `__consumer_offsets`, in Kafka's own key and value formats.
+"""Records of consumer groups in `__consumer_offsets`, in Kafka's key and value formats.
 
-Key types: 3 the group's epoch, 5 what a member says, 6 the target's epoch, 7 a member's target, 8 how far a member is,
-16 what a regular expression matched. Values are version 0. Type 4 (topics of the group; Kafka before 4.1) is not
-written and passed over when read.
+Key types: 3 the group's epoch, 5 a member's subscription, 6 the target's epoch, 7 a member's target, 8 a member's
+current assignment, 16 the matches of a regular expression. Values are version 0. Type 4 (topics of the group; Kafka
+before 4.1) is not written, and skipped when read.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ _key = TYPES.encode_key
 
 
 def changes(before: ConsumerGroup | None, after: ConsumerGroup) -> Records:
-    """What has to be written for `after` to be read back, if `before` (None: nothing) is what lies in the log."""
+    """Return the records that turn `before` in the log (None: nothing) into `after`."""
     group_id = after.group_id
     old = ConsumerGroup(group_id) if before is None else before
     records: Records = {}
     for member_id in old.members.keys() - after.members.keys():
-        # In the order in which Kafka takes them away: a member without a subscription is not there.
+        # Kafka's order of tombstones: when replaying, Kafka requires a subscription for a member's other records.
         records[_key(CURRENT, group_id, member_id)] = None
         records[_key(TARGET, group_id, member_id)] = None
         records[_key(MEMBER, group_id, member_id)] = None
@@ -70,7 +70,7 @@ def changes(before: ConsumerGroup | None, after: ConsumerGroup) -> Records:
     for member_id in after.members:
         target = after.target.get(member_id)
         if old.target.get(member_id) != target:
-            # None: the member left and came back within one write, and has no target yet.
+            # None: the member left and rejoined within one write, and has no target yet.
             records[_key(TARGET, group_id, member_id)] = None if target is None else _target(target)
     if before is None or before.target_epoch != after.target_epoch:
         records[_key(TARGET_EPOCH, group_id)] = encode_versioned(
@@ -84,7 +84,7 @@ def changes(before: ConsumerGroup | None, after: ConsumerGroup) -> Records:
 
 
 def tombstones(group: ConsumerGroup) -> Records:
-    """What buries everything of a group."""
+    """Return tombstones for all records of a group."""
     records = changes(group, ConsumerGroup(group.group_id))
     records[_key(TARGET_EPOCH, group.group_id)] = None
     records[_key(GROUP, group.group_id)] = None
@@ -128,7 +128,7 @@ def _resolved(resolved: Resolved) -> bytes:
 
 
 def by_topic(partitions: Iterable[Partition]) -> Iterator[tuple[Uuid, list[int]]]:
-    """Topics with the numbers of their partitions, both in order."""
+    """Yield topics with their partition numbers, both sorted."""
     found: dict[Uuid, list[int]] = {}
     for topic_id, index in sorted(partitions):
         found.setdefault(topic_id, []).append(index)
@@ -169,7 +169,7 @@ def _held(held: Mapping[Partition, int]) -> list[m.ConsumerGroupCurrentMemberAss
 
 
 class Stored:
-    """What is alive of one consumer group in the log."""
+    """The live records of one consumer group in the log."""
 
     __slots__ = ("_current", "_group", "_members", "_regexes", "_target_epoch", "_targets")
 
@@ -182,7 +182,7 @@ class Stored:
         self._regexes: dict[str, Any] = {}
 
     def take(self, kind: int, name: str, value: bytes | None) -> None:
-        """One record. Raises CodecError."""
+        """Apply one record. Raise CodecError."""
         decoded = None if value is None else TYPES.decode_value(kind, value)
         if kind == GROUP:
             self._group = decoded
@@ -197,7 +197,7 @@ class Stored:
             kept[name] = decoded
 
     def group(self, group_id: str) -> ConsumerGroup | None:
-        """The group as it was stored; None if its last word is that it is gone."""
+        """Return the group as stored; None if it was deleted."""
         if self._group is None:
             return None
         group = ConsumerGroup(group_id)
@@ -230,7 +230,7 @@ def _member(member_id: str, said: Any, current: Any) -> Member:
         said.subscribed_topic_regex or None,
         said.rebalance_timeout_ms,
         said.server_assignor,
-        # Kafka's default is one without protocols, which nobody is.
+        # Kafka's default has no protocols, which no classic member sends.
         None
         if classic is None or not classic.supported_protocols
         else ClassicSide(
@@ -245,7 +245,7 @@ def _member(member_id: str, said: Any, current: Any) -> Member:
         subscription,
         current.member_epoch,
         current.previous_member_epoch,
-        # A state of a later release: one more step finds out what it has to give back.
+        # A state of a later release: the next step computes what the member has to revoke.
         MemberState(current.state) if current.state in known else MemberState.UNRELEASED,
         _holding(current.assigned_partitions, current.member_epoch),
         _holding(current.partitions_pending_revocation, current.member_epoch),
@@ -257,6 +257,6 @@ def _holding(stored: Iterable[Any], epoch: int) -> dict[Partition, int]:
     for topic in stored:
         since = topic.assignment_epochs
         for place, index in enumerate(topic.partitions):
-            # Kafka before 4.2 stores no epochs of their own.
+            # Kafka before 4.2 stores no epoch per partition.
             held[topic.topic_id, index] = since[place] if since and place < len(since) else epoch
     return held

@@ -1,4 +1,4 @@
-"""The settings that consumer groups obey, of the broker and of groups, read at each use."""
+"""The settings of consumer groups, by broker and by group; read at each use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pybroker.config.group_defs import ASSIGNMENT_INTERVAL, HEARTBEAT_INTERVAL, 
 
 
 class ConsumerSettings:
-    """Over the broker's settings. `own`: what a group sets itself, by its id."""
+    """Reads the broker's settings. `own`: the settings of one group, by its id."""
 
     def __init__(self, config: Mapping[str, Any], own: Callable[[str], Mapping[str, str]]) -> None:
         self._config = config
@@ -17,7 +17,7 @@ class ConsumerSettings:
 
     @property
     def served(self) -> bool:
-        """group.coordinator.rebalance.protocols has consumer groups"""
+        """Whether group.coordinator.rebalance.protocols includes consumer groups."""
         return "consumer" in self._config["group.coordinator.rebalance.protocols"]
 
     def session_timeout_ms(self, group_id: str) -> int:
@@ -44,7 +44,7 @@ class ConsumerSettings:
 
     @property
     def assignors(self) -> Sequence[str]:
-        """group.consumer.assignors, the first one for members that ask for none"""
+        """group.consumer.assignors; members that choose none get the first one."""
         return tuple(self._config["group.consumer.assignors"])
 
     @property
@@ -54,10 +54,10 @@ class ConsumerSettings:
 
     @property
     def upgrades(self) -> bool:
-        """group.consumer.migration.policy lets classic groups become consumer groups"""
+        """Whether group.consumer.migration.policy lets classic groups become consumer groups."""
         return str(self._config["group.consumer.migration.policy"]).lower() in ("bidirectional", "upgrade")
 
     @property
     def downgrades(self) -> bool:
-        """group.consumer.migration.policy lets consumer groups become classic groups"""
+        """Whether group.consumer.migration.policy lets consumer groups become classic groups."""
         return str(self._config["group.consumer.migration.policy"]).lower() in ("bidirectional", "downgrade")

@@ -1,6 +1,6 @@
-"""Which topics the members of a group mean: names and regular expressions → ids that exist.
+"""The topics that a group's members subscribe to: names and regular expressions → ids of existing topics.
 
-Expressions are RE2's dialect, near enough, and matched in linear time by the `regex` crate (`native.Pattern`).
+Expressions use RE2's syntax, nearly; the `regex` crate (`native.Pattern`) matches them in linear time.
 """
 
 from __future__ import annotations
@@ -18,37 +18,37 @@ from pybroker.protocol import patterns
 from pybroker.protocol.error_codes import ErrorCode
 
 PATTERNS_KEPT = 1_024
-"""Compiled expressions that are kept: compiling takes longer than matching a thousand names."""
+"""Cache size of compiled expressions: compiling takes longer than matching a thousand names."""
 
 
 class TopicView(Protocol):
-    """What the broker knows of topics."""
+    """The broker's view of topics."""
 
     @property
     def version(self) -> int:
-        """Grows with each topic that comes or goes or gets partitions."""
+        """Increases whenever a topic is created, deleted or extended."""
         ...
 
     def names(self) -> Iterable[str]:
-        """Of all topics that groups may read."""
+        """Return the names of all topics that groups may read."""
         ...
 
     def topic_id(self, name: str) -> Uuid | None:
-        """The present incarnation of a name."""
+        """Return the topic id of the current incarnation of a name."""
         ...
 
     def partition_count(self, topic_id: Uuid) -> int:
-        """Partitions of a topic; 0 if it does not exist."""
+        """Return the number of partitions of a topic; 0 if it does not exist."""
         ...
 
 
 MayRead = Callable[[str], bool]
-"""Whether whoever asks may know of a topic: an expression matches nothing else."""
+"""Whether the client is authorized to see a topic; an expression matches no other topics."""
 
 
 @functools.lru_cache(PATTERNS_KEPT)
 def compiled(regex: str) -> Pattern:
-    """KafkaError INVALID_REGULAR_EXPRESSION."""
+    """Compile an expression. Raise KafkaError INVALID_REGULAR_EXPRESSION."""
     try:
         return patterns.compiled(regex)
     except ValueError as error:
@@ -58,7 +58,7 @@ def compiled(regex: str) -> Pattern:
 
 
 def resolve(regex: str, view: TopicView, may_read: MayRead, now_ms: int) -> Resolved:
-    """What an expression matches now. The empty one matches nothing. KafkaError INVALID_REGULAR_EXPRESSION."""
+    """Match an expression. The empty expression matches nothing. Raise KafkaError INVALID_REGULAR_EXPRESSION."""
     if not regex:
         return Resolved((), view.version, now_ms)
     pattern = compiled(regex)
@@ -67,7 +67,7 @@ def resolve(regex: str, view: TopicView, may_read: MayRead, now_ms: int) -> Reso
 
 
 def subscribed_topics(group: ConsumerGroup, view: TopicView) -> dict[Uuid, int]:
-    """The topics of all members that exist, and how many partitions each has."""
+    """Return the existing topics that any member subscribes to, with their partition counts."""
     found: dict[Uuid, int] = {}
     for name in group.subscribed:
         topic_id = view.topic_id(name)
@@ -77,7 +77,7 @@ def subscribed_topics(group: ConsumerGroup, view: TopicView) -> dict[Uuid, int]:
 
 
 def hash_of(topics: Mapping[Uuid, int]) -> int:
-    """A signed 64-bit number that is another one for other topics or numbers of partitions; 0 for none."""
+    """Return a signed 64-bit hash of topics and partition counts; 0 for no topics."""
     if not topics:
         return 0
     digest = hashlib.blake2b(digest_size=8)
