@@ -1,5 +1,6 @@
-"""The assignor `simple` (KIP-932): every partition has a reader, every member that may have one has a partition, and as
-little moves as that takes. Pure.
+"""The assignor `simple` (KIP-932). Pure.
+
+Every partition has a reader, every member with subscribed partitions has one, and few partitions move.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ NAME = "simple"
 def simple(
     subscribers: Mapping[str, Set[Partition]], before: Mapping[str, Set[Partition]]
 ) -> dict[str, frozenset[Partition]]:
-    """subscribers: what each member may read. before: what it had. What each shall have.
+    """Return the partitions of each member.
 
-    With more members than partitions several share one; with fewer each has several and none is shared.
+    subscribers: partitions that each member may read. before: its previous partitions. With more members than
+    partitions, members share partitions; with fewer, each member has several, and none are shared.
     """
     by_wish: dict[frozenset[Partition], list[str]] = {}
     for member, wanted in subscribers.items():
@@ -34,14 +36,17 @@ def _share_out(
     before: Mapping[str, Set[Partition]],
     shares: dict[str, set[Partition]],
 ) -> None:
-    """Members that want the same: the larger side sets how many pairs there are, one for each of its own. So whoever
-    of it has none yet always finds room on the other side, and nobody is left over."""
+    """Assign among members with equal subscriptions.
+
+    The larger side sets the number of (member, partition) pairs, one for each of its own. Every member and partition
+    without a pair therefore finds room on the other side.
+    """
     count_members, count_partitions = len(members), len(partitions)
     pairs = max(count_members, count_partitions)
     member_most, member_extra = divmod(pairs, count_members)
     partition_most, partition_extra = divmod(pairs, count_partitions)
     readers = dict.fromkeys(partitions, 0)
-    # What each had, as far as its share and the partition's go.
+    # Keep previous partitions up to the shares of the member and of the partition.
     for member in members:
         for partition in sorted(before.get(member, ())):
             if partition not in readers:
@@ -55,7 +60,7 @@ def _share_out(
                     partition_extra -= 1
                 shares[member].add(partition)
                 readers[partition] += 1
-    # Partitions with the fewest readers first, to members with the least.
+    # Assign partitions with the fewest readers first, to members with the fewest partitions.
     order = sorted(partitions, key=lambda one: (readers[one], one))
     for member in sorted(members, key=lambda one: (len(shares[one]), one)):
         while len(shares[member]) < member_most or (len(shares[member]) == member_most and member_extra > 0):

@@ -1,11 +1,11 @@
 """One share group (KIP-932): epochs, members, the target. Pure data and its bookkeeping; no IO, no clock, no timers.
 
-    member joins, leaves, subscribes to others, a topic changes ──► epoch + 1
-    epoch > target epoch                                        ──► a new target at that epoch (`assignor`)
-    a member's heartbeat                                        ──► it has what the target gives it
+    member joins, leaves, changes its topics, a topic changes ──► epoch + 1
+    epoch > target epoch                                      ──► a new target at that epoch (`assignor`)
+    a member's heartbeat                                      ──► the member gets its partitions of the target
 
-Several members may read a partition, so nobody waits for anybody. A partition is given to members only once its state
-is there: `initialized`.
+Several members may read a partition, so members do not wait for each other. A partition is assigned only once its
+share state is `initialized`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ JOINS, LEAVES = 0, -1
 
 
 class ShareGroupState(StrEnum):
-    """The states, spelt as ShareGroupDescribe and ListGroups print them."""
+    """The states, spelt as in ShareGroupDescribe and ListGroups."""
 
     EMPTY = "Empty"
     STABLE = "Stable"
@@ -34,21 +34,21 @@ class ShareGroupState(StrEnum):
 
 
 class ShareMember(msgspec.Struct, frozen=True):
-    """One member."""
-
     member_id: str
     client_id: str
     client_host: str
     rack_id: str | None = None
     topics: tuple[str, ...] = ()
-    """Names, sorted."""
+    """Topic names, sorted."""
     epoch: int = 0
     previous_epoch: int = -1
     assigned: frozenset[Partition] = frozenset()
 
     def moved_to(self, epoch: int, assigned: frozenset[Partition]) -> ShareMember:
-        """The same at another epoch, or with other partitions in the same; the epoch before is remembered, as the
-        answer that tells the new one may be lost."""
+        """Return the member in another epoch, or with other partitions in the same epoch.
+
+        Keep the previous epoch, because the response with the new one may be lost.
+        """
         if epoch == self.epoch and assigned == self.assigned:
             return self
         previous = self.previous_epoch if epoch == self.epoch else self.epoch
@@ -56,40 +56,42 @@ class ShareMember(msgspec.Struct, frozen=True):
 
 
 class TopicState(msgspec.Struct, frozen=True):
-    """Partitions of a topic whose state is there, or on its way."""
+    """Partitions of a topic whose share state exists or is being initialized."""
 
     name: str
     partitions: frozenset[int]
 
 
 class ShareGroup(msgspec.Struct):
-    """See the module. What is in its dictionaries is immutable: a `fork` is changed and put in place of the original
-    when the change is on disk."""
+    """One share group. The values in its dictionaries are immutable.
+
+    A caller changes a `fork` and installs it in place of the original once the change is durable.
+    """
 
     group_id: str
     epoch: int = 0
     topics_hash: int = 0
-    """Of the topics that members subscribe to, with their partitions; 0: none."""
+    """Hash of the subscribed topics and their partition counts; 0: no topics."""
     target_epoch: int = 0
     target_timestamp_ms: int = 0
     target: dict[str, frozenset[Partition]] = {}
     members: dict[str, ShareMember] = {}
     initializing: dict[Uuid, TopicState] = {}
-    """States that are being made."""
+    """Share states that are being initialized."""
     initialized: dict[Uuid, TopicState] = {}
     deleting: dict[Uuid, str] = {}
-    """Names of topics whose states are being deleted: the topic is gone, or somebody asked for it. Which partitions
-    they had the other two tell."""
+    """Names of topics whose share states are being deleted, after a topic's deletion or on request. `initializing` and
+    `initialized` have their partitions."""
     looked_at: int = -1
-    """Version of the broker's view of topics that the epoch takes into account; −1: none."""
+    """Version of the broker's topic view that the epoch reflects; −1: none."""
 
     @property
     def successor(self) -> Mapping[bytes, bytes | None] | None:
-        """A share group stays one."""
+        """None: a share group never changes its type."""
         return None
 
     def fork(self) -> ShareGroup:
-        """A copy to be changed."""
+        """Return a copy for changes."""
         return msgspec.structs.replace(
             self,
             target=dict(self.target),
@@ -101,7 +103,7 @@ class ShareGroup(msgspec.Struct):
 
     @property
     def state(self) -> ShareGroupState:
-        """What tools are shown."""
+        """The state that tools show."""
         return ShareGroupState.STABLE if self.members else ShareGroupState.EMPTY
 
     @property
@@ -110,7 +112,7 @@ class ShareGroup(msgspec.Struct):
         return frozenset(name for member in self.members.values() for name in member.topics)
 
     def member(self, member_id: str) -> ShareMember:
-        """KafkaError UNKNOWN_MEMBER_ID."""
+        """Return a member. Raise KafkaError UNKNOWN_MEMBER_ID."""
         member = self.members.get(member_id)
         if member is None:
             raise KafkaError(
@@ -119,17 +121,17 @@ class ShareGroup(msgspec.Struct):
         return member
 
     def require_empty(self) -> None:
-        """KafkaError NON_EMPTY_GROUP."""
+        """Raise KafkaError NON_EMPTY_GROUP if the group has members."""
         if self.members:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"Group {self.group_id} has members.")
 
     def has_state(self, partition: Partition) -> bool:
-        """Its state is there, and stays: it may be given to members."""
+        """Return whether the partition's state is initialized and not being deleted; only then may members get it."""
         topic = self.initialized.get(partition[0])
         return topic is not None and partition[1] in topic.partitions and partition[0] not in self.deleting
 
     def missing(self, topics: Mapping[Uuid, tuple[str, int]]) -> dict[Uuid, TopicState]:
-        """Of topics (name, number of partitions): what is neither there nor on its way."""
+        """Return the partitions of these topics (name, partition count) without an existing or initializing state."""
         found: dict[Uuid, TopicState] = {}
         for topic_id, (name, count) in topics.items():
             if topic_id in self.deleting:
@@ -143,19 +145,19 @@ class ShareGroup(msgspec.Struct):
         return found
 
     def begin(self, wanted: Mapping[Uuid, TopicState]) -> None:
-        """States are being made from now on."""
+        """Note that states are being initialized."""
         for topic_id, topic in wanted.items():
             _add(self.initializing, topic_id, topic)
 
     def made(self, made: Mapping[Uuid, TopicState]) -> None:
-        """States are there."""
+        """Note that states are initialized."""
         for topic_id, topic in made.items():
-            # Else it was deleted meanwhile.
+            # Otherwise the state was deleted meanwhile.
             if topic_id in self.initializing:
                 self._is_there(topic_id, topic)
 
     def made_anew(self, made: Mapping[Uuid, TopicState]) -> None:
-        """Somebody sees to it that there are states, whatever there was."""
+        """Note that states will be initialized by the caller, whatever existed before."""
         for topic_id, topic in made.items():
             self._is_there(topic_id, topic)
 
@@ -170,24 +172,24 @@ class ShareGroup(msgspec.Struct):
         _add(self.initialized, topic_id, topic)
 
     def known_partitions(self, topic_id: Uuid) -> frozenset[int]:
-        """Of a topic: those with a state that is there, or on its way."""
+        """Return a topic's partitions whose state exists or is being initialized."""
         found = (states[topic_id].partitions for states in (self.initialized, self.initializing) if topic_id in states)
         return frozenset[int]().union(*found)
 
     def bury_topic(self, topic_id: Uuid) -> None:
-        """The states of a topic are to be deleted."""
+        """Mark the states of a topic for deletion."""
         known = self.initialized.get(topic_id) or self.initializing.get(topic_id)
         if known is not None:
             self.deleting[topic_id] = known.name
 
     def unfinished_partitions(self, topic_id: Uuid) -> frozenset[int]:
-        """Of a topic: those with a state that is only on its way."""
+        """Return a topic's partitions whose state is still being initialized."""
         ready = self.initialized.get(topic_id)
         known = self.known_partitions(topic_id)
         return known if ready is None else known - ready.partitions
 
     def forget_partitions(self, topic_id: Uuid, partitions: frozenset[int]) -> None:
-        """These states of a topic are deleted."""
+        """Forget deleted states of a topic."""
         self.deleting.pop(topic_id, None)
         for states in (self.initializing, self.initialized):
             known = states.pop(topic_id, None)

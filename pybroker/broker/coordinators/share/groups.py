@@ -1,8 +1,7 @@
-"""The share groups of one shard: heartbeats, sessions, the states of their partitions, and what becomes of groups when
-time passes.
+"""The share groups of one shard: heartbeats, sessions, timeouts, and the share states of partitions.
 
-Decisions are made by pure functions on copies (`membership`); `turns` makes them durable. What has to be done about
-states is durable before it is done (`initializing`, `deleting`), and is done again by whoever loads the group.
+Pure functions on copies make the decisions (`membership`); `turns` makes them durable. Work on states is recorded
+first (`initializing`, `deleting`), and a broker that loads the group repeats it.
 """
 
 from __future__ import annotations
@@ -37,47 +36,47 @@ KIND = Kind(ShareGroup, ShareGroup.fork, records.changes, records.tombstones)
 Finish = Finishing[ShareGroup]
 
 RETRY_MS = 1_000
-"""What could not be written, or asked of a state's coordinator, is tried again after this."""
+"""Delay before retrying a failed write or a failed request to the share coordinator."""
 
 
 class States(Protocol):
-    """Where states are kept (`coordinators.share_state`). KafkaError."""
+    """Storage of share states (`coordinators.share_state`). Methods raise KafkaError."""
 
     async def initialize(self, key: Key, state_epoch: int, start_offset: int) -> None:
-        """Makes a state, or sets its start offset under a later state epoch."""
+        """Create a state, or set its start offset under a later state epoch."""
         ...
 
     async def delete(self, key: Key) -> None:
-        """Forgets a state."""
+        """Delete a state."""
         ...
 
     async def summary(self, key: Key) -> ShareState | None:
-        """The state; None if there is none."""
+        """Return the state; None if there is none."""
         ...
 
 
 class ShareTopicView(TopicView, Protocol):
-    """What the broker knows of topics."""
+    """The broker's view of topics."""
 
     def is_dead(self, topic_id: Uuid) -> bool:
-        """It is known that the incarnation was deleted and cannot come back."""
+        """Return whether the incarnation is known to be deleted and cannot be undeleted."""
         ...
 
     def topic_name(self, topic_id: Uuid) -> str | None:
-        """The name of an incarnation that exists."""
+        """Return the name of an existing incarnation."""
         ...
 
     def successor(self, topic_id: Uuid) -> Uuid | None:
-        """The living topic that continues the offsets of a truncated one."""
+        """Return the existing topic that continues the offsets of a truncated one."""
         ...
 
     def start_offset(self, topic_id: Uuid, partition: int) -> int:
-        """Where the log of a partition began."""
+        """Return the first offset that the log of a partition ever had."""
         ...
 
 
 class ShareGround(msgspec.Struct, frozen=True):
-    """What the share groups of all shards stand on."""
+    """The dependencies that the share groups of all shards have in common."""
 
     clock: Clock
     loop: asyncio.AbstractEventLoop
@@ -88,7 +87,7 @@ class ShareGround(msgspec.Struct, frozen=True):
 
 
 class ShareGroups:
-    """See the module."""
+    """The share groups of one shard."""
 
     def __init__(self, ground: ShareGround, write: Write) -> None:
         self._ground = ground
@@ -98,18 +97,18 @@ class ShareGroups:
         self.turns = GroupTurns(KIND, write, self._assign, self._changed)
         self.rebalances = 0
         self._working: dict[str, asyncio.Task[None]] = {}
-        """By group: what is done about its states."""
+        """Group id → the task that works on its states."""
 
     def __contains__(self, group_id: str) -> bool:
-        """The group exists, or is being made."""
+        """Return whether the group exists or is being created."""
         return self.turns.holds(group_id)
 
     def get(self, group_id: str) -> ShareGroup | None:
-        """A group as it is on disk. Not to be changed."""
+        """Return a group as stored; callers must not change it."""
         return self.turns.groups.get(group_id)
 
     def all(self) -> list[ShareGroup]:
-        """All of them, as on disk. Not to be changed."""
+        """Return all groups as stored; callers must not change them."""
         return list(self.turns.groups.values())
 
     # --- heartbeats ---------------------------------------------------------------------------------------------------
@@ -122,8 +121,10 @@ class ShareGroups:
         *,
         also: Records | None = None,
     ) -> None:
-        """A ShareGroupHeartbeat whose form is right; `reply` gets the answer when it is on disk. `also`: records that
-        go with the first member of a group."""
+        """Handle a valid ShareGroupHeartbeat; `reply` gets the result once the changes are durable.
+
+        `also`: records to write with the first member of a group.
+        """
         group = self.get(group_id)
         if group is not None and (answer := self._at_once(group, beat)) is not None:
             reply(answer)
@@ -156,7 +157,7 @@ class ShareGroups:
         self.turns.submit(group_id, change, answered, also=also)
 
     def _at_once(self, group: ShareGroup, beat: ShareHeartbeat) -> ShareHeartbeatResult | None:
-        """The answer to one that changes nothing, which nearly all are; None for others."""
+        """Return the result for a heartbeat that changes nothing, as nearly all do; None for others."""
         member = group.members.get(beat.member_id)
         if (
             member is None
@@ -184,7 +185,7 @@ class ShareGroups:
     # --- epochs and targets -------------------------------------------------------------------------------------------
 
     def _topics(self, group: ShareGroup) -> dict[Uuid, tuple[str, int]]:
-        """The topics of all members that exist: name and number of partitions."""
+        """Return the existing topics that any member subscribes to: name and partition count."""
         view = self._ground.view
         found: dict[Uuid, tuple[str, int]] = {}
         for name in group.subscribed:
@@ -194,8 +195,10 @@ class ShareGroups:
         return found
 
     def _look(self, draft: ShareGroup, *, raised: bool) -> None:
-        """Takes down which topics the members mean, and begins the states of what is new; raises the epoch if they are
-        others than before. `raised`: it was for another reason."""
+        """Record the members' topics, and start initializing states of new partitions.
+
+        Raise the epoch if the topics have changed, unless the caller has `raised` it already.
+        """
         if draft.looked_at == self._ground.view.version and not raised:
             return
         draft.looked_at = self._ground.view.version
@@ -213,7 +216,7 @@ class ShareGroups:
             self.rebalances += 1
 
     def _assign_now(self, group_id: str) -> None:
-        """The group has waited for its next target."""
+        """Compute the target that the assignment interval delayed."""
 
         def change(draft: ShareGroup) -> Finish:
             self._look(draft, raised=draft.epoch > draft.target_epoch)
@@ -224,7 +227,7 @@ class ShareGroups:
     # --- states of partitions -----------------------------------------------------------------------------------------
 
     def work(self, group_id: str) -> None:
-        """Begins what there is to do about the states of a group, if nothing is being done."""
+        """Start pending work on a group's states unless it is already running."""
         group = self.get(group_id)
         if group is None or not (group.initializing or group.deleting) or group_id in self._working:
             return
@@ -252,7 +255,7 @@ class ShareGroups:
         self._ground.timers.schedule(("share states", group_id), RETRY_MS, lambda: self.work(group_id))
 
     async def _work(self, group: ShareGroup) -> None:
-        """One round: all that is wanted now is asked for; then the group is told. KafkaError."""
+        """Do all pending work on the group's states once, then update the group. Raise KafkaError."""
         group_id, states = group.group_id, self._ground.states
         gone = self._gone(group)
         await asyncio.gather(
@@ -275,10 +278,11 @@ class ShareGroups:
         def change(draft: ShareGroup) -> Finish:
             for topic_id, partitions in gone.items():
                 draft.forget_partitions(topic_id, partitions)
-                # It may have come back, and begins anew.
+                # The topic may be undeleted; its states then start anew.
                 draft.looked_at = -1
             if latest > group.epoch:
-                # What is made under a later epoch than that begins anew; the next round makes all of them.
+                # The group needs an epoch above that of the existing state; the next round initializes all states under
+                # it.
                 draft.epoch = max(draft.epoch, latest + 1)
             elif made:
                 draft.made(made)
@@ -290,8 +294,10 @@ class ShareGroups:
             raise outcome
 
     async def _initialize(self, group: ShareGroup, key: Key) -> int:
-        """Makes a state. Gives the epoch that it has: a later one where a group of that id, deleted while it asked for
-        the state, has left one. KafkaError."""
+        """Initialize a state; return its epoch. Raise KafkaError.
+
+        The epoch is higher than the group's if a deleted group with the same id left a state behind.
+        """
         states, epoch = self._ground.states, group.epoch
         try:
             await states.initialize(key, epoch, await self._start(group, key))
@@ -303,8 +309,11 @@ class ShareGroups:
         return epoch
 
     async def _start(self, group: ShareGroup, key: Key) -> int:
-        """Where a new state begins: where its log does, if the topic continues the offsets of one that the group has
-        read; else share.auto.offset.reset decides. KafkaError."""
+        """Return the start offset of a new state. Raise KafkaError.
+
+        If the topic continues the offsets of a topic that the group has read, it is the start of the log; otherwise
+        share.auto.offset.reset decides.
+        """
         view = self._ground.view
         for topic_id, topic in group.initialized.items():
             if key.partition in topic.partitions and view.successor(topic_id) == key.topic_id:
@@ -314,9 +323,11 @@ class ShareGroups:
         return NO_OFFSET
 
     def _gone(self, group: ShareGroup) -> dict[Uuid, frozenset[int]]:
-        """Partitions whose states have to be deleted, by topic. Of a topic that went while states were being made, only
-        those: the topic may come back to the others. A group that was loaded and not looked at since tells nothing of
-        that."""
+        """Return the partitions whose states have to be deleted, by topic.
+
+        For a topic that was deleted during initialization, only the unfinished ones: an undelete may restore the
+        others. Skip such topics for a loaded group that has not been checked since.
+        """
         gone = {topic_id: group.known_partitions(topic_id) for topic_id in group.deleting}
         if group.looked_at >= 0:
             for topic_id in group.initializing.keys() - gone.keys():
@@ -325,7 +336,8 @@ class ShareGroups:
         return gone
 
     def submit(self, group_id: str, change: Callable[[ShareGroup], Finish]) -> asyncio.Future[Outcome]:
-        """Makes a change with the next turn; its answer, a KafkaError where it was refused or not stored."""
+        """Make a change in the next turn; return a future for its result, a KafkaError if it was refused or not
+        stored."""
         future: asyncio.Future[Outcome] = self._ground.loop.create_future()
 
         def reply(outcome: Outcome) -> None:
@@ -336,8 +348,10 @@ class ShareGroups:
         return future
 
     async def delete_states(self, group_id: str, topics: Collection[Uuid]) -> None:
-        """Forgets where a group without members stands in topics; a member that joins meanwhile has them begin anew.
-        KafkaError NON_EMPTY_GROUP; other: it is tried again by itself."""
+        """Delete the states of a group without members for these topics; a member that joins meanwhile starts anew.
+
+        Raise KafkaError NON_EMPTY_GROUP; after other errors the coordinator retries on its own.
+        """
 
         def change(draft: ShareGroup) -> Finish:
             draft.require_empty()
@@ -358,8 +372,10 @@ class ShareGroups:
                 raise problem
 
     def bury_the_dead(self) -> None:
-        """Delete the states of topics that were deleted and cannot come back. Until then an undeletion finds them, and
-        the successor of a truncated topic gets its own."""
+        """Delete the states of topics that cannot be undeleted.
+
+        Until then an undelete finds them. The successor of a truncated topic gets its own states first.
+        """
         view = self._ground.view
         for group in self.all():
             known = group.initialized.keys() | group.initializing.keys()
@@ -399,7 +415,7 @@ class ShareGroups:
             self._ground.timers.cancel(_session(group_id, member_id))
         for member_id, member in after.members.items():
             was, session = known.get(member_id), _session(group_id, member_id)
-            # One that came back within the write that ends its session has none either.
+            # A member that rejoined during the write that ended its session has no session timer either.
             if was is None or (was is not member and session not in self._ground.timers):
                 self._ground.timers.schedule(
                     session,
@@ -412,7 +428,7 @@ class ShareGroups:
         self._ground.timers.touch(_session(group_id, member_id), self._ground.settings.session_timeout_ms(group_id))
 
     def expire(self, group_id: str, member_id: str) -> None:
-        """The member was silent for too long."""
+        """Remove a member whose session has expired."""
 
         def change(draft: ShareGroup) -> Finish:
             if member_id in draft.members:
@@ -424,17 +440,18 @@ class ShareGroups:
         later = partial(self._ground.timers.schedule, _session(group_id, member_id), RETRY_MS)
         self.turns.submit_until_stored(group_id, change, later)
 
-    # --- taking groups over and giving them up ------------------------------------------------------------------------
+    # --- loading and ending groups ------------------------------------------------------------------------------------
 
     def install(self, group_id: str, stored: Stored) -> None:
-        """A group was loaded: each member gets a session from now on, as its heartbeats went nowhere meanwhile."""
+        """Install a loaded group and start a new session for each member; no coordinator received heartbeats during the
+        load."""
         group = stored.group(group_id)
         if group is not None:
             self.turns.groups[group_id] = group
             self._changed(None, group)
 
     def drop(self, group: ShareGroup) -> Records:
-        """The group is deleted; what buries it."""
+        """End a deleted group; return its tombstones."""
         self._stop(group)
         self.turns.forget(group.group_id, ErrorCode.GROUP_ID_NOT_FOUND)
         return records.tombstones(group)
@@ -449,14 +466,14 @@ class ShareGroups:
             task.cancel()
 
     def give_up_all(self, error: ErrorCode) -> None:
-        """The shard moves away or the broker stops."""
+        """End all groups when the shard moves away or the broker stops."""
         for group in self.all():
             self._stop(group)
         self.turns.forget_all(error)
 
 
 def refused(error: KafkaError) -> ShareHeartbeatResult:
-    """The answer to a heartbeat that was refused."""
+    """Return the result for a refused heartbeat."""
     return ShareHeartbeatResult(ErrorCode(error.code), error.message)
 
 

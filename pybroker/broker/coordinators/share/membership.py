@@ -1,6 +1,6 @@
-"""What a heartbeat, a departure or the end of a session does to a share group (KIP-932). Pure functions on a fork.
+"""Membership changes of a share group: heartbeats, departures, expired sessions (KIP-932).
 
-Each raises KafkaError before it changes anything.
+Pure functions on a fork of the group. Each raises KafkaError before it changes anything.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MEMBER_ID_LENGTH_MAX = 36
 
 
 class ShareHeartbeat(msgspec.Struct, frozen=True):
-    """A ShareGroupHeartbeat. None: as in the heartbeat before."""
+    """A ShareGroupHeartbeat. None: unchanged since the previous heartbeat."""
 
     member_id: str
     epoch: int
@@ -31,7 +31,7 @@ class ShareHeartbeat(msgspec.Struct, frozen=True):
 
 
 class ShareHeartbeatResult(msgspec.Struct, frozen=True):
-    """What it is answered with."""
+    """The result of a ShareGroupHeartbeat."""
 
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
@@ -39,11 +39,11 @@ class ShareHeartbeatResult(msgspec.Struct, frozen=True):
     epoch: int = 0
     interval_ms: int = 0
     assigned: frozenset[Partition] | None = None
-    """None: as it was told before."""
+    """None: unchanged since the previous response."""
 
 
 def check_form(beat: ShareHeartbeat) -> None:
-    """What is wrong with a heartbeat whatever the group is. KafkaError INVALID_REQUEST."""
+    """Validate a heartbeat independently of the group. Raise KafkaError INVALID_REQUEST."""
     problem = None
     if not beat.member_id.strip():
         problem = "A member names itself: member_id is empty."
@@ -60,8 +60,10 @@ def check_form(beat: ShareHeartbeat) -> None:
 
 
 def enter(group: ShareGroup, beat: ShareHeartbeat, size_max: int) -> ShareMember | None:
-    """Makes or changes the heartbeat's member as it says; the epoch rises if the target may change. Gives what was
-    known of the member. KafkaError: why it is no member."""
+    """Add or update the heartbeat's member, and raise the epoch if the target may change; return the previous member.
+
+    Raise KafkaError if the member is refused.
+    """
     start_epochs(group)
     before = group.members.get(beat.member_id)
     if beat.epoch != JOINS:
@@ -89,7 +91,7 @@ def enter(group: ShareGroup, beat: ShareHeartbeat, size_max: int) -> ShareMember
 
 
 def remove(group: ShareGroup, member_id: str) -> None:
-    """The member is gone, and the others share what it had. KafkaError UNKNOWN_MEMBER_ID."""
+    """Remove a member; the next target reassigns its partitions. Raise KafkaError UNKNOWN_MEMBER_ID."""
     group.member(member_id)
     del group.members[member_id]
     group.target.pop(member_id, None)
@@ -97,7 +99,7 @@ def remove(group: ShareGroup, member_id: str) -> None:
 
 
 def assign(group: ShareGroup, topics: Mapping[Uuid, tuple[str, int]], now_ms: int) -> None:
-    """Brings the target to the group's epoch. topics: those that exist, with name and number of partitions."""
+    """Compute the target for the group's epoch. topics: existing topics with name and partition count."""
     by_name = {
         name: frozenset((topic_id, index) for index in range(count) if group.has_state((topic_id, index)))
         for topic_id, (name, count) in topics.items()
@@ -108,13 +110,16 @@ def assign(group: ShareGroup, topics: Mapping[Uuid, tuple[str, int]], now_ms: in
     }
     group.target = simple(wishes, group.target)
     group.target_epoch = group.epoch
-    # The first member of an empty group waits for no interval.
+    # The first member of an empty group does not wait for an interval.
     group.target_timestamp_ms = now_ms if group.members else 0
 
 
 def progress(group: ShareGroup, member_id: str, topics: Mapping[Uuid, tuple[str, int]]) -> ShareMember:
-    """The member has what the target gives it; while that is of before, nothing that it does not subscribe to any more.
-    topics: as for `assign`. KafkaError UNKNOWN_MEMBER_ID: it left in the same turn."""
+    """Give the member its partitions of the target.
+
+    If the target is outdated, leave out topics that the member no longer subscribes to. topics: as for `assign`.
+    Raise KafkaError UNKNOWN_MEMBER_ID if the member left in the same turn.
+    """
     member, target = group.member(member_id), group.target.get(member_id, frozenset())
     if group.epoch > group.target_epoch:
         target = frozenset(one for one in target if one[0] in topics and topics[one[0]][0] in member.topics)

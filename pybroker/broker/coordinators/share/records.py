@@ -1,7 +1,7 @@
-"""What is stored of a share group in `__consumer_offsets`, in Kafka's own key and value formats.
+"""Records of share groups in `__consumer_offsets`, in Kafka's key and value formats.
 
-Key types: 10 what a member says, 11 the group's epoch, 12 the target's epoch, 13 a member's target, 14 how far a member
-is, 15 which partitions have a state. Values are version 0.
+Key types: 10 a member's subscription, 11 the group's epoch, 12 the target's epoch, 13 a member's target, 14 a
+member's current assignment, 15 partitions with a share state. Values are version 0.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _key = TYPES.encode_key
 
 
 def changes(before: ShareGroup | None, after: ShareGroup) -> Records:
-    """What has to be written for `after` to be read back, if `before` (None: nothing) is what lies in the log."""
+    """Return the records that turn `before` in the log (None: nothing) into `after`."""
     group_id = after.group_id
     old = ShareGroup(group_id) if before is None else before
     records: Records = {}
@@ -62,7 +62,7 @@ def changes(before: ShareGroup | None, after: ShareGroup) -> Records:
     for member_id in after.members:
         target = after.target.get(member_id)
         if old.target.get(member_id) != target:
-            # None: the member left and came back within one write, and has no target yet.
+            # None: the member left and rejoined within one write, and has no target yet.
             records[_key(TARGET, group_id, member_id)] = None if target is None else _target(target)
     if before is None or before.target_epoch != after.target_epoch:
         records[_key(TARGET_EPOCH, group_id)] = encode_versioned(
@@ -80,7 +80,7 @@ def changes(before: ShareGroup | None, after: ShareGroup) -> Records:
 
 
 def tombstones(group: ShareGroup) -> Records:
-    """What buries everything of a group."""
+    """Return tombstones for all records of a group."""
     group_id = group.group_id
     records = changes(group, ShareGroup(group_id))
     for kind in (STATES, TARGET_EPOCH, GROUP):
@@ -133,7 +133,7 @@ def _encoded_states(group: ShareGroup) -> bytes:
 
 
 class Stored:
-    """What is alive of one share group in the log."""
+    """The live records of one share group in the log."""
 
     __slots__ = ("_alone", "_of_members")
 
@@ -142,7 +142,7 @@ class Stored:
         self._of_members: dict[int, dict[str, Any]] = {MEMBER: {}, TARGET: {}, CURRENT: {}}
 
     def take(self, kind: int, name: str, value: bytes | None) -> None:
-        """One record. Raises CodecError."""
+        """Apply one record. Raise CodecError."""
         decoded = None if value is None else TYPES.decode_value(kind, value)
         place: dict[Any, Any] = self._of_members.get(kind, self._alone)
         key: object = name if kind in self._of_members else kind
@@ -152,7 +152,7 @@ class Stored:
             place[key] = decoded
 
     def group(self, group_id: str) -> ShareGroup | None:
-        """The group; None if it was buried."""
+        """Return the group; None if it was deleted."""
         stored = self._alone.get(GROUP)
         if stored is None:
             return None

@@ -1,4 +1,4 @@
-"""The settings that share groups obey, of the broker and of groups, read at each use."""
+"""The settings of share groups, by broker and by group; read at each use."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pybroker.config.group_defs import (
 
 
 class ShareSettings:
-    """Over the broker's settings. `own`: what a group sets itself, by its id."""
+    """Reads the broker's settings. `own`: the settings of one group, by its id."""
 
     def __init__(self, config: Mapping[str, Any], own: Callable[[str], Mapping[str, str]]) -> None:
         self._config = config
@@ -50,7 +50,7 @@ class ShareSettings:
         return text_in_force(SHARE_OFFSET_RESET, self._own(group_id))
 
     def read_committed(self, group_id: str) -> bool:
-        """share.isolation.level is read_committed"""
+        """Return whether share.isolation.level is read_committed."""
         return text_in_force(SHARE_ISOLATION_LEVEL, self._own(group_id)) == "read_committed"
 
     def deliveries_max(self, group_id: str) -> int:
@@ -66,7 +66,7 @@ class ShareSettings:
         return text_in_force(SHARE_RENEW, self._own(group_id)) == "true"
 
     def dead_letter_queue(self, group_id: str) -> str:
-        """errors.deadletterqueue.topic.name; empty: the group has none"""
+        """errors.deadletterqueue.topic.name; empty: the group has no queue."""
         return text_in_force(DEAD_LETTER_QUEUE, self._own(group_id))
 
     def copies_dead_letters(self, group_id: str) -> bool:
