@@ -1,1 +1,1 @@
-"""Share partitions (KIP-932), on the leaders of partitions: which records of a share group are given to whom."""
+"""Share partitions (KIP-932) on partition leaders: hand out records of a share group to its members."""

@@ -1,4 +1,4 @@
-"""Batches for dead letter queues, brought to whoever leads the partition of the queue."""
+"""Appends to dead letter queues, sent to the leader of the queue's partition."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from pybroker.protocol.error_codes import ErrorCode
 
 
 class Appends(Protocol):
-    """Of this broker (`NativeAppends`)."""
+    """Appends to partitions of this broker (`NativeAppends`)."""
 
     def append_batch(self, topic_id: Uuid, partition: int, batch: bytes) -> asyncio.Future[Completion]:
-        """The future is done when the batch is committed. KafkaError."""
+        """Append a batch; the future completes when it is committed. Raise KafkaError."""
         ...
 
 
 class DeadLetterAppends:
-    """`dead_letters.Leaders`. `others`: None of a broker that is alone."""
+    """Implements `dead_letters.Leaders`. `others`: None on a broker without peers."""
 
     def __init__(self, broker_id: int, here: Appends, others: Brokers | None) -> None:
         self._broker_id = broker_id
@@ -29,7 +29,7 @@ class DeadLetterAppends:
         self._others = others
 
     async def append(self, broker_id: int, topic_id: Uuid, partition: int, batch: bytes) -> None:
-        """See `Leaders`."""
+        """See `Leaders.append`."""
         if broker_id == self._broker_id:
             await self.append_here(topic_id, partition, batch)
             return
@@ -40,5 +40,5 @@ class DeadLetterAppends:
             raise KafkaError(answer.error_code, f"broker {broker_id} refused")
 
     async def append_here(self, topic_id: Uuid, partition: int, batch: bytes) -> None:
-        """To a partition that this broker leads. KafkaError."""
+        """Append to a partition that this broker leads. Raise KafkaError."""
         await self._here.append_batch(topic_id, partition, batch)

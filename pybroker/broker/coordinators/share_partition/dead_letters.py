@@ -1,9 +1,9 @@
-"""Dead letter queues of share groups (KIP-1191): of each record that a group rejected, or was given too often, one goes
-to the topic that `errors.deadletterqueue.topic.name` names. The broker that leads the record's partition writes it.
+"""Dead letter queues of share groups (KIP-1191).
 
-It tells in headers where the record was and why it failed; with `errors.deadletterqueue.copy.record.enable` it has the
-record's key, value and headers as well. What cannot be written after five attempts is named in the log and left where
-it is: in its own topic, archived to the group.
+For each record that a group rejected or received too often, the leader of the record's partition writes a record to
+the topic in `errors.deadletterqueue.topic.name`. Headers give the record's position and the reason; with
+`errors.deadletterqueue.copy.record.enable` the record's key, value and headers are copied as well. After five failed
+attempts the broker logs the offsets; the records stay in their own topic, archived for the group.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ T = TypeVar("T")
 
 ATTEMPTS_MAX = 5
 BACKOFF_S, BACKOFF_S_MAX = 1.0, 30.0
-"""Pause before the second attempt, and the longest; each is twice the one before."""
+"""Pause before the second attempt, and the longest pause; each is twice the previous one."""
 
 BATCH_BYTES_MAX = 256 * 1024
 READ_BYTES_MAX = 1024 * 1024
-"""Of the group's partition, read at once to be copied."""
+"""Bytes per read when copying records."""
 
 FINAL = frozenset(
     {
@@ -43,48 +43,48 @@ FINAL = frozenset(
         ErrorCode.POLICY_VIOLATION,
     }
 )
-"""Errors that another attempt meets again."""
+"""Errors that a retry cannot fix."""
 
 
 class Failed(NamedTuple):
-    """Records in a row that failed alike."""
+    """Consecutive records that failed in the same way."""
 
     first: int
     last: int
     deliveries: int
     failure: Failure | None
-    """None: another leader saw it."""
+    """None: an earlier leader saw the failure."""
 
 
 class Queues(Protocol):
-    """Topics as queues (`pybroker.broker.admin.dead_letter_topics`)."""
+    """Topics used as queues (`pybroker.broker.admin.dead_letter_topics`)."""
 
     def config(self, topic_id: Uuid) -> Mapping[str, str]:
-        """All settings of a topic."""
+        """Return all settings of a topic."""
         ...
 
     def accepts(self, topic_id: Uuid) -> bool:
-        """errors.deadletterqueue.group.enable of a topic."""
+        """Return errors.deadletterqueue.group.enable of a topic."""
         ...
 
     async def create(self, topic: str) -> None:
-        """Makes a topic that may be a queue. KafkaError."""
+        """Create a topic that may be a queue. Raise KafkaError."""
         ...
 
 
 class Leaders(Protocol):
-    """Whoever leads a partition of a queue (`dead_letter_appends`)."""
+    """The leaders of queue partitions (`dead_letter_appends`)."""
 
     async def append(self, broker_id: int, topic_id: Uuid, partition: int, batch: bytes) -> None:
-        """Returns when it is committed. KafkaError."""
+        """Append a batch; return once it is committed. Raise KafkaError."""
         ...
 
 
 class Settings(Protocol):
-    """What holds for groups (`coordinators.share.settings`)."""
+    """The settings of groups (`coordinators.share.settings`)."""
 
     def dead_letter_queue(self, group_id: str) -> str:
-        """errors.deadletterqueue.topic.name; empty: it has none."""
+        """errors.deadletterqueue.topic.name; empty: the group has no queue."""
         ...
 
     def copies_dead_letters(self, group_id: str) -> bool:
@@ -103,7 +103,7 @@ class Settings(Protocol):
 
 
 class Ground(NamedTuple):
-    """What queues stand on."""
+    """The dependencies of dead letter queues."""
 
     clock: Clock
     loop: asyncio.AbstractEventLoop
@@ -113,11 +113,11 @@ class Ground(NamedTuple):
     leaders: Leaders
     settings: Settings
     enabled: Callable[[], bool]
-    """The feature share.version is at level 2 or higher."""
+    """Whether the feature share.version is at level 2 or higher."""
 
 
 class Place(NamedTuple):
-    """Where a record's dead letter goes."""
+    """The destination of a record's dead letter."""
 
     leader: int
     topic_id: Uuid
@@ -125,18 +125,18 @@ class Place(NamedTuple):
 
 
 class DeadLetterQueues:
-    """See the module."""
+    """The dead letter queues of this broker's share partitions."""
 
     def __init__(self, ground: Ground, figures: ShareFigures) -> None:
         self._ground = ground
         self._figures = figures
 
     def has_queue(self, group_id: str) -> bool:
-        """Whether what fails in this group goes to a queue now."""
+        """Return whether failed records of this group go to a queue now."""
         return self._ground.enabled() and bool(self._ground.settings.dead_letter_queue(group_id))
 
     async def write(self, key: Key, failed: Sequence[Failed]) -> None:
-        """Returns when it is in the queue, or cannot be."""
+        """Write dead letters; return once they are in the queue or have failed."""
         for one in failed:
             written = one.first
             try:
@@ -157,7 +157,8 @@ class DeadLetterQueues:
                 )
 
     async def _records(self, key: Key, one: Failed) -> AsyncIterator[tuple[int, Mapping[int, StoredRecord]]]:
-        """(last offset, records up to it by offset) until all are covered; what is not there any more is left out."""
+        """Yield (last offset, records up to it by offset) until all offsets are covered; deleted records are left
+        out."""
         ground = self._ground
         if not ground.settings.copies_dead_letters(key.group):
             yield one.last, {}
@@ -185,7 +186,7 @@ class DeadLetterQueues:
             except KafkaError as problem:
                 if problem.code != ErrorCode.MESSAGE_TOO_LARGE or not records:
                     raise
-                # The copy is what is too large; where it came from can always be told.
+                # The copy makes the letter too large; write it without the copy.
                 for bare, _ in _batches(self._letters(key, one, of, {}), bytes_max):
                     await self._try(key, partial(self._append, bare))
 
@@ -221,7 +222,7 @@ class DeadLetterQueues:
             yield Letter(offset, timestamp_ms, key_, value, headers)
 
     async def _try(self, key: Key, what: Callable[[Place], Awaitable[T]]) -> T:
-        """Does something with the queue's partition, wherever it is by then. KafkaError after the last attempt."""
+        """Call `what` with the queue's current partition, with retries. Raise KafkaError after the last attempt."""
         pause = BACKOFF_S
         for attempt in range(1, ATTEMPTS_MAX + 1):
             try:
@@ -235,7 +236,7 @@ class DeadLetterQueues:
         raise AssertionError("the last attempt returns or raises")
 
     async def _place(self, key: Key) -> Place:
-        """Where letters of this partition go now. KafkaError."""
+        """Return the current destination for letters of this partition. Raise KafkaError."""
         topics, settings, queues = self._ground.topics, self._ground.settings, self._ground.queues
         name = settings.dead_letter_queue(key.group)
         if not name:
@@ -266,7 +267,7 @@ class DeadLetterQueues:
 
 
 class Letter(NamedTuple):
-    """A record for the queue; `offset`: of the one that failed."""
+    """A record for the queue. `offset`: the failed record's offset."""
 
     offset: int
     timestamp_ms: int
@@ -276,7 +277,7 @@ class Letter(NamedTuple):
 
 
 def _batches(letters: Iterator[Letter], bytes_max: int) -> Iterator[tuple[bytes, list[int]]]:
-    """Finished batches, and which offsets they tell of. A letter that is larger than `bytes_max` is alone in one."""
+    """Yield finished batches with the offsets of their letters. A letter above `bytes_max` gets its own batch."""
     batch, offsets = ClientBatch("none", bytes_max), list[int]()
     for letter in letters:
         if not batch.append(*letter[1:]):

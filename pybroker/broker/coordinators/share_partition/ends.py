@@ -1,4 +1,4 @@
-"""Where partitions end, whoever leads them: what the lag of a share group is counted from."""
+"""End offsets of partitions on any leader, for the lag of share groups."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LATEST = -1
 
 
 class PartitionEnds:
-    """`brokers`: None of a broker that is alone."""
+    """Reads end offsets from partition leaders. `brokers`: None on a broker without peers."""
 
     def __init__(self, broker_id: int, topics: Topics, log: Log, brokers: Brokers | None) -> None:
         self._broker_id = broker_id
@@ -21,7 +21,7 @@ class PartitionEnds:
         self._brokers = brokers
 
     async def end(self, topic_id: Uuid, partition: int) -> int | None:
-        """The offset after the last record that is committed; None if its leader does not say."""
+        """Return the high watermark; None if the partition's leader does not answer."""
         leader, epoch = self._topics.leader(topic_id, partition)
         if leader == self._broker_id:
             ends = self._log.offsets(topic_id, partition)

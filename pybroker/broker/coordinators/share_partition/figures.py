@@ -1,4 +1,4 @@
-"""What share partitions have done since the broker started, for metrics."""
+"""Counters of share partitions since the broker started, for metrics."""
 
 from __future__ import annotations
 
@@ -8,22 +8,20 @@ from pybroker.broker.coordinators.share_partition.in_flight import AckBatch, Ack
 
 
 class ShareFigures:
-    """Counters."""
-
     def __init__(self) -> None:
         self.acquired = 0
         self.dead_letters = 0
-        """Records in dead letter queues."""
+        """Records written to dead letter queues."""
         self.dead_letter_requests = 0
         self.dead_letter_requests_failed = 0
         self.acknowledged: dict[AckType, int] = dict.fromkeys(AckType, 0)
 
     def note_acquired(self, number: int) -> None:
-        """Records were given to a member."""
+        """Count records that a member acquired."""
         self.acquired += number
 
     def note_acknowledged(self, batches: Sequence[AckBatch]) -> None:
-        """A member has said what became of records."""
+        """Count a member's acknowledgements."""
         known = {int(kind): kind for kind in AckType}
         for batch in batches:
             if len(batch.types) == 1:

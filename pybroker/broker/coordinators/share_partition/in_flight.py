@@ -1,15 +1,15 @@
-"""The records of one share partition that are in flight: a pure table of runs of offsets, no IO, no clock.
+"""The records of one share partition that are in flight: a pure table of offset ranges, no IO, no clock.
 
     beyond the end ──acquire──► ACQUIRED ──accept──────────────────────► ACKNOWLEDGED ─┐
     AVAILABLE ───────acquire──►    │ ├──────reject, gap────────────────► ARCHIVED ─────┤ leave at the start
-                                   │ └──release, lock is over, session is over ──► AVAILABLE,
-                                   └──renew: a later deadline                      or ARCHIVED after the last delivery
+                                   │ └──release, lock or session expires ──► AVAILABLE,
+                                   └──renew: a later deadline                or ARCHIVED after the last delivery
 
-Of a group with a dead letter queue, what was rejected or delivered for the last time is ARCHIVING until a record of it
-is there, then ARCHIVED.
+For a group with a dead letter queue, a record that was rejected or delivered for the last time is ARCHIVING until
+its dead letter is written, then ARCHIVED.
 
-What leaves ACQUIRED does so in two steps: a `Change` says what is to be stored, and counts when it is settled. Until
-then nobody else gets the records, and a change that could not be stored leaves them acquired.
+A record leaves ACQUIRED in two steps: a `Change` has the states to store, and takes effect when it is settled. Until
+then no other member gets the records, and if the change cannot be stored, they stay acquired.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ ARCHIVING = DeliveryState.ARCHIVING
 
 
 class AckType(IntEnum):
-    """What a member says of a record, by the numbers of the wire."""
+    """Acknowledgement types, numbered as in the protocol."""
 
     GAP = 0
-    """There is none at this offset."""
+    """The log has no record at this offset."""
     ACCEPT = 1
     RELEASE = 2
     REJECT = 3
     RENEW = 4
-    """It needs the record for longer (KIP-1222)."""
+    """The member needs the record for longer (KIP-1222)."""
 
 
 class Failure(Enum):
-    """Why a record goes to the dead letter queue; in Kafka's words, which its readers look for."""
+    """The reason for a dead letter, in Kafka's words, which readers of the queue match."""
 
     REJECTED = "Offset rejected by client."
     DELIVERED_TOO_OFTEN = "Offset delivery count exceeded the threshold."
 
 
 class Span(msgspec.Struct, eq=False):
-    """Offsets in a row that are the same to the group."""
+    """Consecutive offsets with equal state."""
 
     first: int
     last: int
@@ -58,16 +58,16 @@ class Span(msgspec.Struct, eq=False):
     count: int = 0
     member: str = ""
     deadline_ms: int = 0
-    """When the member's lock is over; monotonic."""
+    """When the member's lock expires; monotonic time."""
     coming: DeliveryState | None = None
-    """What is being stored."""
+    """The state that is being stored."""
     failure: Failure | None = None
-    """Of what is ARCHIVING, or will be; None where it was not this broker that saw it fail."""
+    """The reason for ARCHIVING; None if another broker saw the failure."""
     batch: Batch | None = None
-    """What it was given together with for the first time; None of what was not given yet, or is done."""
+    """The range of its first delivery; None before that, and in a terminal state."""
 
     def same(self, other: Span) -> bool:
-        """Whether both may be one."""
+        """Return whether both spans can be merged."""
         return (
             self.coming is None
             and other.coming is None
@@ -81,16 +81,16 @@ class Change(msgspec.Struct, eq=False):
 
     spans: list[Span] = []
     renewed: bool = False
-    """Locks were made longer, for which nothing is stored."""
+    """Whether locks were extended, which is not stored."""
 
     @property
     def batches(self) -> tuple[StateBatch, ...]:
-        """What is to be stored."""
+        """The state batches to store."""
         return tuple(StateBatch(s.first, s.last, s.coming, s.count) for s in self.spans if s.coming is not None)
 
 
 class AckBatch(msgspec.Struct, frozen=True):
-    """What a member says of offsets in a row: one type for all, or one for each."""
+    """A member's acknowledgement of consecutive offsets: one type for all, or one for each."""
 
     first: int
     last: int
@@ -98,7 +98,8 @@ class AckBatch(msgspec.Struct, frozen=True):
 
 
 class InFlight:
-    """See the module. Spans cover the offsets from `start` to before `end` without a gap."""
+    """The in-flight records of one share partition. Spans cover the offsets from `start` to before `end` without
+    gaps."""
 
     def __init__(
         self,
@@ -108,7 +109,7 @@ class InFlight:
         deliveries_max: Callable[[], int],
         dead_letters: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`dead_letters`: whether there is a queue for what fails."""
+        """`dead_letters`: whether the group has a queue for failed records."""
         self.start = start
         self.spans: list[Span] = []
         self._deliveries_max = deliveries_max
@@ -127,33 +128,36 @@ class InFlight:
         self.end = at
         self.tidy()
 
-    # --- giving out ---------------------------------------------------------------------------------------------------
+    # --- acquiring ----------------------------------------------------------------------------------------------------
 
     @property
     def next_offset(self) -> int:
-        """Where to read on: the first record that nobody has, or the end."""
+        """The next offset to read: the first available record, or the end."""
         return next((span.first for span in self.spans if span.state is AVAILABLE and span.coming is None), self.end)
 
     @property
     def unfinished(self) -> int:
-        """Offsets that are not done."""
+        """Number of offsets that are not in a terminal state."""
         return sum(span.last - span.first + 1 for span in self.spans if span.state not in TERMINAL)
 
     @property
     def acquired(self) -> int:
-        """Offsets that members have."""
+        """Number of acquired offsets."""
         return sum(span.last - span.first + 1 for span in self.spans if span.state is ACQUIRED)
 
     @property
     def finished(self) -> int:
-        """Offsets that are done, beyond the start."""
+        """Number of offsets beyond the start in a terminal state."""
         return self.end - self.start - self.unfinished
 
     def acquire(
         self, member: str, found: Found, *, records_max: int, strict: bool, in_flight_max: int, deadline_ms: int
     ) -> list[Span]:
-        """Gives a member what it may have of what was read; copies of the spans. `records_max`: with `strict` never
-        more, else the batch that exceeds it is still given whole. What was often given in vain goes in portions."""
+        """Acquire records that were read for a member; return copies of the spans.
+
+        With `strict`, never exceed `records_max`; otherwise the batch that exceeds it is still acquired whole.
+        Batches that failed often are acquired in portions.
+        """
         taken: list[Span] = []
         new: list[Span] = []
         portion = Portion(self._deliveries_max(), lambda batch: self._most_given(batch, found))
@@ -190,13 +194,13 @@ class InFlight:
         return taken
 
     def _most_given(self, batch: Batch, found: Found) -> int:
-        """How often the record was given that was most often, of a batch's that were read and may be given."""
+        """Return the highest delivery count of the batch's records that were read and are available."""
         first, last = max(batch[0], found.offset), min(batch[1], found.batches[-1][1])
         spans = self._over(first, last)
         return max((span.count for span in spans if span.state is AVAILABLE and span.coming is None), default=0)
 
     def _pass_over(self, first: int, last: int) -> None:
-        """Offsets that were read and have no record for anybody are done."""
+        """Archive offsets that were read and have no record for consumers."""
         if last >= first:
             self._extend(last)
             for span in self._cut(first, last):
@@ -211,8 +215,11 @@ class InFlight:
     # --- acknowledgements ---------------------------------------------------------------------------------------------
 
     def acknowledge(self, member: str, batches: Sequence[AckBatch], renewed_until_ms: int) -> Change:
-        """What the member says, all or nothing. What lies below the start is passed over. KafkaError INVALID_REQUEST;
-        INVALID_RECORD_STATE: it has not acquired one of them, or not any more."""
+        """Acknowledge records for a member, all or nothing. Offsets below the start are ignored.
+
+        Raise KafkaError INVALID_REQUEST, or INVALID_RECORD_STATE if the member has not acquired a record, or no
+        longer.
+        """
         runs = list(_runs(batches))
         for first, last, _ in runs:
             if last >= self.end:
@@ -241,7 +248,7 @@ class InFlight:
         return change
 
     def give_back(self, which: Callable[[Span], bool]) -> Change:
-        """Acquired records that `which` names go to others."""
+        """Release the acquired records that `which` selects."""
         change = Change()
         for span in self.spans:
             if span.state is ACQUIRED and span.coming is None and which(span):
@@ -259,8 +266,10 @@ class InFlight:
         span.coming, span.failure = (ARCHIVING, failure) if self._dead_letters() else (ARCHIVED, None)
 
     def bury(self, offsets: Sequence[tuple[int, int]] | None = None) -> Change:
-        """What is ARCHIVING becomes ARCHIVED: to be settled when records of it are in the dead letter queue. `offsets`:
-        only these, (first, last); what is not in the table any more is passed over."""
+        """Move ARCHIVING records to ARCHIVED; settle the change once their dead letters are written.
+
+        `offsets`: only these (first, last) ranges; offsets that are no longer in the table are ignored.
+        """
         change = Change()
         spans = self.spans if offsets is None else [span for run in offsets for span in self._cut(*run)]
         for span in spans:
@@ -270,7 +279,8 @@ class InFlight:
         return change
 
     def settle(self, change: Change, *, stored: bool) -> bool:
-        """A change is stored, or (False) has not happened: its records stay acquired. Whether any became available."""
+        """Apply a stored change, or drop it (False), and the records stay acquired; return whether any became
+        available."""
         freed = False
         for span in change.spans:
             if stored and span.coming is not None:
@@ -286,8 +296,8 @@ class InFlight:
         return freed
 
     def outlook(self, change: Change) -> tuple[int, int]:
-        """(start offset, records beyond it that are done) once this change is stored; others that are on their way do
-        not count."""
+        """Return (start offset, terminal records beyond it) once this change is stored; other pending changes do not
+        count."""
         mine = set(map(id, change.spans))
         start, done, leading = self.start, 0, True
         for span in self.spans:
@@ -300,15 +310,15 @@ class InFlight:
                 done += span.last - span.first + 1
         return start, done
 
-    # --- the table ----------------------------------------------------------------------------------------------------
+    # --- table maintenance --------------------------------------------------------------------------------------------
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When the first lock is over."""
+        """When the first lock expires."""
         return min((s.deadline_ms for s in self.spans if s.state is ACQUIRED and s.coming is None), default=None)
 
     def move_start(self, offset: int) -> None:
-        """The log begins there now: what lies below is gone."""
+        """Drop offsets below the new start of the log."""
         if offset <= self.start:
             return
         if offset >= self.end:
@@ -321,7 +331,7 @@ class InFlight:
         self.tidy()
 
     def cut_end(self, offset: int) -> None:
-        """The log ends there now: what followed is lost."""
+        """Drop offsets beyond the new end of the log."""
         self.spans = [span for span in self.spans if span.first < offset]
         if self.spans:
             self.spans[-1].last = min(self.spans[-1].last, offset - 1)
@@ -329,7 +339,7 @@ class InFlight:
         self.start = min(self.start, self.end)
 
     def tidy(self) -> None:
-        """Lets go of what is done at the start, and makes neighbours one that are the same."""
+        """Drop terminal spans at the start and merge equal neighbours."""
         spans: list[Span] = []
         for span in self.spans:
             if not spans and span.state in TERMINAL:
@@ -352,7 +362,8 @@ class InFlight:
                 yield span
 
     def _cut(self, first: int, last: int) -> list[Span]:
-        """The spans of these offsets and of no others. Those on their way stay whole: nobody may change them."""
+        """Return the spans of exactly these offsets. Spans with a pending change are not split, because it must not
+        change."""
         if first > last:
             return []
         self._split(first)
@@ -360,7 +371,7 @@ class InFlight:
         return list(self._over(first, last))
 
     def _split(self, offset: int) -> None:
-        """Lets a span begin at `offset`."""
+        """Split the span that contains `offset`, so that a span starts there."""
         if not self.spans or offset >= self.end:
             return
         place = self._at(offset)
@@ -372,17 +383,17 @@ class InFlight:
 
 
 class Found(msgspec.Struct, frozen=True):
-    """What reading the log from `offset` on gave."""
+    """The result of reading the log from `offset` on."""
 
     offset: int
     batches: Sequence[tuple[int, int]]
-    """(first, last) of those with records, ascending, cut at `offset`."""
+    """(first, last) of batches with records, ascending, cut at `offset`."""
     next_offset: int
     """Offsets below it that are in no batch have no record."""
 
 
 def _runs(batches: Sequence[AckBatch]) -> Iterator[tuple[int, int, AckType]]:
-    """Offsets in a row of one type. KafkaError INVALID_REQUEST."""
+    """Yield ranges of offsets with one type. Raise KafkaError INVALID_REQUEST."""
     before = -1
     for batch in batches:
         if (

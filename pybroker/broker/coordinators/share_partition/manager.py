@@ -1,8 +1,8 @@
 """The share partitions of this broker, and the members that read from them (KIP-932).
 
-A member is given records of the partitions in its session, as many as it wants; where there are none it waits, until
-there are more in the log, somebody gives some back, or its time is over. What was given belongs to the member until it
-acknowledges, its lock is over, or its session: by its last request, or with its connection.
+A member gets as many records of its session's partitions as it asks for. If there are none, it waits for new
+records, released records or its timeout. Acquired records belong to the member until it acknowledges them, or its
+lock or session ends; a session ends with its last request or its connection.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 LOAD_RETRY_MS = 250
-"""A partition that could not be loaded is tried again after this: it mostly waits for a coordinator."""
+"""Delay before retrying a partition that could not be loaded, mostly because its coordinator is not ready."""
 
 LATER = frozenset(
     {
@@ -42,24 +42,23 @@ LATER = frozenset(
         ErrorCode.REQUEST_TIMED_OUT,
     }
 )
-"""Why there is nothing now and will be: the member is told of no error."""
+"""Temporary errors, for which the member gets an empty response instead of an error."""
 
 
 class RemovedTopic(Protocol):
-    """An incarnation that is no more."""
+    """A deleted incarnation."""
 
     @property
     def topic_id(self) -> Uuid:
-        """Its id."""
         ...
 
 
 MayRead = Callable[[str], bool]
-"""Whether the member may read a topic now."""
+"""Whether the member is authorized to read a topic."""
 
 
 class SharePartitions:
-    """See the module."""
+    """The share partitions of this broker."""
 
     def __init__(self, broker_id: int, topics: Topics, around: Surroundings, figures: ShareFigures) -> None:
         self._broker_id = broker_id
@@ -67,7 +66,7 @@ class SharePartitions:
         self._around = around
         self._partitions: dict[Key, SharePartition] = {}
         self._failed: dict[Key, tuple[int, KafkaError]] = {}
-        """When loading failed last, and why."""
+        """Time and reason of the last failed load."""
         self.sessions = ShareSessions(lambda: around.settings.sessions_max)
         self.figures = figures
 
@@ -77,7 +76,7 @@ class SharePartitions:
     # --- requests -----------------------------------------------------------------------------------------------------
 
     async def fetch(self, request: ShareRequest, limits: Limits, may_read: MayRead) -> Answers:
-        """ShareFetch. KafkaError for the whole of it."""
+        """Handle a ShareFetch. Raise KafkaError for the whole request."""
         session = self._session(request)
         answers = await self._acknowledge(request, may_read)
         if request.epoch == CLOSES:
@@ -95,7 +94,7 @@ class SharePartitions:
         return answers
 
     async def acknowledge(self, request: ShareRequest, may_read: MayRead) -> Answers:
-        """ShareAcknowledge. KafkaError for the whole of it."""
+        """Handle a ShareAcknowledge. Raise KafkaError for the whole request."""
         if request.epoch == OPENS:
             raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, "A session begins with a ShareFetch.")
         session = self._session(request)
@@ -136,7 +135,7 @@ class SharePartitions:
             raise KafkaError(ErrorCode.INVALID_RECORD_STATE, "The record is not acquired by this member any more.")
         await share.acknowledge(request.member, batches)
 
-    # --- giving out ---------------------------------------------------------------------------------------------------
+    # --- acquiring ----------------------------------------------------------------------------------------------------
 
     async def _give(self, session: ShareSession, limits: Limits, may_read: MayRead, answers: Answers) -> None:
         loop = self._around.loop
@@ -170,7 +169,7 @@ class SharePartitions:
     def _try(
         self, session: ShareSession, limits: Limits, may_read: MayRead, answers: Answers, *, last: bool
     ) -> tuple[bool, list[SharePartition]]:
-        """Whether there is something to answer, and whom to wait for else. `last`: `min_bytes` does not count."""
+        """Return whether there is a response, and the partitions to wait for otherwise. `last`: ignore `min_bytes`."""
         looks = []
         waited_for: list[SharePartition] = []
         size, failed = 0, False
@@ -207,7 +206,7 @@ class SharePartitions:
         return failed or number > 0, waited_for
 
     def _find(self, group: str, partition: TopicPartition, may_read: MayRead) -> SharePartition | None:
-        """The share partition, made if there is none; None while it cannot be had. KafkaError."""
+        """Return the share partition, created if necessary; None while it is unavailable. Raise KafkaError."""
         leader_epoch = self._check(partition, may_read)
         key = Key(group, *partition)
         share = self._partitions.get(key)
@@ -225,8 +224,11 @@ class SharePartitions:
         return share
 
     def _check(self, partition: TopicPartition, may_read: MayRead) -> int:
-        """The leader epoch under which it is led here. KafkaError UNKNOWN_TOPIC_ID, TOPIC_AUTHORIZATION_FAILED,
-        UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER."""
+        """Return the leader epoch under which this broker leads the partition.
+
+        Raise KafkaError UNKNOWN_TOPIC_ID, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION or
+        NOT_LEADER_OR_FOLLOWER.
+        """
         topic_id, index = partition
         name = self._topics.topic_name(topic_id)
         if name is None:
@@ -246,10 +248,10 @@ class SharePartitions:
         if share.problem is not None:
             self._failed[share.key] = self._around.clock.monotonic_ms(), share.problem
 
-    # --- sessions that end --------------------------------------------------------------------------------------------
+    # --- ending sessions ----------------------------------------------------------------------------------------------
 
     def connection_gone(self, connection_id: int) -> None:
-        """Whoever read over it comes no more, or begins anew."""
+        """Close the sessions of a closed connection."""
         for session in self.sessions.of_connection(connection_id):
             self._close(session)
 
@@ -259,13 +261,13 @@ class SharePartitions:
             if share.key.group == session.group:
                 share.release(session.member)
                 if group_has_none:
-                    # Its offsets may be set anew before anybody comes back.
+                    # The group's offsets may be reset before a member returns.
                     share.end_when_idle(lambda: not self.sessions.has_group(session.group))
 
-    # --- topics that go -----------------------------------------------------------------------------------------------
+    # --- deleted topics -----------------------------------------------------------------------------------------------
 
     def topics_removed(self, removed: Sequence[RemovedTopic]) -> None:
-        """Incarnations are gone, and what was acquired of them."""
+        """End the share partitions of deleted incarnations."""
         gone = {topic.topic_id for topic in removed}
         for share in list(self._partitions.values()):
             if share.key.topic_id in gone:
@@ -274,29 +276,29 @@ class SharePartitions:
             del self._failed[key]
 
     def stop(self) -> None:
-        """Nothing is given out any more."""
+        """Stop handing out records."""
         for share in list(self._partitions.values()):
             share.end()
 
     def leader(self, partition: TopicPartition) -> tuple[int, int]:
-        """(broker, leader epoch) of a partition."""
+        """Return (broker, leader epoch) of a partition."""
         return self._topics.leader(*partition)
 
     def endpoint(self, broker_id: int, listener: str) -> tuple[str, int] | None:
-        """Where clients of a listener reach a broker."""
+        """Return (host, port) at which clients of a listener reach a broker."""
         return self._topics.endpoint(broker_id, listener)
 
     @property
     def acquired(self) -> int:
-        """Records that members have now."""
+        """Number of records that members hold now."""
         return sum(share.table.acquired for share in self._partitions.values() if share.phase is Phase.ACTIVE)
 
 
 def _for_member(problem: KafkaError) -> KafkaError:
-    """What a member's library understands."""
+    """Map a coordinator's error to one that client libraries handle."""
     if problem.code in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER):
         return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, problem.message)
     if problem.code == ErrorCode.INVALID_REQUEST:
-        # The group does not read it, or not yet.
+        # The group does not read the topic, or not yet.
         return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, problem.message)
     return problem

@@ -1,7 +1,7 @@
-"""One share partition: a group in a partition that is led here under one leader epoch.
+"""One share partition: a group in a partition that this broker leads under one leader epoch.
 
-It is loaded from the persister, gives out what `in_flight` says, and makes what members acknowledge durable before they
-are answered. Nothing of it outlives the leader epoch, or the topic's id.
+It loads its state from the persister, hands out records according to `in_flight`, and makes acknowledgements durable
+before they are answered. It ends with the leader epoch or the topic id.
 """
 
 from __future__ import annotations
@@ -29,37 +29,37 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 RETRY_MS = 1_000
-"""Locks that are over, and whose end could not be stored, are looked at again after this."""
+"""Delay before retrying to release expired locks whose release could not be stored."""
 
 
 class Phase(Enum):
-    """Whether records are given out."""
+    """Whether the partition hands out records."""
 
     LOADING = "loading"
     ACTIVE = "active"
     OVER = "over"
-    """Another leader, another state epoch, another incarnation: a new one has to be made."""
+    """The leader, state epoch or incarnation has changed; the manager has to create a new one."""
 
 
 class Look(msgspec.Struct, frozen=True):
-    """What could be given out now."""
+    """Records that a member could acquire."""
 
     found: Found
     fetched: FetchedBatches
 
 
 class Taken(msgspec.Struct, frozen=True):
-    """What a member was given."""
+    """Records that a member acquired."""
 
     records: RecordBytes
     acquired: list[tuple[int, int, int]]
-    """(first offset, last offset, how often it was delivered)"""
+    """(first offset, last offset, delivery count)"""
     number: int
     size_bytes: int
 
 
 class Surroundings(msgspec.Struct, frozen=True):
-    """What all share partitions of a broker stand on."""
+    """The dependencies that all share partitions of a broker have in common."""
 
     clock: Clock
     loop: asyncio.AbstractEventLoop
@@ -69,13 +69,13 @@ class Surroundings(msgspec.Struct, frozen=True):
     settings: GroupSettings
     dead_letters: DeadLetterQueues
     watched: Callable[[RecordsWatch, Callable[[], None]], None]
-    """Has a watch's end told."""
+    """Registers a callback for a watch's end."""
     unwatched: Callable[[RecordsWatch], None]
-    """Nobody wants to hear of it any more."""
+    """Cancels a watch."""
 
 
 class SharePartition:
-    """See the module. `over`: told when it has ended by itself."""
+    """One share partition. `over`: called when it has ended."""
 
     def __init__(
         self, key: Key, leader_epoch: int, around: Surroundings, over: Callable[[SharePartition], None]
@@ -84,7 +84,7 @@ class SharePartition:
         self.leader_epoch = leader_epoch
         self.phase = Phase.LOADING
         self.problem: KafkaError | None = None
-        """Why it could not be loaded."""
+        """The reason for a failed load."""
         self.waiters: set[Callable[[], None]] = set()
         self._around = around
         self._over = over
@@ -93,7 +93,7 @@ class SharePartition:
         self._committed = around.settings.read_committed(key.group)
         self._reading = Reading(around, key, self._committed, self._wake, self._run)
         self._bound = 0
-        """Up to where the log could be read last."""
+        """The end of the readable log at the last read."""
         self._watch: RecordsWatch | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._burying = False
@@ -101,10 +101,10 @@ class SharePartition:
 
     @property
     def table(self) -> InFlight:
-        """Not to be changed."""
+        """The in-flight table; callers must not change it."""
         return self._table
 
-    # --- life ---------------------------------------------------------------------------------------------------------
+    # --- lifecycle ----------------------------------------------------------------------------------------------------
 
     async def _load(self) -> None:
         around, key = self._around, self.key
@@ -113,7 +113,8 @@ class SharePartition:
             start = state.start_offset
             if start == NO_OFFSET:
                 start = await first_offset(around, key, self._committed)
-                # Where the group begins has to stay the same, whatever is written or deleted until it acknowledges.
+                # Store the start offset now: it must stay the same until the first acknowledgement, whatever is written
+                # or deleted.
                 await around.persister.write(key, Write(state.state_epoch, self.leader_epoch, start, 0, ()))
         except (KafkaError, NativeError) as problem:
             self.problem = problem if isinstance(problem, KafkaError) else KafkaError(problem.code, str(problem))
@@ -130,11 +131,11 @@ class SharePartition:
             )
             self.phase = Phase.ACTIVE
             self._wake()
-            # What another leader did not get to.
+            # Finish the dead letters of the previous leader.
             self._run(self._bury())
 
     def end(self) -> None:
-        """No record is given out any more; who waits looks again."""
+        """Stop handing out records and wake waiting members."""
         if self.phase is Phase.OVER:
             return
         self.phase = Phase.OVER
@@ -144,7 +145,7 @@ class SharePartition:
         self._wake()
 
     def end_when_idle(self, still: Callable[[], bool]) -> None:
-        """Nobody of the group reads here any more: it ends when what is on its way is stored, if that is `still` so."""
+        """End once pending changes are stored, if `still` holds then: no member of the group reads here."""
         under_way = next((task for task in self._tasks if not task.done()), None)
         if not still():
             return
@@ -173,10 +174,10 @@ class SharePartition:
         for wake in waiters:
             wake()
 
-    # --- giving out ---------------------------------------------------------------------------------------------------
+    # --- acquiring ----------------------------------------------------------------------------------------------------
 
     def look(self, bytes_max: int, records_max: int) -> Look | None:
-        """What a member could be given; None: nothing now. KafkaError."""
+        """Return records that a member could acquire; None: none now. Raise KafkaError."""
         if self.phase is not Phase.ACTIVE:
             return None
         table, key = self._table, self.key
@@ -202,11 +203,11 @@ class SharePartition:
             found = Found(offset, batches, fetched.next_offset)
             if batches:
                 return Look(found, fetched)
-            # Nothing but markers and what was aborted.
+            # The range has only markers and aborted records.
             table.acquire("", found, records_max=0, strict=True, in_flight_max=1, deadline_ms=0)
 
     def take(self, look: Look, member: str, limits: tuple[int, int], *, strict: bool) -> Taken | None:
-        """Gives a member what was found, with limits (records, records in one row of the answer)."""
+        """Acquire records of `look` for a member. limits: (records, records per row of the response)."""
         around, group = self._around, self.key.group
         records_max, batch_size = limits
         deadline_ms = around.clock.monotonic_ms() + around.settings.lock_duration_ms(group)
@@ -227,7 +228,8 @@ class SharePartition:
         return Taken(records, rows(spans, batch_size), number, len(records))
 
     def _follow_log(self) -> bool:
-        """The log begins later, or ends earlier, than the records in flight; whether that was so."""
+        """Adjust the table if the log starts later or ends earlier than the records in flight; return whether it
+        did."""
         ends = self._around.log.offsets(self.key.topic_id, self.key.partition)
         if ends is None:
             return False
@@ -259,7 +261,7 @@ class SharePartition:
     # --- acknowledgements ---------------------------------------------------------------------------------------------
 
     async def acknowledge(self, member: str, batches: Sequence[AckBatch]) -> None:
-        """Returns when it is on disk. KafkaError: nothing of it has happened."""
+        """Acknowledge records; return once that is durable. Raise KafkaError if nothing was changed."""
         if self.phase is not Phase.ACTIVE:
             raise KafkaError(ErrorCode.INVALID_RECORD_STATE, "The record is not acquired by this member any more.")
         around = self._around
@@ -270,7 +272,7 @@ class SharePartition:
         await self._store(change)
 
     def release(self, member: str) -> None:
-        """The member's session is over: others get what it has acquired."""
+        """Release the records of a member whose session has ended."""
         if self.phase is Phase.ACTIVE:
             self._give_back(lambda span: span.member == member)
 
@@ -311,8 +313,11 @@ class SharePartition:
             self._run(self._bury())
 
     async def _bury(self) -> None:
-        """Writes what has failed to the group's dead letter queue, and archives it. One at a time: nothing is written
-        twice, unless this broker, or its leadership, ends in between."""
+        """Write failed records to the group's dead letter queue, then archive them.
+
+        Only one call runs at a time. A letter is written twice only if this broker, or its leadership, ends in
+        between.
+        """
         if self._burying:
             return
         self._burying = True
@@ -337,7 +342,7 @@ class SharePartition:
     # --- locks --------------------------------------------------------------------------------------------------------
 
     def _watch_locks(self) -> None:
-        """One timer a partition: it comes when the first lock of those that there were is over, and looks again."""
+        """Schedule the partition's only lock timer for the first deadline; it reschedules itself when it fires."""
         timers = self._around.timers
         if self.phase is not Phase.ACTIVE or self._timer in timers:
             return
@@ -352,12 +357,14 @@ class SharePartition:
 
 
 FENCED = frozenset({ErrorCode.FENCED_STATE_EPOCH, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.INVALID_REQUEST})
-"""Somebody else leads, or the group's offsets were set anew, or deleted."""
+"""Another broker leads, or the group's offsets were reset or deleted."""
 
 
 def rows(spans: Sequence[Span], batch_size: int) -> list[tuple[int, int, int]]:
-    """What was acquired as the answer tells it: neighbours that were delivered as often in one row, up to
-    `batch_size` records if that is possible without cutting one."""
+    """Return the acquired rows of the response: adjacent spans with equal delivery count are merged.
+
+    A row has up to `batch_size` records if no span needs to be split for that.
+    """
     told: list[tuple[int, int, int]] = []
     for span in spans:
         if told:

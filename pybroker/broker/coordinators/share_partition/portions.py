@@ -1,9 +1,8 @@
-"""How much is given at a time of what was often given in vain, so that one bad record does not take its batch with it:
-as Kafka's SharePartition does. Pure.
+"""Smaller portions for batches that failed often, so that one bad record does not affect its whole batch. Pure.
 
-With the delivery count limit 10: a batch that was given five times is given in halves, then in quarters, eighths, and
-so on, and each record alone for the last time. Of such a batch an answer has one portion and nothing else. A limit
-below 3 leaves no room for that.
+As in Kafka's SharePartition: with a delivery count limit of 10, a batch that was delivered five times is delivered
+in halves, then in quarters, eighths and so on, and each record alone for the last time. A response has one portion
+of such a batch and nothing else. Limits below 3 leave no room for this.
 """
 
 from __future__ import annotations
@@ -11,30 +10,32 @@ from __future__ import annotations
 from collections.abc import Callable
 
 Batch = tuple[int, int]
-"""The first and the last of the offsets that were given together for the first time."""
+"""First and last offset of a first delivery."""
 
 COUNT_MIN = 2
-"""Deliveries in vain that are nothing out of the ordinary."""
+"""Delivery counts below this are ordinary."""
 EVERYTHING = 1 << 62
 
 
 class Portion:
-    """Of one answer."""
+    """The portion limit of one response."""
 
     def __init__(self, deliveries_max: int, often: Callable[[Batch], int]) -> None:
-        """`often`: how often the record of a batch was delivered that was most often, of those that may be given."""
+        """`often`: returns the highest delivery count of a batch's available records."""
         self._often = often
         self._last_count = deliveries_max - 1 if deliveries_max > COUNT_MIN else None
         self._count_min = max(COUNT_MIN, -(-deliveries_max // 2))
         self._ordinary: Batch | None = None
-        """Looked at, and given whole."""
+        """A checked batch that is delivered whole."""
         self._batch: Batch | None = None
         self._most: int | None = None
         self.is_full = False
 
     def room(self, batch: Batch | None, count: int, taken: int) -> int:
-        """How many records of a batch that were delivered `count` times may go beside so many that are in the answer
-        already; 0: none of these, and nothing that follows. `batch`: None of what is new."""
+        """Return how many records of a batch with this delivery count may join `taken` records in the response.
+
+        0: none of them, and nothing after them. `batch`: None for new records.
+        """
         if self.is_full or not self._concerns(batch, taken):
             return 0 if self.is_full else EVERYTHING
         if count == self._last_count:
@@ -48,7 +49,7 @@ class Portion:
         return max(0, self._most - taken)
 
     def _concerns(self, batch: Batch | None, taken: int) -> bool:
-        """Whether the batch is the one that is given with care; what else there is then has to wait."""
+        """Return whether the batch is the one delivered in portions; other records then have to wait."""
         if self._batch is not None:
             self.is_full = batch != self._batch
             return not self.is_full

@@ -1,4 +1,4 @@
-"""What share partitions need of the rest of the broker. `composition` binds it; tests fake it."""
+"""Interfaces of share partitions to the rest of the broker. `composition` binds them; tests fake them."""
 
 from __future__ import annotations
 
@@ -9,42 +9,44 @@ from pybroker.native import FetchedBatches, PartitionOffsets, RecordsWatch, Uuid
 
 
 class Persister(Protocol):
-    """Where states are kept (`coordinators.share_state`). KafkaError."""
+    """Storage of share states (`coordinators.share_state`). Methods raise KafkaError."""
 
     async def read(self, key: Key, leader_epoch: int) -> ShareState:
-        """The state, for whoever leads the partition in this epoch."""
+        """Return the state, for the partition's leader in this epoch."""
         ...
 
     async def write(self, key: Key, write: Write) -> None:
-        """Returns when the change is on disk."""
+        """Write a change; return once it is durable."""
         ...
 
 
 class Log(Protocol):
-    """Partitions that are led here (`NativePartitions`). NativeError."""
+    """Partitions that this broker leads (`NativePartitions`). Methods raise NativeError."""
 
     def fetch(
         self, partition: tuple[Uuid, int], offset: int, limits: tuple[int, int], read_committed: bool, wait: bool
     ) -> FetchedBatches | None:
-        """*Blocking if `wait`.* Batches from the one with `offset` on; limits: (bytes, records). None: they are on
-        disk."""
+        """Return batches from the one that contains `offset`. *Blocking if `wait`.*
+
+        limits: (bytes, records). None: the batches have to be read from disk.
+        """
         ...
 
     def watch(self, topic_id: Uuid, partition: int, bound: int, read_committed: bool) -> RecordsWatch:
-        """Tells once when there is more than up to `bound`."""
+        """Watch for readable records beyond `bound`; fires once."""
         ...
 
     def offsets(self, topic_id: Uuid, partition: int) -> PartitionOffsets | None:
-        """Where a partition stands."""
+        """Return the offsets of a partition."""
         ...
 
     def offset_for_timestamp(self, topic_id: Uuid, partition: int, timestamp_ms: int, read_committed: bool) -> int:
-        """*Blocking.* The first offset whose record has at least this timestamp; −1 if there is none."""
+        """Return the first offset whose record has at least this timestamp; −1 if there is none. *Blocking.*"""
         ...
 
 
 class GroupSettings(Protocol):
-    """The settings that hold for a group."""
+    """The settings of groups."""
 
     def lock_duration_ms(self, group_id: str) -> int:
         """share.record.lock.duration.ms"""
@@ -55,7 +57,7 @@ class GroupSettings(Protocol):
         ...
 
     def read_committed(self, group_id: str) -> bool:
-        """share.isolation.level is read_committed"""
+        """Return whether share.isolation.level is read_committed."""
         ...
 
     def renews(self, group_id: str) -> bool:

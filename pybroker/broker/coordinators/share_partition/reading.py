@@ -1,7 +1,7 @@
-"""Batches of one share partition, never read from disk on the loop.
+"""Reads of one share partition that never access the disk on the event loop's thread.
 
-What is in the page cache is had at once. Else a thread of the executor reads it, and the next who asks at that offset
-is given what it has read.
+Batches in the page cache are returned at once. Others are read by a thread of the executor and returned to the next
+read at the same offset.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from pybroker.native import FetchedBatches, NativeError
 
 
 class Around(Protocol):
-    """What is asked."""
+    """The dependencies of `Reading`."""
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """Whose executor reads from disk."""
+        """The event loop, whose executor reads from disk."""
         ...
 
     @property
     def log(self) -> Log:
-        """Where partitions stand."""
+        """The partitions of this broker."""
         ...
 
 
 class Reading:
-    """See the module. `read`: told when a read from disk is over. `run`: runs one."""
+    """Reads of one share partition. `read`: called after a read from disk. `run`: starts a coroutine."""
 
     def __init__(
         self,
@@ -47,10 +47,13 @@ class Reading:
         self._run = run
         self._under_way = False
         self._ahead: tuple[int, FetchedBatches | NativeError] | None = None
-        """What was read from disk at which offset, for who asks next."""
+        """(offset, result) of the last read from disk, for the next read."""
 
     def fetch(self, offset: int, limits: tuple[int, int]) -> FetchedBatches | None:
-        """From the batch with `offset` on, with limits (bytes, records). None: it is being read. NativeError."""
+        """Return batches from the one that contains `offset`; None: a read is in progress. Raise NativeError.
+
+        limits: (bytes, records).
+        """
         if self._under_way:
             return None
         ahead, self._ahead = self._ahead, None

@@ -1,4 +1,4 @@
-"""ShareFetch and ShareAcknowledge, free of versions."""
+"""ShareFetch and ShareAcknowledge, independent of their versions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pybroker.native import RecordBytes
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """How much a member wants."""
+    """The limits of a ShareFetch."""
 
     max_wait_ms: int
     min_bytes: int
@@ -21,11 +21,11 @@ class Limits(msgspec.Struct, frozen=True):
     max_records: int
     batch_size: int
     strict: bool
-    """Never more than `max_records` (KIP-1206)."""
+    """Never return more than `max_records` (KIP-1206)."""
 
 
 class ShareRequest(msgspec.Struct, frozen=True):
-    """What both have. `acknowledged`: of each partition that says something."""
+    """The fields of both requests. `acknowledged`: partitions with acknowledgements."""
 
     group: str
     member: str
@@ -35,11 +35,11 @@ class ShareRequest(msgspec.Struct, frozen=True):
     added: Sequence[TopicPartition] = ()
     forgotten: Sequence[TopicPartition] = ()
     renews: bool = False
-    """It only makes locks longer (KIP-1222)."""
+    """The request only extends locks (KIP-1222)."""
 
 
 class Answer(msgspec.Struct):
-    """For one partition."""
+    """The result for one partition."""
 
     error: KafkaError | None = None
     acknowledge_error: KafkaError | None = None

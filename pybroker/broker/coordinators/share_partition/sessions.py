@@ -1,5 +1,6 @@
-"""Share sessions (KIP-932): which partitions a member reads from this broker, told once, in epochs as those of fetch
-sessions. A pure table.
+"""Share sessions (KIP-932): the partitions that a member reads from this broker. Pure.
+
+The member sends them once; session epochs work as in fetch sessions.
 """
 
 from __future__ import annotations
@@ -17,30 +18,30 @@ EPOCH_MAX = 0x7FFFFFFF
 
 TopicPartition = tuple[Uuid, int]
 MemberKey = tuple[str, str]
-"""(group, member)"""
+"""(group id, member id)"""
 
 
 class ShareSession(msgspec.Struct, eq=False):
-    """One member's."""
+    """The share session of one member."""
 
     group: str
     member: str
     connection_id: int
     epoch: int = 1
-    """That its next request names."""
+    """The epoch of its next request."""
     partitions: dict[TopicPartition, None] = {}
     turn: int = 0
-    """Grows with each request: who comes first changes."""
+    """Increases with each request, to rotate the first partition."""
 
     def rotated(self) -> list[TopicPartition]:
-        """Its partitions, each first in its turn."""
+        """Return the partitions; each one is first in turn."""
         all_ = list(self.partitions)
         start = self.turn % len(all_) if all_ else 0
         return all_[start:] + all_[:start]
 
 
 class ShareSessions:
-    """All of this broker. `limit`: asked at each use."""
+    """All share sessions of this broker. `limit`: read at each use."""
 
     def __init__(self, limit: Callable[[], int]) -> None:
         self._limit = limit
@@ -53,11 +54,11 @@ class ShareSessions:
 
     @property
     def partition_count(self) -> int:
-        """Partitions of all sessions."""
+        """Number of partitions in all sessions."""
         return sum(len(session.partitions) for session in self._sessions.values())
 
     def open(self, group: str, member: str, connection_id: int, partitions: Iterable[TopicPartition]) -> ShareSession:
-        """A new one, in place of the member's. KafkaError SHARE_SESSION_LIMIT_REACHED."""
+        """Open a session that replaces the member's previous one. Raise KafkaError SHARE_SESSION_LIMIT_REACHED."""
         key = group, member
         if key not in self._sessions and len(self._sessions) >= self._limit():
             raise KafkaError(
@@ -72,8 +73,10 @@ class ShareSessions:
         return session
 
     def next(self, group: str, member: str, epoch: int, connection_id: int) -> ShareSession:
-        """The session that a request goes on with or, with CLOSES, ends. KafkaError SHARE_SESSION_NOT_FOUND,
-        INVALID_SHARE_SESSION_EPOCH."""
+        """Return the session that a request continues or, with CLOSES, ends.
+
+        Raise KafkaError SHARE_SESSION_NOT_FOUND or INVALID_SHARE_SESSION_EPOCH.
+        """
         session = self._sessions.get((group, member))
         if session is None:
             raise KafkaError(ErrorCode.SHARE_SESSION_NOT_FOUND)
@@ -92,22 +95,22 @@ class ShareSessions:
         return session
 
     def close(self, session: ShareSession) -> bool:
-        """Ends one; whether its group has none left here."""
+        """Close a session; return whether its group has no other session here."""
         key = session.group, session.member
         if self._sessions.get(key) is session:
             self._remove(key)
         return not self.has_group(session.group)
 
     def holds(self, session: ShareSession) -> bool:
-        """It has not ended, nor begun anew."""
+        """Return whether the session is still open and not replaced."""
         return self._sessions.get((session.group, session.member)) is session
 
     def has_group(self, group: str) -> bool:
-        """A member of it reads from this broker."""
+        """Return whether a member of the group reads from this broker."""
         return group in self._of_group
 
     def of_connection(self, connection_id: int) -> list[ShareSession]:
-        """Those that a connection serves."""
+        """Return the sessions of a connection."""
         return [self._sessions[key] for key in self._by_connection.get(connection_id, ())]
 
     def _remove(self, key: MemberKey) -> None:

@@ -1,4 +1,4 @@
-"""Where a group begins in a partition that it has not read yet: share.auto.offset.reset."""
+"""The start offset of a group in a partition that it has not read yet: share.auto.offset.reset."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from pybroker.protocol.error_codes import ErrorCode
 
 
 class Around(Protocol):
-    """What is asked."""
+    """The dependencies of `first_offset`."""
 
     @property
     def clock(self) -> Clock:
-        """What time it is."""
+        """The broker's clock."""
         ...
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """Whose executor reads from disk."""
+        """The event loop, whose executor reads from disk."""
         ...
 
     @property
     def log(self) -> Log:
-        """Where partitions stand."""
+        """The partitions of this broker."""
         ...
 
     @property
     def settings(self) -> GroupSettings:
-        """Of groups."""
+        """The settings of groups."""
         ...
 
 
 async def first_offset(around: Around, key: Key, committed: bool) -> int:
-    """The offset that the group's setting means now. KafkaError NOT_LEADER_OR_FOLLOWER, NativeError."""
+    """Return the offset for the group's reset setting. Raise KafkaError NOT_LEADER_OR_FOLLOWER, or NativeError."""
     reset = around.settings.auto_offset_reset(key.group)
     ends = around.log.offsets(key.topic_id, key.partition)
     if ends is None:
