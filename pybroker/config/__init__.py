@@ -1,5 +1,5 @@
-"""Settings of the broker and of topics under Kafka's names: tables, checks, sources (see `load_config`,
-`BrokerConfig`, `topic_defs`).
+"""Broker and topic settings under Kafka's names: tables, checks, sources (see `load_config`, `BrokerConfig`,
+`topic_defs`).
 """
 
 from pybroker.config.broker_config import BrokerConfig, ConfigSource

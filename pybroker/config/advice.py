@@ -1,4 +1,4 @@
-"""What the log says at a start about settings that can be used and will surprise all the same."""
+"""Startup warnings about settings that are valid but may surprise the operator."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pybroker.config.listeners import Listener, is_loopback
 from pybroker.config.topic_defs import BROKER_SYNONYM
 
 SHORT_DELAY_MS = 60_000
-"""`delete.topic.delay.ms` below this is warned of: it was probably meant as seconds."""
+"""A lower `delete.topic.delay.ms` causes a warning: the operator probably meant seconds."""
 
 
 class Unused(msgspec.Struct):
-    """Names of settings that were given and change nothing, by where they come from."""
+    """Names of the given settings that have no effect, grouped by origin."""
 
     of_kafka: list[str] = []
     of_the_past: list[str] = []
@@ -26,7 +26,7 @@ class Unused(msgspec.Struct):
 
 
 def warnings(config: BrokerConfig, unused: Unused) -> list[str]:
-    """A sentence for each surprise."""
+    """Return one sentence for each surprise."""
     return [*_security(config), *_exposure(config), *_rest(config), *_unused(unused)]
 
 
@@ -57,7 +57,7 @@ def _security(config: BrokerConfig) -> Iterator[str]:
 
 
 def _exposure(config: BrokerConfig) -> Iterator[str]:
-    """One line, however many listeners there are."""
+    """Yield one line for all listeners together."""
     open_ones = [
         listener
         for listener in config.listeners
@@ -94,7 +94,7 @@ def _unused(unused: Unused) -> Iterator[str]:
 
 
 def _hinted(name: str) -> str:
-    """A topic's setting in a broker's file: the broker's is the default of all topics."""
+    """Return a topic setting found in a broker's file with a hint at the broker setting, the default of all topics."""
     return f"{name} (a topic's; {BROKER_SYNONYM[name]} is the broker's)" if name in BROKER_SYNONYM else name
 
 

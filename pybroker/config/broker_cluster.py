@@ -1,6 +1,6 @@
-"""Broker settings: where the cluster's metadata is, and how brokers copy from each other."""
+"""Broker settings: the cluster's metadata store, and replication."""
 
-# ruff: noqa: E501  (one row of a table, one sentence a setting)
+# ruff: noqa: E501  (one table row and one sentence per setting)
 from __future__ import annotations
 
 from pybroker.config.stores import check_type
@@ -104,7 +104,7 @@ METADATA = (
 )
 
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
-"""The one selector that there is, by the name that it has in Kafka."""
+"""The only replica selector, under its name in Kafka."""
 
 REPLICATION = (
     ConfigKey(

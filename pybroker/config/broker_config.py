@@ -1,6 +1,4 @@
-"""The settings of one broker: what the file and the command line said, under what was changed while it runs
-(KIP-226).
-"""
+"""The settings of one broker: dynamic settings (KIP-226) over those of the file and the command line."""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ from pybroker.config.values import ConfigError, ConfigKey, InvalidValue, Value, 
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from, numbered as DescribeConfigs puts it on the wire."""
+    """The source of a value, with the codes of DescribeConfigs."""
 
     DYNAMIC_TOPIC_CONFIG = 1
     DYNAMIC_BROKER_CONFIG = 2
@@ -45,17 +43,17 @@ class ConfigSource(IntEnum):
 
 
 DYNAMIC = (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, ConfigSource.DYNAMIC_BROKER_CONFIG)
-"""The weaker one first."""
+"""In ascending precedence."""
 
 
 class BrokerConfig(Mapping[str, Any]):
-    """The broker settings in force. `config["num.partitions"]` is the typed value; `get_int` and its like say of which
+    """The effective broker settings. `config["num.partitions"]` is the typed value; `get_int` etc. also assert its
     type.
 
-    The layers, strongest first: this broker's dynamic settings, the cluster's dynamic defaults, the file and command
-    line, the table's defaults. Nobody changes settings but `admin.configs`, on the loop's thread, by `set_dynamic`;
-    whoever reads a setting each time it matters follows. All texts given here were checked before (see `load` and
-    `admin.config_changes`).
+    The layers, in descending precedence: this broker's dynamic settings, the cluster's dynamic defaults, the file and
+    command line, the table's defaults. Only `admin.configs` changes settings, with `set_dynamic` on the loop's thread;
+    code that reads a setting at each use follows the change. `load` and `admin.config_changes` validate all texts
+    before they get here.
     """
 
     __slots__ = ("_layers", "_values", "listener_settings")
@@ -64,7 +62,7 @@ class BrokerConfig(Mapping[str, Any]):
         self, static: Mapping[str, str] | None = None, listener_settings: Mapping[str, str] | None = None
     ) -> None:
         self.listener_settings: Mapping[str, str] = dict(listener_settings or {})
-        """The `listener.name.…` settings, static and not shown to clients: some hold passwords."""
+        """The `listener.name.…` settings: static, and hidden from clients because some hold passwords."""
         self._layers: dict[ConfigSource, dict[str, str]] = {
             ConfigSource.DYNAMIC_BROKER_CONFIG: {},
             ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG: {},
@@ -73,7 +71,7 @@ class BrokerConfig(Mapping[str, Any]):
         self._values: dict[str, Value] = _effective(self._layers)
 
     def set_dynamic(self, *, cluster: Mapping[str, str], broker: Mapping[str, str]) -> None:
-        """Replaces the two dynamic layers."""
+        """Replace the two dynamic layers."""
         self._layers = {
             ConfigSource.DYNAMIC_BROKER_CONFIG: dict(broker),
             ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG: dict(cluster),
@@ -82,7 +80,7 @@ class BrokerConfig(Mapping[str, Any]):
         self._values = _effective(self._layers)
 
     def with_dynamic(self, *, cluster: Mapping[str, str], broker: Mapping[str, str]) -> BrokerConfig:
-        """A copy under other dynamic settings, to see what they would come to."""
+        """Return a copy with other dynamic settings, to check their effect."""
         copy = BrokerConfig(self._layers[ConfigSource.STATIC_BROKER_CONFIG], self.listener_settings)
         copy.set_dynamic(cluster=cluster, broker=broker)
         return copy
@@ -97,19 +95,19 @@ class BrokerConfig(Mapping[str, Any]):
         return len(self._values)
 
     def get_int(self, name: str) -> int:
-        """The value of a setting that is a whole number and is never unset."""
+        """Return an integer setting that is never unset."""
         value = self._values[name]
         assert type(value) is int, name
         return value
 
     def get_str(self, name: str) -> str:
-        """The value of a setting that is a text and is never unset."""
+        """Return a text setting that is never unset."""
         value = self._values[name]
         assert isinstance(value, str), name
         return value
 
     def get_list(self, name: str) -> tuple[str, ...]:
-        """The value of a list; an unset one is empty."""
+        """Return a list setting; empty if unset."""
         value = self._values[name]
         assert isinstance(value, tuple | None), name
         return value or ()
@@ -121,12 +119,12 @@ class BrokerConfig(Mapping[str, Any]):
 
     @property
     def in_cluster(self) -> bool:
-        """Whether the metadata is shared with other brokers."""
+        """Whether the broker shares the metadata with other brokers."""
         return self.get_str(METADATA_STORE) == ZOOKEEPER
 
     @property
     def between_brokers(self) -> str | None:
-        """Name of the listener where only brokers talk; None where there is none: one node has nobody to talk to."""
+        """Name of the inter-broker listener; None if there is none, as on a single node."""
         name = self["inter.broker.listener.name"]
         if not name and SECURITY_BETWEEN in self.layer(ConfigSource.STATIC_BROKER_CONFIG):
             name = self[SECURITY_BETWEEN]
@@ -134,7 +132,7 @@ class BrokerConfig(Mapping[str, Any]):
 
     @property
     def broker_id(self) -> int:
-        """This broker's number: node.id, or broker.id where only that is given."""
+        """The broker's id: node.id, or broker.id if only that is given."""
         static = self.layer(ConfigSource.STATIC_BROKER_CONFIG)
         if "node.id" not in static and "broker.id" in static and self.get_int("broker.id") >= 0:
             return self.get_int("broker.id")
@@ -147,17 +145,17 @@ class BrokerConfig(Mapping[str, Any]):
 
     @property
     def cordoned_log_dirs(self) -> tuple[str, ...]:
-        """Those of the data directories that get no new partitions."""
+        """The data directories that get no new partitions."""
         named = self.get_list("cordoned.log.dirs")
         return self.log_dirs if "*" in named else tuple(os.path.abspath(path) for path in named)
 
     @property
     def listeners(self) -> tuple[Listener, ...]:
-        """Where to listen; a port 0 stands for a free one."""
+        """The addresses to listen on; port 0 means a free port."""
         return parse_listeners(self.get_list("listeners"), protocol_map(self.get_str("listener.security.protocol.map")))
 
     def listener_security(self, listener: str) -> ListenerSecurity:
-        """What SASL does on a listener."""
+        """Return the SASL settings of a listener."""
         return listener_security(
             listener,
             self.listener_settings,
@@ -166,7 +164,7 @@ class BrokerConfig(Mapping[str, Any]):
         )
 
     def listener_tls(self, listener: str) -> TlsSettings:
-        """What a listener with TLS shows and whom it trusts. Raises InvalidValue."""
+        """Return the TLS settings of a listener. Raises InvalidValue."""
         values = {name: self[name] for name in broker_tls.BY_NAME}
         dynamic = (self._layers[source].items() for source in DYNAMIC)
         for given, text in (*self.listener_settings.items(), *chain.from_iterable(dynamic)):
@@ -176,16 +174,16 @@ class BrokerConfig(Mapping[str, Any]):
         return broker_tls.tls_settings(values)
 
     def listener_oauth(self, listener: str) -> OAuthSettings | None:
-        """How tokens are checked on a listener with SASL; None where OAUTHBEARER is not enabled. Raises
-        InvalidValue."""
+        """Return the token validation of a SASL listener; None without OAUTHBEARER. Raises InvalidValue."""
         if broker_oauth.OAUTHBEARER not in self.listener_security(listener).mechanisms:
             return None
         values, options, _ = self._of_listener(listener, broker_oauth.BY_NAME)
         return broker_oauth.oauth_settings(values, options)
 
     def listener_token(self, listener: str) -> dict[str, str]:
-        """A client's settings: where this broker has the token from that it shows on a listener of others. Raises
-        InvalidValue."""
+        """Return the client settings with which this broker gets its own token for other brokers' listeners. Raises
+        InvalidValue.
+        """
         values, options, line = self._of_listener(listener, broker_token.BY_NAME)
         found = broker_token.token_settings(values, options)
         return found if line is None else {**found, JAAS: line}
@@ -193,12 +191,13 @@ class BrokerConfig(Mapping[str, Any]):
     def _of_listener(
         self, listener: str, keys: Mapping[str, ConfigKey]
     ) -> tuple[dict[str, Value], Mapping[str, str], str | None]:
-        """For one listener and OAUTHBEARER: what is in force, and the login module's options, and its line."""
+        """Return, for OAUTHBEARER on one listener: the effective values, the login module's options, and its JAAS line.
+        """
         values = {name: self[name] for name in keys}
         options: Mapping[str, str] = {}
         line: str | None = None
         found = [(listener_setting(given), text) for given, text in self.listener_settings.items()]
-        # What is set for the mechanism counts more than what is set for the listener.
+        # Mechanism settings override listener settings.
         for setting, text in sorted(found, key=lambda one: one[0] is not None and one[0].mechanism is not None):
             if setting is None or setting.listener != listener:
                 continue
@@ -209,7 +208,7 @@ class BrokerConfig(Mapping[str, Any]):
         return values, options, line
 
     def advertised_listeners(self, bound: Iterable[tuple[str, str, int]]) -> tuple[Listener, ...]:
-        """What clients are told, given the addresses that were bound, as (name, host, port)."""
+        """Return the advertised addresses. bound: the bound addresses as (name, host, port)."""
         protocols = protocol_map(self.get_str("listener.security.protocol.map"))
         told = parse_listeners(self.get_list("advertised.listeners"), protocols, advertised=True)
         advertised = []
@@ -225,11 +224,11 @@ class BrokerConfig(Mapping[str, Any]):
         return tuple(advertised)
 
     def first_of_family(self, name: str) -> tuple[str, Value] | None:
-        """The member of the family of `name` (ms, minutes, hours …) that is in force, and its value; None if all are
+        """Return the effective member of the family of `name` (ms, minutes, hours …) and its value; None if all are
         unset.
 
-        A family is read from its strongest member down, so that log.retention.ms beats log.retention.hours wherever
-        each was set.
+        The order within the family decides, not the layer: log.retention.ms overrides log.retention.hours wherever each
+        was set.
         """
         for member in SYNONYMS.get(name, (name,)):
             value = self._values[member]
@@ -238,12 +237,12 @@ class BrokerConfig(Mapping[str, Any]):
         return None
 
     def layer(self, source: ConfigSource) -> Mapping[str, str]:
-        """The texts that one layer sets."""
+        """Return the texts of one layer."""
         return self._layers[source]
 
     def occurrences(self, name: str) -> list[tuple[ConfigSource, str, str | None]]:
-        """Every (source, setting, text) that speaks about `name` or a synonym of it, strongest first:
-        DescribeConfigs' synonyms.
+        """Return every (source, setting, text) for `name` or a synonym, in descending precedence: DescribeConfigs'
+        synonyms.
         """
         family = SYNONYMS.get(name, (name,))
         found: list[tuple[ConfigSource, str, str | None]] = [
@@ -259,9 +258,10 @@ class BrokerConfig(Mapping[str, Any]):
         return found
 
     def native_settings(self) -> dict[str, int | float | str | bool | None]:
-        """Every setting in force under Kafka's name, as native code takes them: lists as comma-separated text; and
-        `topic.ids`, what the protocol version comes to, `replicas.by.rack`, what the selector's class does, and
-        `connection.rates.of.listeners`.
+        """Return all effective settings for native code, under Kafka's names; lists as comma-separated text.
+
+        Adds three derived settings: `topic.ids` (from the protocol version), `replicas.by.rack` (from the selector's
+        class) and `connection.rates.of.listeners`.
         """
         values = {name: ",".join(value) if isinstance(value, tuple) else value for name, value in self._values.items()}
         by_rack = self["replica.selector.class"] == RACK_AWARE
@@ -283,15 +283,15 @@ def _parse(name: str, text: str) -> Value:
 
 
 def _default(name: str, *, in_cluster: bool) -> Value:
-    """What holds where nothing is said."""
+    """Return the default of a setting, which may differ on a single node."""
     if not in_cluster and name in one_node.REPLICAS:
         return one_node.BROKERS
     return BROKER_SETTINGS[name].default
 
 
 def _effective(layers: Mapping[ConfigSource, Mapping[str, str]]) -> dict[str, Value]:
-    """The value of every setting: of the strongest layer that has it. Names that this version does not know are passed
-    over.
+    """Return the value of every setting from the layer with the highest precedence. Ignores names that this version
+    does not know.
     """
     in_cluster = layers[ConfigSource.STATIC_BROKER_CONFIG].get(METADATA_STORE) == ZOOKEEPER
     values: dict[str, Value] = {name: _default(name, in_cluster=in_cluster) for name in BROKER_SETTINGS}

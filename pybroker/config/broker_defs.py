@@ -1,8 +1,8 @@
-"""The table of broker settings: every one that this broker obeys, under Kafka's name where Kafka has it, and those that
-it takes while running without effect.
+"""The table of broker settings: all that have an effect, under Kafka's names if Kafka has them, and those that can be
+changed at runtime without effect.
 
-Names, types, defaults, bounds and scopes follow Apache Kafka 4.4 (`AbstractKafkaConfig`, `DynamicBrokerConfig`); where
-a default or a scope differs, its documentation says so. What Kafka has and this broker has not is in `foreign`.
+Names, types, defaults, bounds and scopes follow Apache Kafka 4.4 (`AbstractKafkaConfig`, `DynamicBrokerConfig`); a
+setting's documentation mentions a different default or scope. `foreign` has Kafka's settings that this broker lacks.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ BROKER_SETTINGS = ConfigDef(
     + WITHOUT_EFFECT
 )
 
-# The settings that say the same thing in other units, strongest first (Kafka:
+# Settings for the same value in other units, in descending precedence (Kafka:
 # DynamicBrokerConfig.brokerConfigSynonyms).
 SYNONYMS: dict[str, tuple[str, ...]] = {
     name: family

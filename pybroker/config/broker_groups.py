@@ -1,6 +1,6 @@
 """Broker settings: consumer groups, committed offsets and producer ids."""
 
-# ruff: noqa: E501  (one row of a table, one sentence a setting)
+# ruff: noqa: E501  (one table row and one sentence per setting)
 from __future__ import annotations
 
 from pybroker.config.values import ConfigKey, ConfigType, Scope, at_least, items_of, one_of_any_case

@@ -1,6 +1,6 @@
-"""Broker settings of staged ingest (docs/staged-ingest.md). None of them is Apache Kafka's."""
+"""Broker settings of staged ingest (docs/staged-ingest.md). Apache Kafka has none of them."""
 
-# ruff: noqa: E501  (one row of a table, one sentence a setting)
+# ruff: noqa: E501  (one table row and one sentence per setting)
 from __future__ import annotations
 
 from pybroker.config.values import ConfigKey, ConfigType, Scope, at_least

@@ -1,6 +1,6 @@
-"""Broker settings: where the data lives, how logs are kept, and the defaults of topics."""
+"""Broker settings: data directories, log management, and the defaults of topics."""
 
-# ruff: noqa: E501  (one row of a table, one sentence a setting)
+# ruff: noqa: E501  (one table row and one sentence per setting)
 from __future__ import annotations
 
 from pybroker.config.values import (
@@ -33,7 +33,7 @@ INT_MAX = 2147483647
 
 
 def minus_one_or_more(value: Value) -> None:
-    """-1 means no bound."""
+    """Accept -1 (no bound) and higher numbers."""
     if value is not None and (not isinstance(value, int) or value < -1):
         raise InvalidValue("must be -1 (no bound) or more")
 

@@ -1,6 +1,5 @@
-"""How this broker reaches others, under Kafka's names: `sasl.mechanism.inter.broker.protocol`, user and password in
-`listener.name.<listener>.<mechanism>.sasl.jaas.config`, and the listener's `ssl.*` settings, where Kafka's brokers have
-them."""
+"""The login of this broker at other brokers, under Kafka's names: `sasl.mechanism.inter.broker.protocol`, user and
+password in `listener.name.<listener>.<mechanism>.sasl.jaas.config`, and the listener's `ssl.*` settings."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ MECHANISM = "sasl.mechanism.inter.broker.protocol"
 
 
 class BrokerLogin(msgspec.Struct, frozen=True):
-    """As whom, by what."""
+    """The identity and the credentials of a broker at other brokers. Its repr shows no secret."""
 
     protocol: str
     mechanism: str = ""
@@ -28,23 +27,25 @@ class BrokerLogin(msgspec.Struct, frozen=True):
     password: str = ""
     tls: TlsSettings | None = None
     token: Mapping[str, str] = {}
-    """With OAUTHBEARER: a client's settings, where the token is from."""
+    """With OAUTHBEARER: the client settings for the source of the token."""
 
     def __repr__(self) -> str:
         return f"BrokerLogin({self.protocol}, {self.mechanism}, {self.user})"
 
     @property
     def principal(self) -> str | None:
-        """Of brokers that log in as this one does; None without login, and by tokens, which say it themselves."""
+        """The principal of brokers that log in with these credentials; None without a login, and for tokens, which name
+        it.
+        """
         return f"User:{self.user}" if self.user else None
 
     @property
     def certified(self) -> bool:
-        """Whether brokers are known by the certificates that they show."""
+        """Whether brokers authenticate with TLS client certificates."""
         return not self.mechanism and self.tls is not None and self.tls.client_auth == "required"
 
     def client_settings(self) -> Mapping[str, str]:
-        """For the asking side of connections."""
+        """Return the client settings for connections to other brokers."""
         settings = {"security.protocol": self.protocol}
         if self.token:
             settings |= {"sasl.mechanism": self.mechanism, **self.token}
@@ -58,7 +59,7 @@ class BrokerLogin(msgspec.Struct, frozen=True):
 
 
 def broker_login(config: BrokerConfig) -> BrokerLogin:
-    """Of a broker in a cluster. Raises InvalidValue, never with a password in it."""
+    """Return the login of a broker in a cluster. Raises InvalidValue, whose text contains no password."""
     listener = next(one for one in config.listeners if one.name == config.between_brokers)
     tls = _tls(config, listener) if listener.protocol.endswith("SSL") else None
     if not listener.protocol.startswith("SASL_"):
@@ -91,7 +92,7 @@ def _by_token(config: BrokerConfig, listener: Listener, tls: TlsSettings | None)
 
 
 def _tls(config: BrokerConfig, listener: Listener) -> TlsSettings:
-    """Of a listener for brokers, which asks with what it shows itself."""
+    """Return the TLS settings of the inter-broker listener; the broker uses its certificate as a client too."""
     tls = config.listener_tls(listener.name)
     if tls.truststore is None:
         raise InvalidValue(

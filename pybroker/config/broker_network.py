@@ -1,6 +1,6 @@
-"""Broker settings: who this broker is, where it listens, and what a connection may cost."""
+"""Broker settings: identity, listeners, and limits of connections."""
 
-# ruff: noqa: E501  (one row of a table, one sentence a setting)
+# ruff: noqa: E501  (one table row and one sentence per setting)
 from __future__ import annotations
 
 import os
@@ -30,7 +30,9 @@ CLUSTER = Scope.CLUSTER_WIDE
 
 
 def data_threads_default() -> int:
-    """One thread a core up to two cores, then one core is left to the control plane; more than eight never paid off."""
+    """Return one thread per core up to two cores, else leave a core to the control plane; more than eight never paid
+    off.
+    """
     cores = os.cpu_count() or 1
     return cores if cores <= 2 else min(cores - 1, 8)
 

@@ -1,9 +1,8 @@
-"""Broker settings: clients that log in by a token of an identity provider (SASL OAUTHBEARER; KIP-255, KIP-768), under
-Kafka's names, for all listeners, for one by `listener.name.<listener>.…`, or by
-`listener.name.<listener>.oauthbearer.…`.
+"""Broker settings for client tokens of an identity provider (SASL OAUTHBEARER; KIP-255, KIP-768), under Kafka's names:
+for all listeners, for one by `listener.name.<listener>.…`, or by `listener.name.<listener>.oauthbearer.…`.
 """
 
-# ruff: noqa: E501  (one row of a table, one sentence a setting)
+# ruff: noqa: E501  (one table row and one sentence per setting)
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -85,38 +84,39 @@ OAUTH = (
         at_least(0),
     ),
 )
-"""Read at the start."""
+"""Read at startup."""
 
 BY_NAME: Mapping[str, ConfigKey] = {key.name: key for key in OAUTH}
 
 
 class OAuthSettings(NamedTuple):
-    """Of one listener, checked; nothing has been read or fetched."""
+    """The checked settings of one listener; nothing has been read or downloaded yet."""
 
     url: str
     truststore: StoreFile | StoreText | None
-    """Whom the URL's certificate must lead to; None: those that the system trusts."""
+    """Trusted authorities for the URL's certificate; None: the system's."""
     refresh_ms: int
     retry_ms: int
     retry_max_ms: int
     audiences: tuple[str, ...]
-    """Empty: any."""
+    """Accepted audiences; empty: any."""
     issuer: str | None
-    """None: any."""
+    """Accepted issuer; None: any."""
     scope_claim: str
     sub_claim: str
     skew_s: int
 
     @property
     def file(self) -> str | None:
-        """The path, if the keys are in a file."""
+        """The path if the keys are in a file, else None."""
         parts = urlsplit(self.url)
         return unquote(parts.path) if parts.scheme == "file" else None
 
 
 def oauth_settings(values: Mapping[str, Value], jaas: Mapping[str, str]) -> OAuthSettings:
-    """From the values in force for one listener, by name, and the options of its login module. Raises InvalidValue,
-    which names the settings."""
+    """Check the effective values of one listener, by name, and its login module's options. Raises InvalidValue, whose
+    text names the settings.
+    """
 
     def number(name: str) -> int:
         value = values[name]

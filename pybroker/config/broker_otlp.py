@@ -1,4 +1,4 @@
-"""Settings of what is sent to an OpenTelemetry collector (`pybroker[otlp]`). None of them is Kafka's."""
+"""Settings of the export to an OpenTelemetry collector (`pybroker[otlp]`). Kafka has none of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RESOURCE = "otlp.resource.attributes"
 
 
 def pairs(text: str) -> dict[str, str]:
-    """`name=value,…`. Raises InvalidValue, never with the text in it."""
+    """Parse `name=value,…`. Raises InvalidValue, whose text does not contain `text`."""
     found: dict[str, str] = {}
     for item in filter(None, map(str.strip, text.split(","))):
         name, equals, value = item.partition("=")

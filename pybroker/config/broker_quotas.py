@@ -1,6 +1,6 @@
-"""Broker settings of clients' quotas: over which time their use is measured (KIP-13, KIP-599)."""
+"""Broker settings of client quotas: the windows in which usage is measured (KIP-13, KIP-599)."""
 
-# ruff: noqa: E501  (one row of a table, one sentence a setting)
+# ruff: noqa: E501  (one table row and one sentence per setting)
 from __future__ import annotations
 
 from pybroker.config.values import ConfigKey, ConfigType, between

@@ -1,6 +1,6 @@
-"""Broker settings: who clients are (SASL) and what they may do (access control)."""
+"""Broker settings: authentication (SASL) and authorization (ACLs)."""
 
-# ruff: noqa: E501  (one row of a table, one sentence a setting)
+# ruff: noqa: E501  (one table row and one sentence per setting)
 from __future__ import annotations
 
 from pybroker.config.broker_oauth import OAUTHBEARER
@@ -17,27 +17,27 @@ BOOLEAN, STRING, INT, LONG, LIST = (
 PASSWORD = ConfigType.PASSWORD
 
 MECHANISMS = ("PLAIN", *BY_NAME)
-"""SASL mechanisms by which users log in with a password: those that are served unless others are named."""
+"""SASL mechanisms with passwords; the default of the enabled mechanisms."""
 
 SERVED = (*MECHANISMS, OAUTHBEARER)
-"""SASL mechanisms that can be served."""
+"""SASL mechanisms that the broker supports."""
 
 AUTHORIZERS = (
     "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "kafka.security.authorizer.AclAuthorizer",
 )
-"""Kafka's names of its authorizers; here both switch on the same one."""
+"""Kafka's names of its authorizers; both enable the same one here."""
 
 
 def check_mechanisms(value: Value) -> None:
-    """Raises InvalidValue for a mechanism that is not served: silence would leave clients outside."""
+    """Raise InvalidValue for an unsupported mechanism, whose clients could otherwise not log in without any hint."""
     for mechanism in value if isinstance(value, tuple) else ():
         if mechanism not in SERVED:
             raise InvalidValue(f"mechanism {mechanism!r} is not served; this broker serves {', '.join(SERVED)}")
 
 
 def super_users(text: str) -> tuple[str, ...]:
-    """The principals of a `super.users` value; raises InvalidValue."""
+    """Return the principals of a `super.users` value. Raises InvalidValue."""
     users = tuple(part.strip() for part in text.split(";") if part.strip())
     for user in users:
         kind, colon, name = user.partition(":")

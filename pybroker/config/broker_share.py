@@ -1,4 +1,4 @@
-"""Broker settings: share groups (KIP-932) and where their state is kept."""
+"""Broker settings: share groups (KIP-932) and their state topic."""
 
 
 from __future__ import annotations

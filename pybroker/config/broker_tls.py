@@ -1,8 +1,8 @@
-"""Broker settings: TLS of listeners, under Kafka's `ssl.*` names, for all of them or for one by
-`listener.name.<listener>.ssl.…`. What the files hold is read by `security.keystores`.
+"""Broker settings: TLS of listeners, under Kafka's `ssl.*` names, for all listeners or for one by
+`listener.name.<listener>.ssl.…`. `security.keystores` reads the files.
 """
 
-# ruff: noqa: E501  (one row of a table, one sentence a setting)
+# ruff: noqa: E501  (one table row and one sentence per setting)
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -124,17 +124,16 @@ _TLS = (
 RULES = "ssl.principal.mapping.rules"
 
 TLS = tuple(key if key.name == RULES else msgspec.structs.replace(key, scope=Scope.PER_BROKER) for key in _TLS)
-"""Changed while the broker runs for one broker, all together or for one listener; but for the rules, which are read at
-the start."""
+"""Dynamic per broker, for all listeners or for one; except the principal mapping rules, which are read at startup."""
 
 BY_NAME: Mapping[str, ConfigKey] = {key.name: key for key in TLS}
 
 
 class TlsSettings(msgspec.Struct, frozen=True):
-    """Of one listener, checked; no file has been read."""
+    """The checked TLS settings of one listener; no file has been read yet."""
 
     keystore: StoreFile | StoreText
-    """With the key."""
+    """Contains the private key."""
     chain: StoreText | None
     """The certificates, if they are not in `keystore`."""
     key_password: str | None
@@ -150,12 +149,12 @@ class TlsSettings(msgspec.Struct, frozen=True):
 
     @property
     def files(self) -> tuple[StoreFile | CrlFile, ...]:
-        """What is read again when it changes."""
+        """The files that the broker reloads when they change."""
         stores = (self.keystore, self.truststore, self.revoked)
         return tuple(store for store in stores if isinstance(store, StoreFile | CrlFile))
 
     def client_settings(self) -> dict[str, str]:
-        """Of a client that shows and trusts the same."""
+        """Return the settings of a client with the same certificate and truststore."""
         settings: dict[str, str] = {}
         for store in (self.keystore, self.chain, self.truststore, self.revoked):
             settings |= store.client_settings() if store else {}
@@ -163,8 +162,9 @@ class TlsSettings(msgspec.Struct, frozen=True):
 
 
 def tls_settings(values: Mapping[str, Value]) -> TlsSettings:
-    """From the values in force for one listener, by name. Raises InvalidValue, which names the settings, never with a
-    key in it."""
+    """Check the effective values of one listener, by name. Raises InvalidValue, whose text names the settings and
+    contains no key.
+    """
     text = {name: str(value) if value else None for name, value in values.items() if not isinstance(value, tuple)}
     keystore, chain = _keystore(text)
     truststore = _truststore(text)

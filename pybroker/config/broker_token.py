@@ -1,8 +1,8 @@
-"""Broker settings: where a broker has the token from that it shows other brokers (SASL OAUTHBEARER; KIP-768, KIP-1139),
-under Kafka's names, for all listeners or by `listener.name.<listener>.…` and `listener.name.<listener>.oauthbearer.…`.
+"""Broker settings: the source of a broker's own token for other brokers (SASL OAUTHBEARER; KIP-768, KIP-1139), under
+Kafka's names, for all listeners or by `listener.name.<listener>.…` and `listener.name.<listener>.oauthbearer.…`.
 """
 
-# ruff: noqa: E501  (one row of a table, one sentence a setting)
+# ruff: noqa: E501  (one table row and one sentence per setting)
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ SCOPE = "sasl.oauthbearer.scope"
 LOGIN_HANDLER = "sasl.login.callback.handler.class"
 
 OF_JAAS = {"clientId": CLIENT, "clientSecret": SECRET, "scope": SCOPE}
-"""Options of the login module that mean the same."""
+"""Options of the login module that equal a setting."""
 
 TOKEN = (
     ConfigKey(
@@ -34,14 +34,15 @@ TOKEN = (
     ConfigKey("sasl.login.retry.backoff.ms", LONG, 100, "First pause before a token is asked for again, in ms; it doubles.", at_least(1)),
     ConfigKey("sasl.login.retry.backoff.max.ms", LONG, 10000, "How long that is tried, in ms.", at_least(0)),
 )
-"""Read at the start."""
+"""Read at startup."""
 
 BY_NAME: Mapping[str, ConfigKey] = {key.name: key for key in TOKEN}
 
 
 def token_settings(values: Mapping[str, Value], jaas: Mapping[str, str]) -> dict[str, str]:
-    """A client's settings, from the values in force for one listener, by name, and the options of its login module.
-    Raises InvalidValue, which names the settings."""
+    """Return the client settings from the effective values of one listener, by name, and its login module's options.
+    Raises InvalidValue, whose text names the settings.
+    """
     if values[URL] is None:
         raise InvalidValue(f"brokers log in by OAUTHBEARER: {URL} says where their tokens are from")
     found = {name: text for name, value in values.items() if (text := render_value(value)) is not None}

@@ -1,8 +1,8 @@
-"""Broker settings that Kafka changes while it runs and that ask for nothing here: they tune machinery of Kafka's that
-this broker does not have. Tools and operators that set them are not refused; they are checked as Kafka checks them,
-stored and shown, and their documentation says why they change nothing.
+"""Kafka's dynamic broker settings that have no effect here, because they tune machinery that this broker lacks.
 
-What asks for protection or for another way of running is not here but in `foreign`.
+The broker accepts them from tools and operators: it checks them as Kafka does, stores and shows them, and their
+documentation says why they change nothing. Settings that ask for protection or for another way of running are not here
+but in `foreign`.
 """
 
 

@@ -1,4 +1,4 @@
-"""The settings of a subscription to metrics of clients (KIP-714), as Kafka's ClientMetricsConfigs has them."""
+"""The settings of a client metrics subscription (KIP-714), as in Kafka's ClientMetricsConfigs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ CLIENT_METRICS_SETTINGS = ConfigDef(
 
 
 def validate_client_metrics_config(name: str, text: str) -> str:
-    """The canonical text of a known setting. Raises InvalidValue, and ConfigError for a pattern that is none."""
+    """Return the canonical text of a known setting. Raises InvalidValue, ConfigError for an invalid pattern."""
     value = CLIENT_METRICS_SETTINGS[name].parse(text)
     if name == MATCH:
         parsed_match(text)
@@ -52,7 +52,7 @@ def validate_client_metrics_config(name: str, text: str) -> str:
 
 
 def parsed_match(text: str) -> Mapping[str, Pattern]:
-    """Selector → expression that the whole text has to match, in linear time. Raises ConfigError."""
+    """Return selector → expression that must match the whole text, in linear time. Raises ConfigError."""
     found: dict[str, Pattern] = {}
     for one in filter(None, (each.strip() for each in text.split(","))):
         parts = one.split("=")

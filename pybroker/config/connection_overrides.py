@@ -1,8 +1,8 @@
-"""`max.connections.per.ip.overrides`: `host:count` pairs. Native code takes addresses, so names are resolved before.
+"""`max.connections.per.ip.overrides`: `host:count` pairs. Native code takes addresses; this module resolves names.
 
 Behavior
-* A name stands for all of its addresses, as they are when the setting comes into force.
-* A name that is not known is an error where the setting is given; it has no effect where another broker took it.
+* A name means all of its addresses at the time when the setting takes effect.
+* An unknown name is an error on the broker that gets the request; other brokers ignore it.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ COUNT_MAX = (1 << 31) - 1
 
 _HOST = re.compile(r"[0-9A-Za-z_.\-]+")
 _resolved: dict[str, tuple[str, ...]] = {}
-"""Addresses by name, of the names in settings."""
+"""Name → addresses, for the names in settings."""
 
 
 def check(value: object) -> None:
-    """A validator of the text. Raises InvalidValue."""
+    """Validate the text. Raises InvalidValue."""
     _pairs(str(value or ""))
 
 
 def unresolved(text: str) -> list[str]:
-    """The names in a text that passed `check` whose addresses are not known yet."""
+    """Return the names in a valid text that are not resolved yet."""
     return [host for host, _ in _pairs(text) if not _is_address(host) and host not in _resolved]
 
 
 def resolve(text: str) -> None:
-    """Find out the addresses of all names in the text; blocks while the system asks. Raises InvalidValue."""
+    """Resolve all names in the text; blocks during the lookup. Raises InvalidValue."""
     for host in (host for host, _ in _pairs(text) if not _is_address(host)):
         try:
             found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
@@ -42,7 +42,7 @@ def resolve(text: str) -> None:
 
 
 def by_address(text: str) -> str:
-    """The pairs for native code. An address that is given itself counts more than a name that stands for it."""
+    """Return the pairs for native code. A literal address overrides a name with that address."""
     counts: dict[str, int] = {}
     pairs = _pairs(text)
     for host, count in pairs:

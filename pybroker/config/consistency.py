@@ -1,4 +1,4 @@
-"""Checks of settings against each other, after each of them was checked by itself."""
+"""Checks between settings, after each of them passed its own check."""
 
 from __future__ import annotations
 
@@ -21,16 +21,17 @@ ADVERTISED = "advertised.listeners"
 PROTOCOL_MAP = "listener.security.protocol.map"
 
 Problems = Iterator[tuple[str, str]]
-"""(setting, what is wrong with its value)."""
+"""(setting, problem with its value)"""
 Check = Callable[[BrokerConfig, Mapping[str, str]], Problems]
 
 
 def inconsistencies(
     config: BrokerConfig, given: Mapping[str, str], failed: set[str]
 ) -> Iterator[tuple[str | None, str]]:
-    """Each problem with the setting to name; None where the text names its settings itself. `given`: texts of all
-    settings as they were given. `failed`: settings that have a problem already, so that checks on their values would
-    only repeat it.
+    """Yield each problem with the setting to name; None if the text names its settings itself.
+
+    given: texts of all settings as they were given. failed: settings with a problem already; checks on their values
+    would only repeat it.
     """
     if not failed.isdisjoint((PROTOCOL_MAP, "listeners")):
         checks = _WITHOUT_LISTENERS
@@ -157,7 +158,7 @@ def _identity(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
 
 
 def _directories(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
-    # An empty list is what an unset variable leaves: with the default the broker would start without its data.
+    # An unset variable yields an empty list; the default directory would start the broker without its data.
     if "log.dirs" in given and not config.get_list("log.dirs"):
         yield "log.dirs", "no directory is named; name one or remove the line"
     elif not all(config.get_list("log.dirs") or config.get_list("log.dir")):
@@ -174,7 +175,7 @@ def _cordoned(config: BrokerConfig, given: Mapping[str, str]) -> Problems:
 
 
 def cordon_problem(config: BrokerConfig) -> str | None:
-    """What is wrong with `cordoned.log.dirs`, if anything."""
+    """Return the problem of `cordoned.log.dirs`, or None."""
     if "*" in (named := config.get_list("cordoned.log.dirs")):
         return None if len(named) == 1 else "* names all directories; remove the others"
     strange = sorted(set(config.cordoned_log_dirs) - set(config.log_dirs))

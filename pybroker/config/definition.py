@@ -1,4 +1,4 @@
-"""A table of settings: look-up by name, and the nearest known name for a misspelt one."""
+"""A table of settings: lookup by name, and the nearest known name for a misspelt one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pybroker.config.values import ConfigKey
 
 
 class ConfigDef(Mapping[str, ConfigKey]):
-    """An immutable table of settings by name, in the order in which they were written down."""
+    """An immutable table of settings by name, in the order of their definition."""
 
     def __init__(self, keys: Iterable[ConfigKey]) -> None:
         self._keys: dict[str, ConfigKey] = {}
@@ -28,12 +28,12 @@ class ConfigDef(Mapping[str, ConfigKey]):
 
 
 NEAR = 2
-"""Letters to insert, remove, replace or swap with their neighbour until a misspelt name is the one that was meant."""
+"""Highest edit distance (insert, remove, replace, swap neighbours) between a misspelt name and its correction."""
 
 
 def nearest_name(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that `name` is probably meant to be: the nearest one within the same prefix, which is what
-    comes before the first dot. A misspelt prefix is recognised by one letter, before a rest that is right.
+    """Return the known name that `name` probably means: the nearest one with the same prefix (the part before the first
+    dot). A misspelt prefix may differ by one letter if the rest is right.
     """
     prefix, _, rest = name.partition(".")
     nearest: tuple[int, str] | None = None
@@ -53,7 +53,7 @@ def nearest_name(name: str, known: Iterable[str]) -> str | None:
 
 
 def _distance(one: str, other: str) -> int:
-    """The edit distance, in which two neighbours that change places count once (optimal string alignment)."""
+    """Return the edit distance, in which a swap of two neighbours counts once (optimal string alignment)."""
     before: list[int] = []
     row = list(range(len(other) + 1))
     for at, letter in enumerate(one, 1):

@@ -1,4 +1,4 @@
-"""Which settings of a broker a request may name: those of the table, and those of one listener with TLS
+"""Broker settings that a request may name: those of the table, and TLS settings of one listener
 (`listener.name.<listener>.ssl.…`, KIP-226)."""
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from pybroker.config.values import ConfigKey, Scope
 
 
 def broker_key(name: str) -> ConfigKey | None:
-    """The row of a setting under the name that a request gives it; None for unknown ones and for what a listener cannot
-    change while the broker runs."""
+    """Return the table row for a setting's name in a request; None for unknown ones, and for listener settings that are
+    not dynamic.
+    """
     if name in BROKER_SETTINGS:
         return BROKER_SETTINGS[name]
     setting = listener_setting(name)

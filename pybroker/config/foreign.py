@@ -1,9 +1,8 @@
-"""Settings that this broker does not have, of Apache Kafka and of others: which ones are harmless, which ones must stop
-the start, and what to do instead.
+"""Settings that this broker lacks, of Apache Kafka and other products: which are harmless, which prevent the start, and
+the remedy.
 
-A setting is harmless when leaving it out changes neither safety nor what clients see. One that promises protection or
-another way of running (a policy class, a quorum elsewhere) is refused: passing over it in silence would be the
-worse surprise.
+A setting is harmless if ignoring it changes neither safety nor the view of clients. The broker refuses settings that
+promise protection or another way of running (a policy class, a remote quorum): ignoring them silently would be worse.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from pybroker.config.providers import NAME as PROVIDERS
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """Refused unless the value is one of `harmless` (compared without spaces, ignoring case)."""
+    """A refused setting, unless its value is one of `harmless` (compared without spaces, ignoring case)."""
 
     remedy: str
     harmless: tuple[str, ...] = ("",)
@@ -71,14 +70,14 @@ REFUSED: dict[str, Refusal] = {
     ),
 }
 
-# A quorum of one is this very process (the combined mode of Kafka's own sample file); several members are another
+# A quorum with one member is this process (the combined mode of Kafka's sample file); several members are another
 # cluster.
 SINGLE_MEMBER: dict[str, str] = {
     "controller.quorum.voters": _NO_QUORUM,
     "controller.quorum.bootstrap.servers": _NO_QUORUM,
 }
 
-# Everything else that Apache Kafka 3.9 to 4.4 knows: accepted, named in one warning, without effect.
+# All other settings of Apache Kafka 3.9 to 4.4: accepted, listed in one warning, without effect.
 _NAMES = """
 add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms
 alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
@@ -177,7 +176,7 @@ OF_THE_PAST: dict[str, str | None] = {
     "zk.synctime.ms": None,
     "zookeeper.sync.time.ms": None,
 }
-"""Settings of Kafka's earlier releases, which 3.9 and 4.4 ignore, and what replaces each."""
+"""Settings of earlier Kafka releases, which 3.9 and 4.4 ignore, and their replacements."""
 
 OF_OTHERS = (
     "aiven.",
@@ -218,12 +217,13 @@ acl acls auth authentication authorization authorizer jaas kerberos principal sa
 _OF_PROTECTION = frozenset(_PROTECTS.split())
 
 LIMITS_OF_LISTENERS = frozenset(("max.connections",))
-"""Obeyed for all listeners together; for one of them it would be a protection that is not there."""
+"""Settings that apply to all listeners together. The broker refuses them for one listener: the limit would be missing.
+"""
 
 
 def refusal(name: str, text: str) -> str | None:
-    """Why a setting of Kafka's cannot be obeyed and what to do instead; None if it is harmless or not one of these.
-    Settings of one listener count as what they set.
+    """Return the remedy for a Kafka setting that the broker refuses; None if it is harmless or unknown. Settings of one
+    listener count as the setting behind the prefix.
     """
     if name in SINGLE_MEMBER:
         return SINGLE_MEMBER[name] if "," in text else None
@@ -238,8 +238,8 @@ def refusal(name: str, text: str) -> str | None:
 
 
 def is_foreign(name: str) -> bool:
-    """Whether Apache Kafka knows this setting and this broker does not. Settings of one listener count as what they
-    set.
+    """Return whether Apache Kafka knows this setting and this broker does not. Settings of one listener count as the
+    setting behind the prefix.
     """
     kafkas = any(part in HARMLESS or part in REFUSED for part in _meanings(name)) or name.startswith(f"{PROVIDERS}.")
     if name.startswith(PREFIX):
@@ -248,13 +248,13 @@ def is_foreign(name: str) -> bool:
 
 
 def is_of_others(name: str) -> bool:
-    """Whether another product or a plugin reads this setting."""
+    """Return whether another product or a plugin reads this setting."""
     return name.startswith(OF_OTHERS)
 
 
 def protection(name: str) -> str | None:
-    """Why an unknown setting cannot be ignored: by its name it asks for protection that would not be there; else
-    None."""
+    """Return why an unknown setting cannot be ignored: its name asks for protection that this broker lacks; else None.
+    """
     if _OF_PROTECTION.isdisjoint(name.lower().split(".")):
         return None
     remedy = _OF_CLIENTS.get(name, "see docs/security.md for what this broker has, or remove the line")
@@ -262,13 +262,13 @@ def protection(name: str) -> str | None:
 
 
 def is_secret(name: str) -> bool:
-    """Whether a complaint about this setting must not show its value."""
+    """Return whether error messages must hide the value of this setting."""
     return any(part.endswith("jaas.config") for part in _meanings(name))
 
 
 def _meanings(name: str) -> tuple[str, ...]:
-    """What a name may set: itself; or what stands behind listener.name.<listener>. and, for SASL, behind
-    listener.name.<listener>.<mechanism>.
+    """Return the setting names that `name` may mean: itself; or the part behind listener.name.<listener>. and, for
+    SASL, the part behind listener.name.<listener>.<mechanism>.
     """
     if not name.startswith(PREFIX):
         return (name,)

@@ -1,4 +1,4 @@
-"""The settings that a group may have of its own (KIP-848, KIP-932, KIP-1071), and what holds without them."""
+"""The settings of single groups (KIP-848, KIP-932, KIP-1071), and their defaults."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ COPY_DEAD_LETTERS = "errors.deadletterqueue.copy.record.enable"
 
 
 class OfBroker(NamedTuple):
-    """The settings of brokers that belong to one of groups."""
+    """The broker settings that belong to a group setting: its default and its bounds."""
 
     default: str
     low: str | None = None
-    """Its least value; None: the setting's own bounds are all."""
+    """Setting with the lowest value; None: only the setting's own bounds apply."""
     high: str | None = None
 
 
@@ -83,7 +83,7 @@ BEAT_BELOW_SESSION = (
     (SHARE_HEARTBEAT_INTERVAL, SHARE_SESSION_TIMEOUT),
     (STREAMS_HEARTBEAT_INTERVAL, STREAMS_SESSION_TIMEOUT),
 )
-"""The first one of each pair is below the second one."""
+"""In each pair, the first value must be below the second."""
 
 _NUMBERS = (ConfigType.INT, ConfigType.LONG)
 
@@ -93,7 +93,7 @@ _DURATION = re.compile(
 
 
 def duration_ms(reset: str) -> int | None:
-    """Of `by_duration:PnDTnHnMn.nS`; None where it is none."""
+    """Return the milliseconds of `by_duration:PnDTnHnMn.nS`; None for other texts."""
     match = _DURATION.fullmatch(reset)
     if match is None or not any(match.groups()):
         return None
@@ -161,7 +161,7 @@ OF_GROUP_ALONE = (
         Scope.CLUSTER_WIDE,
     ),
 )
-"""Settings that no setting of the broker stands behind."""
+"""Group settings without a corresponding broker setting."""
 
 
 def _from_broker(name: str, synonym: str) -> ConfigKey:
@@ -175,7 +175,7 @@ GROUP_SETTINGS = ConfigDef(
 
 
 def validate_group_config(name: str, text: str) -> str:
-    """The canonical text of a group's own setting, checked by itself. Raises ConfigError."""
+    """Return the canonical text of a group setting, after its own check. Raises ConfigError."""
     key = GROUP_SETTINGS.get(name)
     if key is None:
         nearest = nearest_name(name, GROUP_SETTINGS)
@@ -188,7 +188,7 @@ def validate_group_config(name: str, text: str) -> str:
 
 
 def check_group_configs(own: Mapping[str, str], config: Mapping[str, Any]) -> None:
-    """Whether a group may have these settings on a broker with these. Raises ConfigError."""
+    """Check whether a group may have these settings on a broker with `config`. Raises ConfigError."""
     values: dict[str, int] = {}
     for name, broker in OF_BROKER.items():
         if GROUP_SETTINGS[name].type not in _NUMBERS:
@@ -210,19 +210,20 @@ def _bounds(broker: OfBroker, config: Mapping[str, Any]) -> tuple[int, float]:
 
 
 def in_force(name: str, own: Mapping[str, str], config: Mapping[str, Any]) -> int:
-    """What holds for a group with these settings of its own. None goes beyond the bounds of the broker, which may have
-    changed since it was set, as may what the broker has while it runs."""
+    """Return the effective value for a group with its own settings, limited to the broker's bounds, which may have
+    changed since the group's setting was stored.
+    """
     broker = OF_BROKER[name]
     low, high = _bounds(broker, config)
     return int(max(low, min(high, int(own.get(name, config[broker.default])))))
 
 
 def words_in_force(name: str, own: Mapping[str, str], config: Mapping[str, Any]) -> tuple[str, ...]:
-    """`in_force` of a list."""
+    """Return the effective value of a list setting."""
     value = GROUP_SETTINGS[name].parse(own[name]) if name in own else config[OF_BROKER[name].default]
     return value if isinstance(value, tuple) else ()
 
 
 def text_in_force(name: str, own: Mapping[str, str]) -> str:
-    """What holds for a group, of a setting that no setting of the broker stands behind."""
+    """Return the effective value of a group setting without a corresponding broker setting."""
     return own.get(name) or render_value(GROUP_SETTINGS[name].default) or ""

@@ -1,11 +1,11 @@
-"""One entry of a JAAS configuration, as `sasl.jaas.config` has it: `<module> required <name>="<value>" …;`.
+"""One entry of a JAAS configuration, as in `sasl.jaas.config`: `<module> required <name>="<value>" …;`.
 
 Behavior
-* Names and values are words or quoted, by `"` or `'`; a backslash escapes as in Java (`\\n`, `\\t`, `\\101`).
-* `//` and `/* */` begin comments. The flag (required, …) may have any case. The last value of a name counts.
+* Names and values are words, or quoted with `"` or `'`; a backslash escapes as in Java (`\\n`, `\\t`, `\\101`).
+* `//` and `/* */` are comments. The flag (required, …) may have any case. The last value of a name wins.
 
 Differs from Kafka
-* A word may have any character but blanks and `; = " '`; Kafka needs quotes for some of them.
+* A word may have any character except blanks and `; = " '`; Kafka needs quotes for some of them.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _NAMED = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v":
 
 
 class _Token(NamedTuple):
-    """A text, or one of the signs `;` and `=`, or the end (both empty)."""
+    """A text, or one of the signs `;` and `=`, or the end (no text, no sign)."""
 
     text: str | None
     sign: str
 
 
 def module_of(jaas: str) -> str:
-    """The class that the entry names; empty if it names none."""
+    """Return the entry's class name; empty if there is none."""
     try:
         return _tokens(jaas)[0].text or ""
     except InvalidValue:
@@ -41,7 +41,7 @@ def module_of(jaas: str) -> str:
 
 
 def options(jaas: str, module: str, example: str) -> dict[str, str]:
-    """The options of an entry for this module. Raises InvalidValue, never with the text in it."""
+    """Return the options of an entry for this module. Raises InvalidValue, whose text does not contain `jaas`."""
     tokens = _tokens(jaas)
     if tokens[0].text != module:
         raise InvalidValue(f"expected {module} required {example};")
@@ -51,7 +51,7 @@ def options(jaas: str, module: str, example: str) -> dict[str, str]:
 
 
 def options_of_client(jaas: str) -> dict[str, str]:
-    """The options of an entry, whatever its module. Raises InvalidValue, never with the text in it."""
+    """Return the options of an entry for any module. Raises InvalidValue, whose text does not contain `jaas`."""
     return _pairs(_tokens(jaas)[2:])
 
 
@@ -73,7 +73,7 @@ def _pairs(rest: list[_Token]) -> dict[str, str]:
 
 
 def _tokens(jaas: str) -> list[_Token]:
-    """The last one is the end."""
+    """Split into tokens; the last one is the end."""
     found: list[_Token] = []
     place = 0
     while not found or found[-1] != _Token(None, ""):

@@ -1,5 +1,5 @@
-"""Settings for one listener, in Kafka's notation: `listener.name.<listener>.<setting>` and, for SASL,
-`listener.name.<listener>.<mechanism>.<setting>`. Only those that this broker obeys; others are `foreign`.
+"""Settings of one listener, in Kafka's notation: `listener.name.<listener>.<setting>` and, for SASL,
+`listener.name.<listener>.<mechanism>.<setting>`. Only settings that have an effect; `foreign` has the others.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _VALIDATORS = tuple(
     f"org.apache.kafka.common.security.oauthbearer.{place}OAuthBearerValidatorCallbackHandler"
     for place in ("", "secured.")
 )
-"""Kafka's names of what checks tokens by the provider's keys, which this broker does by itself."""
+"""Kafka's classes that validate tokens with the provider's keys; this broker has its own validation."""
 
 _LOGINS = tuple(one.replace("Validator", "Login") for one in _VALIDATORS)
-"""Kafka's names of what fetches tokens, likewise."""
+"""Kafka's classes that fetch tokens; this broker does so itself."""
 
 
 class ListenerSetting(NamedTuple):
-    """A name, taken apart."""
+    """The parts of a listener setting's name."""
 
     listener: str
     mechanism: str | None
@@ -47,12 +47,12 @@ class ListenerSetting(NamedTuple):
 
     @property
     def sensitive(self) -> bool:
-        """JAAS texts hold passwords, and keys are secret."""
+        """Whether the value is secret: JAAS texts with passwords, and keys."""
         return self.name == JAAS or any(self.name in of and of[self.name].sensitive for of in (TLS, TOKEN))
 
 
 def listener_setting(name: str) -> ListenerSetting | None:
-    """Takes a name apart; None if it is not one of a listener's settings that this broker obeys."""
+    """Split a name into its parts; return None if it is not a listener setting with an effect here."""
     if not name.startswith(PREFIX):
         return None
     listener, _, rest = name.removeprefix(PREFIX).partition(".")
@@ -67,7 +67,7 @@ def listener_setting(name: str) -> ListenerSetting | None:
 
 
 def nearest_listener_setting(name: str) -> str | None:
-    """Return the setting of one listener that a misspelt name is probably meant to be."""
+    """Return the listener setting that a misspelt name probably means."""
     if not name.startswith(PREFIX):
         return None
     listener, _, rest = name.removeprefix(PREFIX).partition(".")
@@ -80,13 +80,13 @@ def nearest_listener_setting(name: str) -> str | None:
 
 
 class ListenerSecurity(NamedTuple):
-    """What is set for one listener with SASL."""
+    """The SASL settings of one listener. Its repr shows no password."""
 
     mechanisms: tuple[str, ...]
     plain_users: Mapping[str, str]
-    """Passwords by user name, of PLAIN."""
+    """User name → password, for PLAIN."""
     reauth_ms: Mapping[str, int]
-    """By mechanism; 0 = never."""
+    """Reauthentication interval by mechanism; 0 = never."""
 
     def __repr__(self) -> str:
         return f"ListenerSecurity(mechanisms={self.mechanisms}, users={sorted(self.plain_users)})"
@@ -95,7 +95,8 @@ class ListenerSecurity(NamedTuple):
 def listener_security(
     listener: str, settings: Mapping[str, str], mechanisms: tuple[str, ...], reauth_ms: int
 ) -> ListenerSecurity:
-    """Of a listener, given all `listener.name.…` settings and the defaults for all listeners. Raises InvalidValue."""
+    """Return the SASL settings of a listener from all `listener.name.…` settings and the defaults. Raises InvalidValue.
+    """
     users: Mapping[str, str] = {}
     of_mechanism: dict[str, int] = {}
     for name, text in settings.items():
@@ -119,7 +120,7 @@ def listener_security(
 
 
 def check_listener_setting(setting: ListenerSetting, text: str) -> None:
-    """Raises InvalidValue, without the text where it may hold a password."""
+    """Raise InvalidValue for an invalid value; the error contains no value that may be a password."""
     if setting.name in TLS:
         TLS[setting.name].parse(text)
     elif setting.name in OAUTH:
@@ -145,7 +146,7 @@ def check_listener_setting(setting: ListenerSetting, text: str) -> None:
 
 
 def enabled_mechanisms(text: str) -> tuple[str, ...]:
-    """The mechanisms of one listener; raises InvalidValue."""
+    """Return the mechanisms of one listener. Raises InvalidValue."""
     mechanisms = tuple(part.strip() for part in text.split(",") if part.strip())
     check_mechanisms(mechanisms)
     return mechanisms
@@ -159,8 +160,9 @@ def _reauth_ms(text: str) -> int:
 
 
 def connection_rates(settings: Mapping[str, str]) -> str:
-    """`max.connection.creation.rate` of single listeners, as `NAME:rate` pairs for native code; given all
-    `listener.name.…` settings."""
+    """Return `max.connection.creation.rate` of single listeners as `NAME:rate` pairs for native code, from all
+    `listener.name.…` settings.
+    """
     found = ((listener_setting(name), text) for name, text in settings.items())
     return ",".join(
         f"{one.listener}:{_creation_rate(text)}" for one, text in found if one is not None and one.name == CREATION_RATE
@@ -175,8 +177,8 @@ def _creation_rate(text: str) -> int:
 
 
 def plain_users(jaas: str) -> dict[str, str]:
-    """The users of a JAAS entry as Kafka has it: `…PlainLoginModule required user_alice="secret";`. Raises
-    InvalidValue, never with the text in it.
+    """Return user → password of a JAAS entry as in Kafka: `…PlainLoginModule required user_alice="secret";`. Raises
+    InvalidValue, whose text does not contain `jaas`.
     """
     users: dict[str, str] = {}
     for name, value in options(jaas, PLAIN_MODULE, 'user_<name>="<password>" …').items():
@@ -188,17 +190,20 @@ def plain_users(jaas: str) -> dict[str, str]:
 
 
 def login_of(jaas: str) -> tuple[str, str]:
-    """`username` and `password` of a JAAS entry of PLAIN or SCRAM: as whom a broker logs in to others; empty where they
-    are not given. Raises InvalidValue, never with the text in it."""
+    """Return `username` and `password` of a JAAS entry of PLAIN or SCRAM, with which a broker logs in to others; "" if
+    missing. Raises InvalidValue, whose text does not contain `jaas`.
+    """
     module = SCRAM_MODULE if module_of(jaas) == SCRAM_MODULE else PLAIN_MODULE
     found = options(jaas, module, 'username="<name>" password="<password>"')
     return found.get("username", ""), found.get("password", "")
 
 
 def oauth_options(jaas: str) -> dict[str, str]:
-    """Options of a JAAS entry of OAUTHBEARER: `ssl.truststore.…`, whom the URLs of keys and tokens must lead to;
-    `clientId`, `clientSecret` and `scope`, with which this broker asks for its own token. Raises InvalidValue, never
-    with the text in it."""
+    """Return the options of an OAUTHBEARER JAAS entry: `ssl.truststore.…`, the trusted authorities for the URLs of keys
+    and tokens; `clientId`, `clientSecret` and `scope`, with which this broker requests its own token.
+
+    Raises InvalidValue, whose text does not contain `jaas`.
+    """
     found = options(jaas, OAUTH_MODULE, f'{TRUSTSTORE}location="<file>" …')
     for name in found:
         if name.startswith("unsecured"):

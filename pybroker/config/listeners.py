@@ -11,12 +11,12 @@ PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an address."""
+    """Return whether only this machine can reach an address."""
     return host in ("localhost", "::1") or (host.startswith("127.") and host.replace(".", "").isdecimal())
 
 
 class Listener(msgspec.Struct, frozen=True):
-    """One address. `host` "" is every interface; `port` 0 is a free port (only where the broker listens)."""
+    """One address. host: "" means every interface. port: 0 means a free port (only for addresses to listen on)."""
 
     name: str
     host: str
@@ -29,7 +29,7 @@ class Listener(msgspec.Struct, frozen=True):
 
 
 def host_port(text: str) -> tuple[str, int]:
-    """`host:port`, where an IPv6 host stands in brackets; raises InvalidValue."""
+    """Parse `host:port`, with brackets around an IPv6 host. Raises InvalidValue."""
     host, colon, port_text = text.rpartition(":")
     if not colon or not (port_text.isascii() and port_text.isdigit()) or int(port_text) > 65535:
         raise InvalidValue("expected host:port with a port between 0 and 65535")
@@ -41,7 +41,7 @@ def host_port(text: str) -> tuple[str, int]:
 
 
 def protocol_map(text: str) -> dict[str, str]:
-    """`NAME:PROTOCOL,…` as a map with upper-case names; raises InvalidValue."""
+    """Parse `NAME:PROTOCOL,…` into a map with upper-case names. Raises InvalidValue."""
     protocols: dict[str, str] = {}
     for pair in filter(None, (part.strip() for part in text.split(","))):
         name, colon, protocol = pair.partition(":")
@@ -59,8 +59,8 @@ def protocol_map(text: str) -> dict[str, str]:
 def parse_listeners(
     items: tuple[str, ...], protocols: dict[str, str], *, advertised: bool = False
 ) -> tuple[Listener, ...]:
-    """The listeners of a `listeners` or `advertised.listeners` value. Names are unique, and so are addresses but for
-    advertised ones: several listeners may be behind one load balancer (KAFKA-10478). Raises InvalidValue.
+    """Parse a `listeners` or `advertised.listeners` value. Names must be unique. Addresses too, except advertised ones:
+    several listeners may be behind one load balancer (KAFKA-10478). Raises InvalidValue.
     """
     listeners: list[Listener] = []
     for item in items:

@@ -1,5 +1,5 @@
-"""From server.properties and `--set key=value` to a BrokerConfig: every value checked, each problem one line, and all
-of them at once.
+"""Loads server.properties and `--set key=value` into a BrokerConfig: checks every value and reports all problems at
+once, one line each.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from pybroker.config.providers import Providers
 from pybroker.config.values import ConfigError, InvalidValue, render_value
 
 PROPERTIES_BYTES_MAX = 1 << 20
-"""Longer than any settings file: something else was named by mistake (a log, a device)."""
+"""Larger than any settings file: a larger one was named by mistake (a log, a device)."""
 
 
 class Setting(NamedTuple):
-    """One setting as it was given, and where, for the complaint: `server.properties line 7` or `--set`."""
+    """A given setting, and its origin for error messages: `server.properties line 7` or `--set`."""
 
     text: str
     where: str
 
 
 class Loaded(NamedTuple):
-    """A checked configuration, and what the log should say about it."""
+    """A checked configuration, and warnings for the log."""
 
     config: BrokerConfig
     warnings: list[str]
@@ -45,8 +45,8 @@ def load_config(
     assignments: Iterable[str] = (),
     settings: Mapping[str, object] | None = None,
 ) -> Loaded:
-    """The configuration of a file (read as Java properties), over which go `settings`, over which go `key=value`
-    assignments. Raises ConfigError with all problems.
+    """Load a file (in Java's properties format), overridden by `settings`, overridden by `key=value` assignments.
+    Raises ConfigError with all problems.
     """
     given: dict[str, Setting] = {}
     problems: list[str] = []
@@ -89,7 +89,7 @@ def _read_properties(path: str, problems: list[str]) -> dict[str, Setting]:
 
 
 def _decoded(raw: bytes) -> str:
-    """UTF-8 with or without a byte order mark. Else Latin-1, in which java.util.Properties reads each file."""
+    """Decode UTF-8 with or without a byte order mark; else Latin-1, the encoding of java.util.Properties."""
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -97,7 +97,7 @@ def _decoded(raw: bytes) -> str:
 
 
 class _Check:
-    """The settings of one broker on their way from texts to a configuration."""
+    """Checks the settings of one broker and builds its configuration."""
 
     def __init__(self, given: Mapping[str, Setting], problems: list[str]) -> None:
         self._given = dict(given)
@@ -108,7 +108,7 @@ class _Check:
         self._unused = advice.Unused()
 
     def loaded(self) -> Loaded:
-        """Raises ConfigError with all problems."""
+        """Return the configuration. Raises ConfigError with all problems."""
         self._resolve_references()
         for name, setting in self._given.items():
             self._take(name, setting)
@@ -131,7 +131,7 @@ class _Check:
         return Loaded(config, [*([cut] if cut else []), *advice.warnings(config, self._unused)])
 
     def _fail(self, name: str, problem: object, in_force: str = "") -> None:
-        """`in_force`: the value, where that is not the given text."""
+        """Note a problem. in_force: the effective value, if it differs from the given text."""
         setting = self._given.get(name)
         where = f" ({setting.where})" if setting is not None else ""
         text = in_force or (setting.text if setting is not None else "")
@@ -168,7 +168,7 @@ class _Check:
             self._fail(name, problem)
 
     def _take_foreign(self, name: str, setting: Setting) -> None:
-        """A setting that this broker does not have."""
+        """Refuse or ignore a setting that this broker lacks."""
         remedy = foreign.refusal(name, setting.text)
         if remedy is not None:
             raise InvalidValue(remedy)
@@ -190,8 +190,8 @@ class _Check:
             self._problems.append(f"{name} ({setting.where}): {problem}")
 
     def _drop_controller_listeners(self) -> None:
-        """Kafka's sample file opens a listener for the KRaft controller; here the controller is part of the process and
-        needs none.
+        """Drop the KRaft controller's listener, which Kafka's sample file opens: here the controller is part of the
+        process.
         """
         names = self._given.get("controller.listener.names")
         if names is None:

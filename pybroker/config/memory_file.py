@@ -1,4 +1,4 @@
-"""Files for libraries that read keys and certificates from files only."""
+"""Files for libraries that read keys and certificates only from files."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import tempfile
 
 
 class MemoryFile:
-    """Content under a path that only this user can read: in memory where there is such, else on the disk. It is there
-    until `close`, or as long as this process lives. Raises OSError."""
+    """Content under a path that only this user can read: in memory if the system supports it, else on disk. Exists
+    until `close` or the end of this process. Raises OSError.
+    """
 
     def __init__(self, content: bytes) -> None:
         self._on_disk = not hasattr(os, "memfd_create")
@@ -25,8 +26,9 @@ class MemoryFile:
             raise
 
     def replace(self, content: bytes) -> None:
-        """Other content under the same path: who opens it finds what was there before or this, whole. Raises
-        OSError."""
+        """Replace the content under the same path, atomically: a reader gets the old or the new content as a whole.
+        Raises OSError.
+        """
         fresh = MemoryFile(content)
         if self._on_disk:
             os.replace(fresh.path, self.path)
@@ -37,7 +39,7 @@ class MemoryFile:
             os.close(fresh._descriptor)
 
     def close(self) -> None:
-        """The path is good no more."""
+        """Remove the file; the path becomes invalid."""
         os.close(self._descriptor)
         if self._on_disk:
             os.unlink(self.path)

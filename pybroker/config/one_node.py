@@ -1,9 +1,9 @@
-"""A settings file of a cluster on one node: it asks for more replicas than there are brokers.
+"""Settings of a cluster on a single node: they may ask for more replicas than there are brokers.
 
-Taken as they are, such settings would let the broker start, and then every topic that is made by itself would fail, and
-every produce with acks=all, and every committed offset, would wait for replicas that cannot be. One broker keeps one
-replica whatever the file says; so 1 is what is in force and shown, and one warning says so. Topics keep the
-`min.insync.replicas` that they set themselves: whoever set it there asked for that refusal.
+Unchanged, they would let the broker start, but auto-creation of topics would fail, and produce requests with acks=all
+and offset commits would wait for replicas that cannot exist. A single broker keeps one replica in any case; therefore 1
+is the effective and shown value, and one warning says so. Topics keep their own `min.insync.replicas`: an operator who
+sets it on a topic wants that refusal.
 """
 
 from __future__ import annotations
@@ -20,18 +20,20 @@ REPLICAS = (
     "transaction.state.log.min.isr",
     "transaction.state.log.replication.factor",
 )
-"""Settings that name a number of replicas; what they say for several brokers is no default for one."""
+"""Settings with a number of replicas; their defaults for several brokers do not fit one."""
 
 
 def problem(name: str, text: str) -> str | None:
-    """Why a checked text cannot be in force while the broker runs, if it names more replicas than there are brokers."""
+    """Return why a valid text cannot be set on the running broker, if it asks for more replicas than brokers; else
+    None.
+    """
     if name in REPLICAS and int(text) > BROKERS:
         return "this broker is alone and keeps one replica of each partition"
     return None
 
 
 def fit(static: MutableMapping[str, str]) -> str | None:
-    """Cuts what names more replicas than there are brokers, given checked texts; the warning that says so, if any."""
+    """Lower settings that ask for more replicas than brokers, in valid texts; return the warning, if any."""
     above = {name: static[name] for name in REPLICAS if name in static and problem(name, static[name])}
     if not above:
         return None

@@ -1,7 +1,7 @@
-"""Java's properties format, as java.util.Properties.load reads it: the syntax of server.properties.
+"""Java's properties format, the syntax of server.properties, as java.util.Properties.load reads it.
 
-Written here because the library for it (javaproperties, the oracle of our tests) imports an XML reader, urllib and an
-HTTP client, which takes two thirds of what all other imports of a start take; the format has not changed since 1996.
+Not a library, because javaproperties (the oracle of our tests) imports an XML reader, urllib and an HTTP client, two
+thirds of the import time of all other modules at startup; the format has not changed since 1996.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _WRITTEN_IN_KEY = {**_WRITTEN, **str.maketrans({char: f"\\{char}" for char in "=
 
 
 class PropertiesError(ValueError):
-    """Text that no reader of the format accepts."""
+    """Text that violates the format."""
 
     def __init__(self, line: int, problem: str) -> None:
         super().__init__(problem)
@@ -30,7 +30,7 @@ class PropertiesError(ValueError):
 
 
 class Property(msgspec.Struct, frozen=True):
-    """One key and its value, and the line (from 1) on which it begins."""
+    """One key, its value, and the line (from 1) where it begins."""
 
     key: str
     value: str
@@ -38,8 +38,8 @@ class Property(msgspec.Struct, frozen=True):
 
 
 def read_properties(text: str, malformed: list[PropertiesError] | None = None) -> Iterator[Property]:
-    """All properties in order; a key may come more than once, and the last one counts. Raises PropertiesError, or adds
-    it to `malformed` and goes on with the next line.
+    """Yield all properties in order; if a key repeats, the last one counts. Raises PropertiesError, or appends it to
+    `malformed` and continues on the next line.
     """
     lines = _NATURAL_LINE.split(text)
     index = 0
@@ -69,18 +69,18 @@ def read_properties(text: str, malformed: list[PropertiesError] | None = None) -
 
 
 def write_properties(properties: Mapping[str, str]) -> str:
-    """Text of which `read_properties` makes these properties again."""
+    """Return text that `read_properties` parses into these properties."""
     lines = []
     for key, value in properties.items():
         text = value.translate(_WRITTEN)
-        # A blank would be taken for a part of the separator.
+        # A leading blank would be read as part of the separator.
         blank = "\\" if text.startswith(" ") else ""
         lines.append(f"{key.translate(_WRITTEN_IN_KEY)}={blank}{text}\n")
     return "".join(lines)
 
 
 def _continues(line: str) -> bool:
-    """Whether the line ends with a backslash that is not itself escaped."""
+    """Return whether the line ends with an unescaped backslash."""
     return (len(line) - len(line.rstrip("\\"))) % 2 == 1
 
 
@@ -96,7 +96,7 @@ def _unescaped(text: str, line: int) -> str:
 
     plain = _ESCAPE.sub(replacement, text)
     try:
-        # Two escapes may make one character beyond the first 65,536.
+        # Two escapes may form one character above U+FFFF.
         return plain.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
     except UnicodeDecodeError:
         raise PropertiesError(line, "a \\u names one half of a character only") from None

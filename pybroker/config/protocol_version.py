@@ -1,8 +1,7 @@
-"""`inter.broker.protocol.version`: which values there are, and the one thing that depends on it here: whether topics
-have ids (KIP-516, checklist 206: from 2.8 on).
+"""`inter.broker.protocol.version`: its values, and their only effect here: topics have ids from 2.8 on (KIP-516).
 
-What follows from "no ids" has one place in each layer: `Api::newest` (native/protocol, which requests are served),
-`controller/protocol.py` (what the metadata store shows, and the way up), `DeletionRecord.by_order` (how topics end).
+Each layer handles "no ids" in one place: `Api::newest` (native/protocol, the served requests), `controller/protocol.py`
+(the content of the metadata store, and the upgrade), `DeletionRecord.by_order` (deletion of topics).
 """
 
 from __future__ import annotations
@@ -13,19 +12,19 @@ from pybroker.config.values import InvalidValue, Value
 
 PROTOCOL_VERSION = "inter.broker.protocol.version"
 LATEST = "3.9-IV0"
-"""Kafka's last one: 4.0 has no such setting any more."""
+"""Kafka's last value; 4.0 removed the setting."""
 
 _RELEASES = {
     **{"2.0": 2, "2.1": 3, "2.2": 2, "2.3": 2, "2.4": 2, "2.5": 1, "2.6": 1, "2.7": 3, "2.8": 2},
     **{"3.0": 2, "3.1": 1, "3.2": 1, "3.3": 4, "3.4": 1, "3.5": 3, "3.6": 3, "3.7": 5, "3.8": 1, "3.9": 1},
 }
-"""Release → how many internal versions (IV0, IV1, …) it has in Apache Kafka."""
+"""Release → number of its internal versions (IV0, IV1, …) in Apache Kafka."""
 _FIRST_WITH_IDS = (2, 8)
 _FORM = re.compile(r"(\d+)\.(\d+)(?:\.\d+)*(?:-IV(\d+))?", re.ASCII)
 
 
 def check_protocol_version(value: Value) -> None:
-    """Kafka's names: `2.7`, `2.7.1`, `2.7-IV2`. Raises InvalidValue for anything else."""
+    """Accept Kafka's names: `2.7`, `2.7.1`, `2.7-IV2`. Raises InvalidValue for anything else."""
     found = _FORM.fullmatch(str(value))
     versions = 0 if found is None else _RELEASES.get(f"{int(found[1])}.{int(found[2])}", 0)
     if found is None or int(found[3] or 0) >= versions:
@@ -33,6 +32,6 @@ def check_protocol_version(value: Value) -> None:
 
 
 def has_topic_ids(version: str) -> bool:
-    """Whether topics have ids that clients see; `version` was checked."""
+    """Return whether topics have ids that clients see, for a valid version."""
     major, minor = version.partition("-")[0].split(".")[:2]
     return (int(major), int(minor)) >= _FIRST_WITH_IDS

@@ -1,13 +1,13 @@
-"""`config.providers` (KIP-297, KIP-421): values of a settings file that are kept elsewhere, as
+"""`config.providers` (KIP-297, KIP-421): values of a settings file that are stored elsewhere, as
 `${provider:path:key}` or `${provider:key}`.
 
 Behavior
-* Kafka's own providers are built in: environment variables, properties files, and directories with a file a value.
+* Kafka's own providers are built in: environment variables, properties files, and directories with one file per value.
 * `param.allowed.paths` and `param.allowlist.pattern` limit what they read.
-* A reference to a provider that `config.providers` does not name stays as it is.
+* A reference to a provider that `config.providers` does not name stays unchanged.
 
 Differs from Kafka
-* A reference that leads to nothing is an error; Kafka keeps its text, which then serves as a password.
+* A reference to a missing value is an error; Kafka keeps its text, which then serves as a password.
 * Only regular files of at most 1 MiB are read.
 """
 
@@ -97,7 +97,7 @@ class Providers:
 
 
 def _content(place: Path) -> str:
-    """The text of a regular file; a FIFO or a device could block the start forever."""
+    """Return the text of a regular file; a FIFO or a device could block the start forever."""
     try:
         if not stat.S_ISREG(place.stat().st_mode):
             raise InvalidValue(f"{place} is not a regular file")

@@ -1,5 +1,4 @@
-"""Keystores and truststores: files or texts under Kafka's `ssl.*` names, read into PEM.
-"""
+"""Keystores and truststores: files or texts under Kafka's `ssl.*` names, converted to PEM."""
 
 from __future__ import annotations
 
@@ -15,13 +14,13 @@ PEM, JKS = "PEM", "JKS"
 TYPES = (PEM, JKS, "PKCS12")
 
 FILE_BYTES_MAX = 1 << 20
-"""Longer than any keystore: something else was named by mistake."""
+"""Larger than any keystore: a larger file was named by mistake."""
 
 LISTS_BYTES_MAX = 64 << 20
-"""The same of lists of revoked certificates, which grow with their authority."""
+"""The same for revocation lists, which grow with their authority."""
 
 CRL = "ssl.crl.location"
-"""librdkafka's name; Kafka has none."""
+"""librdkafka's name; Kafka has no such setting."""
 
 _BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
 
@@ -31,44 +30,44 @@ Marks = tuple[int, int, int] | None
 
 
 def check_type(value: Value) -> None:
-    """Of `ssl.keystore.type` and `ssl.truststore.type`; raises InvalidValue."""
+    """Validate `ssl.keystore.type` and `ssl.truststore.type`. Raises InvalidValue."""
     if str(value).upper() not in TYPES:
         raise InvalidValue(f"must be one of {', '.join(TYPES)}")
 
 
 class StoreFile(NamedTuple):
-    """A store in a file."""
+    """A keystore or truststore in a file. Its repr shows no password."""
 
     prefix: str
-    """Of its settings: `ssl.keystore.`."""
+    """Prefix of its settings, such as `ssl.keystore.`."""
     kind: str
     location: str
     password: str | None = None
     setting: str = ""
-    """What names the file, if that is not `<prefix>location`."""
+    """The setting with the file's path, if that is not `<prefix>location`."""
 
     def __repr__(self) -> str:
         return f"StoreFile({self.place}, {self.kind})"
 
     @property
     def place(self) -> str:
-        """For errors."""
+        """The setting and its path, for errors."""
         return f"{self.setting or f'{self.prefix}location'}={self.location}"
 
     def identity(self, key_password: str | None) -> bytes:
-        """Its private key, not encrypted, and the certificates that belong to it, PEM. Raises InvalidValue."""
+        """Return the unencrypted private key and its certificates as PEM. Raises InvalidValue."""
         return _identity(self._read(), key_password)
 
     def trusted(self) -> bytes:
-        """The certificates that are trusted, PEM. Raises InvalidValue."""
+        """Return the trusted certificates as PEM. Raises InvalidValue."""
         return _trusted(self._read())
 
     def marks(self) -> Marks:
-        """What tells the file from what it was before; None if it is not there."""
+        """Return values that change when the file changes; None if it does not exist."""
         return _marks(self.location)
 
     def client_settings(self) -> dict[str, str]:
-        """What names the same store to a client."""
+        """Return the client settings for the same store."""
         named = {f"{self.prefix}type": self.kind.upper(), f"{self.prefix}location": self.location}
         return named if self.password is None else {**named, f"{self.prefix}password": self.password}
 
@@ -78,33 +77,33 @@ class StoreFile(NamedTuple):
 
 
 class CrlFile(NamedTuple):
-    """Lists of revoked certificates in a file, PEM."""
+    """Certificate revocation lists in a PEM file."""
 
     location: str
 
     @property
     def place(self) -> str:
-        """For errors."""
+        """The setting and its path, for errors."""
         return f"{CRL}={self.location}"
 
     def lists(self) -> bytes:
-        """The lists, PEM, and nothing that stands beside them. Raises InvalidValue where there is none."""
+        """Return only the lists of the file, as PEM. Raises InvalidValue if there is none."""
         found: list[bytes] = _LIST.findall(_content(self.place, self.location, LISTS_BYTES_MAX))
         if not found:
             raise InvalidValue(f"{self.place}: there is no list of revoked certificates (X509 CRL) in it (PEM)")
         return b"\n".join([*found, b""])
 
     def marks(self) -> Marks:
-        """See `StoreFile`."""
+        """Return values that change when the file changes; None if it does not exist."""
         return _marks(self.location)
 
     def client_settings(self) -> dict[str, str]:
-        """See `StoreFile`."""
+        """Return the client settings for the same file."""
         return {CRL: self.location}
 
 
 class StoreText(NamedTuple):
-    """PEM text that stands in a setting."""
+    """PEM text in a setting. Its repr does not show the text."""
 
     setting: str
     text: str
@@ -113,20 +112,20 @@ class StoreText(NamedTuple):
         return f"StoreText({self.setting})"
 
     def identity(self, key_password: str | None) -> bytes:
-        """See `StoreFile`."""
+        """Return the unencrypted private key and its certificates as PEM. Raises InvalidValue."""
         return _identity(self._read(), key_password)
 
     def trusted(self) -> bytes:
-        """See `StoreFile`."""
+        """Return the trusted certificates as PEM. Raises InvalidValue."""
         return _trusted(self._read())
 
     def client_settings(self) -> dict[str, str]:
-        """See `StoreFile`."""
+        """Return the client settings for the same text."""
         return {self.setting: self.lines}
 
     @property
     def lines(self) -> str:
-        """What a settings file has brought into one line has its ends on lines of their own again."""
+        """The text with BEGIN and END on lines of their own, which a settings file joins into one line."""
         return "".join(
             f"-----BEGIN {kind}-----\n{''.join(body.split())}\n-----END {kind}-----\n"
             for kind, body in _BLOCK.findall(self.text)
@@ -138,12 +137,12 @@ class StoreText(NamedTuple):
 
 
 class UnreadableFileError(InvalidValue):
-    """A file of a setting that cannot be read. The text names the reason, for operators."""
+    """The file of a setting cannot be read. The text has the reason, for operators."""
 
     def __init__(self, place: str, reason: str) -> None:
         super().__init__(f"{place}: {reason}")
         self.hidden = f"{place}: not a regular file that the broker can read, or too long"
-        """The same without the reason, for clients: they must not find out which files there are."""
+        """The text without the reason, for clients: they must not learn which files exist."""
 
 
 def _content(place: str, location: str, bytes_max: int) -> bytes:

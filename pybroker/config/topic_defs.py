@@ -1,4 +1,4 @@
-"""The table of topic settings, and what a topic's settings come to once the broker's defaults are put under them.
+"""The table of topic settings, and their effective values with the broker's defaults.
 
 Names, types, bounds and synonyms follow Apache Kafka 4.4 (`LogConfig`, `ServerTopicConfigSynonyms`).
 """
@@ -26,8 +26,8 @@ from pybroker.native import NativePartitions
 if TYPE_CHECKING:
     from pybroker.config.broker_config import BrokerConfig
 
-# Topic setting → the broker setting that is its default. Where broker settings come in families (ms, minutes, hours),
-# the strongest is named.
+# Topic setting → broker setting with its default. In a family of broker settings (ms, minutes, hours), the one with the
+# highest precedence.
 BROKER_SYNONYM: dict[str, str] = {
     "cleanup.policy": "log.cleanup.policy",
     "compression.type": "compression.type",
@@ -57,7 +57,7 @@ BROKER_SYNONYM: dict[str, str] = {
     "unclean.leader.election.enable": "unclean.leader.election.enable",
 }
 
-# Factor from a member of a family to milliseconds, the unit of the topic setting.
+# Factor from a family member's unit to milliseconds, the unit of the topic setting.
 UNIT_MS: dict[str, int] = {
     "log.retention.minutes": 60_000,
     "log.retention.hours": 3_600_000,
@@ -65,7 +65,7 @@ UNIT_MS: dict[str, int] = {
     "log.roll.jitter.hours": 3_600_000,
 }
 
-# Where the topic setting's default is the value of a broker setting of another unit, or null there.
+# Topic settings whose default is that of a broker setting in another unit, or null there.
 _OWN_DEFAULTS: dict[str, Value] = {
     "retention.ms": 604_800_000,
     "segment.ms": 604_800_000,
@@ -142,8 +142,7 @@ TOPIC_SETTINGS = ConfigDef(
     )
 )
 
-# Topic settings of Kafka that change nothing here, with the values that ask for nothing. Mirroring tools copy them from
-# topic to topic.
+# Kafka's topic settings without effect here, with their harmless values. Mirroring tools copy them between clusters.
 ONLY_AS: dict[str, tuple[str, str]] = {
     "remote.storage.enable": ("false", "tiered storage is not part of this broker"),
     "remote.log.copy.disable": ("false", "tiered storage is not part of this broker"),
@@ -157,7 +156,7 @@ ONLY_AS: dict[str, tuple[str, str]] = {
 
 
 def validate_topic_config(name: str, text: str | None) -> str | None:
-    """The canonical text of one topic setting, or None where it is one of Kafka's that asks for nothing here. Raises
+    """Return the canonical text of one topic setting, or None for a Kafka setting without effect here. Raises
     ConfigError (INVALID_CONFIG on the wire).
     """
     if text is None:
@@ -179,8 +178,8 @@ def validate_topic_config(name: str, text: str | None) -> str | None:
 
 
 def validate_topic_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
-    """The canonical texts of a topic's own settings, checked one by one and against each other. Raises ConfigError
-    (INVALID_CONFIG on the wire).
+    """Return the canonical texts of a topic's own settings, checked one by one and against each other. Raises
+    ConfigError (INVALID_CONFIG on the wire).
     """
     canonical: dict[str, str] = {}
     for name, text in configs.items():
@@ -191,38 +190,37 @@ def validate_topic_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
 
 
 def check_resolved(resolved: Mapping[str, str]) -> None:
-    """What must hold between the settings of one topic (Kafka: LogConfig.validateTopicLogConfigValues). Raises
+    """Check one topic's settings against each other (Kafka: LogConfig.validateTopicLogConfigValues). Raises
     ConfigError.
     """
     least, most = resolved["min.compaction.lag.ms"], resolved["max.compaction.lag.ms"]
     if int(least) > int(most):
         raise ConfigError(f"min.compaction.lag.ms={least} must not be above max.compaction.lag.ms={most}")
     try:
-        # What native code refused after it was stored would not be in force.
+        # Check before storing: native code would refuse the settings later, and they would never take effect.
         NativePartitions.check_topic_config(dict(resolved))
     except ValueError as problem:
         raise ConfigError(str(problem)) from None
 
 
 def broker_default(name: str, config: BrokerConfig) -> str:
-    """The text that a topic setting has on this broker when the topic does not set it."""
+    """Return the text of a topic setting on this broker if the topic does not set it."""
     synonym = BROKER_SYNONYM.get(name)
     if synonym is not None:
         found = config.first_of_family(synonym)
         if found is not None:
             member, value = found
             if isinstance(value, int) and not isinstance(value, bool) and member in UNIT_MS:
-                # A negative number of hours means for ever, whatever the unit.
+                # A negative number of hours means no limit, whatever the unit.
                 value = value * UNIT_MS[member] if value >= 0 else -1
             return render_value(value) or ""
     return render_value(TOPIC_SETTINGS[name].default) or ""
 
 
 def resolve_topic_configs(overrides: Mapping[str, str], config: BrokerConfig) -> dict[str, str]:
-    """Every topic setting with its value for a topic with these own settings on this broker: what native code is given
-    (canonical texts).
+    """Return every topic setting with its effective value, as canonical text for native code.
 
-    `overrides` that this version does not know (a store written by another one) are passed over.
+    Ignores `overrides` that this version does not know (from a metadata store of another version).
     """
     resolved = {name: overrides.get(name) or broker_default(name, config) for name in TOPIC_SETTINGS}
     for name in (

@@ -1,7 +1,6 @@
-"""What a setting's text means: Kafka's types, strict parsing, and the one canonical way back to text.
+"""Parsing of setting values: Kafka's types, strict rules, and the canonical text of a value.
 
-Relied on by the tables (`broker_defs`, `topic_defs`), by the loader and by DescribeConfigs, which shows the canonical
-text.
+Used by the tables (`broker_defs`, `topic_defs`), by the loader and by DescribeConfigs, which shows the canonical text.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ Value: TypeAlias = bool | int | float | str | tuple[str, ...] | None
 
 
 class ConfigType(IntEnum):
-    """The type of a setting, numbered as DescribeConfigs puts it on the wire (KIP-569)."""
+    """The type of a setting, with the codes of DescribeConfigs (KIP-569)."""
 
     BOOLEAN = 1
     STRING = 2
@@ -31,7 +30,7 @@ class ConfigType(IntEnum):
 
 
 class Scope(Enum):
-    """When a broker setting may change (KIP-226): never while running, for one broker, or for the whole cluster too."""
+    """Where a broker setting can change at runtime (KIP-226): nowhere, per broker, or also cluster-wide."""
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
@@ -39,8 +38,7 @@ class Scope(Enum):
 
 
 class ConfigError(Exception):
-    """Settings that cannot be used: for each problem one line that names the setting, its value, where it came from and
-    the remedy. The text is all lines.
+    """Invalid settings. The text has one line for each problem, with the setting, its value, its origin and the remedy.
     """
 
     def __init__(self, *problems: str) -> None:
@@ -65,10 +63,10 @@ class ConfigKey(msgspec.Struct, frozen=True):
     validator: Validator | None = None
     scope: Scope = Scope.READ_ONLY
     internal: bool = False
-    """Internal settings are honoured but not listed by DescribeConfigs (as Kafka's `defineInternal`)."""
+    """Internal settings have an effect, but DescribeConfigs does not list them (as Kafka's `defineInternal`)."""
 
     def parse(self, text: str) -> Value:
-        """The typed value of `text`; raises InvalidValue."""
+        """Return the typed value of `text`. Raises InvalidValue."""
         value = parse_value(self.name, self.type, text)
         if self.validator is not None:
             self.validator(value)
@@ -76,7 +74,7 @@ class ConfigKey(msgspec.Struct, frozen=True):
 
     @property
     def sensitive(self) -> bool:
-        """Sensitive values never leave the process, neither in answers nor in the log."""
+        """Whether the value is secret: it never leaves the process, neither in responses nor in the log."""
         return self.type is ConfigType.PASSWORD
 
 
@@ -86,8 +84,8 @@ _SIZE_BYTES = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
 
 def parse_value(name: str, kind: ConfigType, text: str) -> Value:
-    """`text` as a value of `kind`. Integers may carry a unit where the name says what is counted: `4h` for `….ms`,
-    `1GiB` for `….bytes`.
+    """Parse `text` as a value of `kind`. Integers may have a unit if the name tells the dimension: `4h` for `….ms`,
+    `1GiB` for `….bytes`. Raises InvalidValue.
     """
     text = text.strip()
     if kind in _INTEGER_BITS:
@@ -112,7 +110,7 @@ def _parse_integer(name: str, kind: ConfigType, text: str) -> int:
         units, unit_hint = _SIZE_BYTES, " (units KiB, MiB, GiB, TiB are understood)"
     else:
         units = {}
-    # Longest suffix first, so that "ms" is not read as "m" followed by rubbish.
+    # Longest suffix first: "ms" must not be read as "m" with trailing garbage.
     for suffix in sorted(units, key=len, reverse=True):
         if text.endswith(suffix):
             digits, factor = text[: -len(suffix)].rstrip(), units[suffix]
@@ -138,7 +136,7 @@ def _parse_double(text: str) -> float:
 
 
 def render_value(value: Value) -> str | None:
-    """The canonical text of a value, as Kafka's tools show it; None stays None."""
+    """Return the canonical text of a value, as Kafka's tools show it; None stays None."""
     if value is None:
         return None
     if isinstance(value, bool):
@@ -151,27 +149,27 @@ def render_value(value: Value) -> str | None:
 
 
 def at_least(low: int | float) -> Validator:
-    """Numbers from `low`; null passes, because unset is not a number."""
+    """Return a validator for numbers from `low`; it accepts None (unset)."""
 
     def check(value: Value) -> None:
-        if value is not None and value < low:  # type: ignore[operator]  # stands only beside numeric kinds
+        if value is not None and value < low:  # type: ignore[operator]  # used only for numeric types
             raise InvalidValue(f"must be at least {low}")
 
     return check
 
 
 def between(low: int | float, high: int | float) -> Validator:
-    """Numbers from `low` to `high`, both included."""
+    """Return a validator for numbers from `low` to `high`, both included; it accepts None (unset)."""
 
     def check(value: Value) -> None:
-        if value is not None and not low <= value <= high:  # type: ignore[operator]  # stands only beside numeric kinds
+        if value is not None and not low <= value <= high:  # type: ignore[operator]  # used only for numeric types
             raise InvalidValue(f"must be between {low} and {high}")
 
     return check
 
 
 def one_of(*allowed: str) -> Validator:
-    """Exactly one of the words."""
+    """Return a validator for exactly one of the words."""
 
     def check(value: Value) -> None:
         if value is not None and value not in allowed:
@@ -181,7 +179,7 @@ def one_of(*allowed: str) -> Validator:
 
 
 def one_of_any_case(*allowed: str) -> Validator:
-    """One of the words, in upper or lower case."""
+    """Return a validator for one of the words, ignoring case."""
 
     def check(value: Value) -> None:
         if str(value).lower() not in allowed:
@@ -191,7 +189,7 @@ def one_of_any_case(*allowed: str) -> Validator:
 
 
 def items_of(*allowed: str, empty: bool = True) -> Validator:
-    """A list of the words, each at most once."""
+    """Return a validator for a list of the words, each at most once."""
 
     def check(value: Value) -> None:
         items = value if isinstance(value, tuple) else ()
@@ -206,26 +204,26 @@ def items_of(*allowed: str, empty: bool = True) -> Validator:
 
 
 def unlike(value: Value) -> None:
-    """A list that names nothing twice, and nothing empty."""
+    """Refuse a list with duplicate or empty items."""
     items = value if isinstance(value, tuple) else ()
     if "" in items or len(set(items)) != len(items):
         raise InvalidValue("must not name anything twice, nor anything empty")
 
 
 def not_empty(value: Value) -> None:
-    """Text or lists that must say something."""
+    """Refuse an empty text or list."""
     if value in ("", (), None) or (isinstance(value, tuple) and "" in value):
         raise InvalidValue("must not be empty")
 
 
 def gzip_level(value: Value) -> None:
-    """zlib's levels (KIP-390): -1 is its own choice."""
+    """Accept zlib's levels (KIP-390); -1 is zlib's default."""
     if value != -1 and not (isinstance(value, int) and 1 <= value <= 9):
         raise InvalidValue("must be -1 or between 1 and 9")
 
 
 def throttled_replicas(value: Value) -> None:
-    """`*`, nothing, or partition:broker pairs (KIP-73)."""
+    """Accept `*`, an empty list, or partition:broker pairs (KIP-73)."""
     items = value if isinstance(value, tuple) else ()
     if items == ("*",):
         return
@@ -236,5 +234,5 @@ def throttled_replicas(value: Value) -> None:
 
 
 def _is_int(text: str) -> bool:
-    """Whether it is a number that Kafka's protocol has room for, in digits only."""
+    """Return whether the text is a non-negative int32 in digits only."""
     return text.isascii() and text.isdecimal() and len(text) <= 10 and int(text) < 1 << 31
