@@ -1,1 +1,1 @@
-"""Kafka's wire protocol as Python sees it: types and tables, no logic. native/protocol reads and writes."""
+"""Kafka's wire protocol in Python: types and tables, no logic. native/protocol encodes and decodes."""

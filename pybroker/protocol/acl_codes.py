@@ -1,10 +1,10 @@
-"""Access control's numbers on the wire (KIP-140, KIP-290), for the broker and for its clients."""
+"""Codes of access control on the wire (KIP-140, KIP-290), for the broker and its clients."""
 
 from enum import IntEnum
 
 
 class ResourceType(IntEnum):
-    """What an access control list is about."""
+    """The type of the resource of an ACL."""
 
     UNKNOWN = 0
     ANY = 1
@@ -17,7 +17,7 @@ class ResourceType(IntEnum):
 
 
 class PatternType(IntEnum):
-    """How the name of a resource pattern is compared; ANY and MATCH occur in filters only."""
+    """How a resource pattern matches names; ANY and MATCH occur only in filters."""
 
     UNKNOWN = 0
     ANY = 1
@@ -27,7 +27,7 @@ class PatternType(IntEnum):
 
 
 class AclOperation(IntEnum):
-    """What somebody wants to do."""
+    """The operation of an ACL."""
 
     UNKNOWN = 0
     ANY = 1
@@ -48,7 +48,7 @@ class AclOperation(IntEnum):
 
 
 class PermissionType(IntEnum):
-    """Whether an entry allows or denies."""
+    """Whether an ACL entry allows or denies."""
 
     UNKNOWN = 0
     ANY = 1

@@ -1,10 +1,10 @@
-"""API keys: native/protocol/src/api_key.rs as Python sees it (a test compares them)."""
+"""API keys, a copy of native/protocol/src/api_key.rs (a test compares them)."""
 
 from enum import IntEnum
 
 
 class ApiKey(IntEnum):
-    """The key of an API; the names are Kafka's."""
+    """An API key; the names are Kafka's."""
 
     PRODUCE = 0
     FETCH = 1

@@ -1,6 +1,6 @@
-"""A client, as rights and quotas know it, and how it stands in Envelope's two fields for it when its request is
-forwarded (KIP-590): its principal, here as text in UTF-8, and the bytes of its address, as Kafka sends them. What only
-quotas want to know goes beside the event (SubmitEvent)."""
+"""The client behind a request, for authorization and quotas, and its form in Envelope when a broker forwards the
+request (KIP-590): the principal, here as UTF-8 text, and the bytes of the address, as Kafka sends them. Fields that
+only quotas need travel beside the event (SubmitEvent)."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ import msgspec
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """Who wants something."""
+    """The client that sent a request."""
 
     principal: str
     host: str
     """Its address."""
     client_id: str = ""
-    """What it calls itself."""
+    """The client id from the request header."""
     slowed_only: bool = False
-    """Its request is of a version from before THROTTLING_QUOTA_EXCEEDED (KIP-599): over its quota it is told to wait,
-    and not refused."""
+    """Whether the request's version is older than THROTTLING_QUOTA_EXCEEDED (KIP-599): over its quota, the client is
+    throttled instead of refused."""
 
 
 class UnreadableCallerError(ValueError):
-    """The fields name nobody."""
+    """The fields do not identify a client."""
 
 
 def packed_caller(caller: Caller | None) -> tuple[bytes | None, bytes]:
-    """`request_principal` and `client_host_address`; (None, b"") where a broker asks by itself."""
+    """Return `request_principal` and `client_host_address`; (None, b"") for a broker's own request."""
     if caller is None:
         return None, b""
     try:
         address = ipaddress.ip_address(caller.host).packed
     except ValueError:
-        # Not an address: what is permitted or denied to single hosts does not concern it, here as there.
+        # Not an address: ACLs of single hosts do not apply to it, on either broker.
         address = b""
     return caller.principal.encode(), address
 
@@ -41,7 +41,7 @@ def packed_caller(caller: Caller | None) -> tuple[bytes | None, bytes]:
 def unpacked_caller(
     principal: bytes | None, address: bytes, client_id: str = "", *, slowed_only: bool = False
 ) -> Caller | None:
-    """What `packed_caller` has packed, and what went beside it. Raises UnreadableCallerError."""
+    """Return the caller from `packed_caller`'s fields and the fields beside them. Raises UnreadableCallerError."""
     if principal is None:
         return None
     try:

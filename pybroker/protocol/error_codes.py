@@ -1,10 +1,10 @@
-"""Kafka's error codes, all that Kafka 4.4 knows: native/protocol/src/error_code.rs (a test compares them)."""
+"""All error codes of Kafka 4.4, a copy of native/protocol/src/error_code.rs (a test compares them)."""
 
 from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """An error code of a response. On the wire it is an int16; one that is not listed here is legal there."""
+    """An error code of a response, an int16 on the wire. Codes missing here are valid on the wire."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -147,7 +147,7 @@ class ErrorCode(IntEnum):
 
     @property
     def retriable(self) -> bool:
-        """Whether Kafka's clients send a request again that was answered with this code."""
+        """Whether Kafka's clients retry a request after this code."""
         return self in RETRIABLE
 
 
@@ -190,7 +190,7 @@ RETRIABLE = frozenset(
 
 
 def error_name(code: int) -> str:
-    """Kafka's name of a code; `error 999` for one that nobody knows."""
+    """Return Kafka's name of a code; `error 999` for an unknown one."""
     try:
         return ErrorCode(code).name
     except ValueError:

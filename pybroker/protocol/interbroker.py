@@ -1,7 +1,7 @@
-"""The messages that brokers speak among themselves in the KIP-516 text's own versions.
+"""The inter-broker messages, in the versions of the KIP-516 text.
 
-Same manner as `pybroker.protocol.messages`; a name that stands in both is another class there: `FetchRequest` here is
-version 13 of the text, by topic id.
+Otherwise as `pybroker.protocol.messages`; a name in both modules is two different classes: `FetchRequest` here is the
+text's version 13, by topic id.
 """
 
 from pybroker.native import message_class, message_names

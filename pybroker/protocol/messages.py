@@ -1,11 +1,11 @@
-"""One class per message of released Kafka and per struct in it.
+"""One class for each message of released Kafka and for each struct in it.
 
 For instance `CreateTopicsRequest` and `CreateTopicsRequest_CreatableTopic`.
 
-A class has the fields of all versions, with Kafka's names in snake case and the schema's defaults; which of them
-are on the wire is the version's business. The classes are msgspec structs made from native/protocol/schema when
-they are first used: importing this module costs nothing. messages.pyi, generated from the same schemas, shows them
-to readers and type checkers.
+A class has the fields of all versions, with Kafka's names in snake case and the schema's defaults; the version decides
+which of them are on the wire. The classes are msgspec structs, created from native/protocol/schema on first use:
+importing this module costs nothing. messages.pyi, generated from the same schemas, shows them to readers and type
+checkers.
 
 LeaderAndIsr, StopReplica and UpdateMetadata exist only between brokers: their classes here are those of
 `pybroker.protocol.interbroker`.

@@ -1,7 +1,7 @@
-"""Regular expressions of clients: what one costs to compile, before it is compiled.
+"""Clients' regular expressions: an estimate of the cost to compile one, made before it is compiled.
 
-The compiler repeats what a counted repetition stands for and knows all of Unicode, so that ten characters can take a
-second: `native.Pattern` refuses what has become too large, but only when that second is over.
+The compiler expands counted repetitions and knows all of Unicode: ten characters can take a second. `native.Pattern`
+refuses expressions that became too large, but only after that second.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pybroker.native import Pattern
 
 CHARACTERS_MAX = 4_096
 WEIGHT_MAX = 400.0
-"""In kilobytes of compiled expression, roughly: eight Unicode classes, 400 dots, or 10,000 letters."""
+"""Approximate kilobytes of the compiled expression: eight Unicode classes, 400 dots, or 10,000 letters."""
 
 _LETTER, _LETTER_OF_ANY_CASE, _ANY, _DIGIT_OR_SPACE, _UNICODE_CLASS = 0.04, 0.25, 1.0, 6.0, 52.0
 _COUNTED = re.compile(r"\{\s*(\d+)\s*(?:,\s*(\d*)\s*)?\}")
@@ -22,7 +22,7 @@ _ANY_CASE = re.compile(r"\(\?[A-Za-z-]*i")
 
 
 def compiled(text: str) -> Pattern:
-    """Compile an expression that a whole text has to match. Raises ValueError: it is none, or costs too much."""
+    """Compile an expression that must match a whole text. Raises ValueError if it is invalid or too expensive."""
     if len(text) > CHARACTERS_MAX:
         raise ValueError(f"{len(text)} characters are more than {CHARACTERS_MAX}")
     if _VERBOSE.search(text):
@@ -33,7 +33,7 @@ def compiled(text: str) -> Pattern:
 
 
 def weight(text: str) -> float:
-    """What an expression takes when it is compiled, roughly, in kilobytes."""
+    """Return the approximate size of the compiled expression in kilobytes."""
     letter = _LETTER_OF_ANY_CASE if _ANY_CASE.search(text) else _LETTER
     sums, last, at = [0.0], 0.0, 0
     while at < len(text):
@@ -66,7 +66,7 @@ def weight(text: str) -> float:
 
 
 def _escaped(text: str, at: int, letter: float) -> tuple[float, int]:
-    """Weight of what a backslash begins, and where it ends."""
+    """Return the weight of an escape sequence and the index behind it."""
     kind = text[at + 1 : at + 2]
     end = at + 2
     if kind in ("p", "P", "x", "u", "U"):
@@ -81,7 +81,7 @@ def _escaped(text: str, at: int, letter: float) -> tuple[float, int]:
 
 
 def _class(text: str, at: int, letter: float) -> tuple[float, int]:
-    """The same of what a bracket begins; classes may be nested."""
+    """Return the weight of a bracket expression and the index behind it; classes may be nested."""
     depth, end = 0, at
     while end < len(text):
         if text[end] == "\\":

@@ -1,8 +1,8 @@
-"""SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677): what is stored of a password, and both sides of the
-conversation. Pure: no connection, no store, no clock.
+"""SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677): stored credentials, and both sides of the exchange. Pure: no
+connection, no store, no clock.
 
-As in Kafka, user names and passwords are taken as they are (no SASLprep) and there is no channel binding. A library
-that prepares them would shut out users whose credentials Kafka's tools have made.
+As in Kafka, user names and passwords are used unchanged (no SASLprep), without channel binding. A library with SASLprep
+would lock out users whose credentials Kafka's tools have created.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ STORED_ITERATIONS_MAX = 16384
 """Kafka's bounds for stored credentials, the same for both mechanisms."""
 
 CLIENT_ITERATIONS_MAX = 1_000_000
-"""The most that a client computes for a server: more would let a hostile one keep it busy."""
+"""Iterations that a client computes at most: a hostile server could ask for more, to keep it busy."""
 
 
 class ScramError(Exception):
-    """The other side breaks the rules or does not know the password; the text says which."""
+    """The peer violates the protocol or does not know the password; the text says which."""
 
 
 class ScramMechanism(IntEnum):
-    """How a password is stored and proven; the numbers are those of the wire (KIP-554)."""
+    """A SCRAM mechanism, with its code on the wire (KIP-554)."""
 
     SCRAM_SHA_256 = 1
     SCRAM_SHA_512 = 2
 
     @property
     def mechanism_name(self) -> str:
-        """As `sasl.mechanism` says it."""
+        """Its name in `sasl.mechanism`."""
         return self.name.replace("_", "-")
 
     @property
@@ -45,19 +45,19 @@ class ScramMechanism(IntEnum):
         return "sha256" if self is ScramMechanism.SCRAM_SHA_256 else "sha512"
 
     def salted_password(self, password: str, salt: bytes, iterations: int) -> bytes:
-        """RFC 5802's Hi(password); *slow*, as it is meant to be."""
+        """Return RFC 5802's Hi(password); *slow* by design."""
         return hashlib.pbkdf2_hmac(self.digest, password.encode(), salt, iterations)
 
     def client_key(self, salted_password: bytes) -> bytes:
-        """What a client proves to know."""
+        """Return the ClientKey, whose knowledge a client proves."""
         return hmac.digest(salted_password, b"Client Key", self.digest)
 
     def sign(self, key: bytes, message: bytes) -> bytes:
-        """HMAC."""
+        """Return the HMAC."""
         return hmac.digest(key, message, self.digest)
 
     def hash(self, data: bytes) -> bytes:
-        """H."""
+        """Return RFC 5802's H(data)."""
         return hashlib.new(self.digest, data).digest()
 
 
@@ -65,7 +65,7 @@ BY_NAME = {mechanism.mechanism_name: mechanism for mechanism in ScramMechanism}
 
 
 class ScramCredential(NamedTuple):
-    """What a broker stores of a password: enough to verify who knows it, not enough to log in."""
+    """A broker's stored form of a password: enough to verify a login, not enough to log in."""
 
     salt: bytes
     stored_key: bytes
@@ -76,13 +76,13 @@ class ScramCredential(NamedTuple):
         return f"ScramCredential(iterations={self.iterations})"
 
     def render(self) -> str:
-        """Kafka's text."""
+        """Return Kafka's text form."""
         salt, stored, server = map(_base64, (self.salt, self.stored_key, self.server_key))
         return f"salt={salt},stored_key={stored},server_key={server},iterations={self.iterations}"
 
     @staticmethod
     def parse(text: str) -> ScramCredential:
-        """Raises ValueError, without the text in it."""
+        """Parse Kafka's text form. Raises ValueError, whose text does not contain `text`."""
         found = dict(pair.partition("=")[::2] for pair in text.split(","))
         try:
             salt, stored, server = (_bytes(found[name]) for name in ("salt", "stored_key", "server_key"))
@@ -94,13 +94,13 @@ class ScramCredential(NamedTuple):
     def of_salted_password(
         mechanism: ScramMechanism, salt: bytes, iterations: int, salted_password: bytes
     ) -> ScramCredential:
-        """From what clients send (KIP-554)."""
+        """Create a credential from the salted password that clients send (KIP-554)."""
         stored_key = mechanism.hash(mechanism.client_key(salted_password))
         return ScramCredential(salt, stored_key, mechanism.sign(salted_password, b"Server Key"), iterations)
 
     @staticmethod
     def of_password(mechanism: ScramMechanism, password: str, iterations: int) -> ScramCredential:
-        """From a password, with a new salt."""
+        """Create a credential from a password, with a new salt."""
         salt = secrets.token_hex(16).encode()
         salted = mechanism.salted_password(password, salt, iterations)
         return ScramCredential.of_salted_password(mechanism, salt, iterations, salted)
@@ -109,9 +109,10 @@ class ScramCredential(NamedTuple):
 def client_conversation(
     mechanism: ScramMechanism, user: str, password: str, *, token: bool = False
 ) -> Generator[bytes, bytes, None]:
-    """The client's side: yields what to send, is sent what the broker answers, and ends once the broker has proven
-    that it knows the password as well. `token`: they are a delegation token's id and HMAC (KIP-48). Raises
-    ScramError."""
+    """Run the client's side: yields messages to send, receives the broker's, and returns after the broker has proven
+    that it knows the password. token: user and password are a delegation token's id and HMAC (KIP-48). Raises
+    ScramError.
+    """
     nonce = secrets.token_urlsafe(24)
     first = f"n={_quoted(user)},r={nonce}" + (",tokenauth=true" if token else "")
     challenge = (yield f"n,,{first}".encode()).decode("utf-8", "replace")
@@ -155,25 +156,26 @@ _CLIENT_FINAL = re.compile(
 
 
 class ServerConversation:
-    """The broker's side, two messages of a client. Its work does not depend on the iterations: clients do them.
+    """The broker's side, for two client messages. Its cost does not depend on the iterations: clients compute them.
 
-    `find` gives the credential of a user, or of a delegation token of that id (KIP-48), and whether it is real:
-    strangers get one as well, so that nobody learns from the exchange which users there are.
+    find: returns the credential of a user, or of a delegation token with that id (KIP-48), and whether it is real.
+    Unknown users get a fake one, to hide which users exist.
     """
 
     def __init__(self, mechanism: ScramMechanism, find: Callable[[str, bool], tuple[ScramCredential, bool]]) -> None:
         self._mechanism = mechanism
         self._find = find
         self.by_token = False
-        """The client's first message names a delegation token in place of a user."""
+        """Whether the client's first message names a delegation token instead of a user."""
         self._first: re.Match[str] | None = None
         self._user = ""
         self._challenge = ""
         self._nonce = ""
 
     def answer(self, token: bytes) -> tuple[bytes, str | None]:
-        """What to say: the challenge, then the signature together with the user who has proven to be it. Raises
-        ScramError; its text is for the broker's log, not for the client."""
+        """Return the next message: the challenge, then the signature with the authenticated user. Raises ScramError;
+        its text is for the broker's log, not for the client.
+        """
         try:
             text = token.decode()
         except UnicodeDecodeError:
@@ -199,7 +201,7 @@ class ServerConversation:
         final = _CLIENT_FINAL.fullmatch(text)
         if final is None:
             raise ScramError("the final message is malformed")
-        # A nonce from elsewhere is a replay (CVE-2024-56128); the binding repeats the header of the first message.
+        # A foreign nonce is a replay (CVE-2024-56128); the binding repeats the header of the first message.
         if not hmac.compare_digest(final["nonce"].encode(), self._nonce.encode()):
             raise ScramError("the nonce is not the one that was agreed on")
         try:
@@ -208,7 +210,7 @@ class ServerConversation:
             raise ScramError("the final message is malformed") from None
         if binding != first["header"].encode():
             raise ScramError("the channel binding is not that of the first message")
-        # Asked again: the credential may have gone, or changed, meanwhile.
+        # Look up again: the credential may have been deleted or changed meanwhile.
         credential, known = self._find(self._user, self.by_token)
         signed = f"{first['bare']},{self._challenge},{final['bare']}".encode()
         signature = self._mechanism.sign(credential.stored_key, signed)
@@ -237,7 +239,7 @@ def _base64(data: bytes) -> str:
 
 
 def _bytes(text: str) -> bytes:
-    """Raises ValueError."""
+    """Decode base64. Raises ValueError."""
     return base64.b64decode(text, validate=True)
 
 

@@ -1,4 +1,4 @@
-"""Content that carries its version in front: values of internal topics, what members of a group exchange."""
+"""Content with a leading version: values of internal topics, data of group members."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ _VERSION = struct.Struct(">h")
 
 
 def encode_versioned(message: object, version: int) -> bytes:
-    """A data class of `pybroker.protocol.messages` with its version in front. Raises CodecError."""
+    """Encode a data class of `pybroker.protocol.messages` with a leading version. Raises CodecError."""
     return _VERSION.pack(version) + encode(message, version)
 
 
 def split_version(data: bytes) -> tuple[int, bytes]:
-    """The version, and what follows it. Raises CodecError."""
+    """Return the version and the bytes behind it. Raises CodecError."""
     if len(data) < _VERSION.size:
         raise CodecError("there is no version in front")
     return _VERSION.unpack_from(data)[0], data[_VERSION.size :]
 
 
 def decode_versioned(name: str, data: bytes) -> Any:
-    """The message of the class `name`, in a version that is known. Raises CodecError."""
+    """Decode a message of the class `name`, in a known version. Raises CodecError."""
     version, content = split_version(data)
     return decode_data(name, version, content)
