@@ -1,4 +1,4 @@
-//! One log directory: a disk with the partitions on it.
+//! A log directory: a disk with its partitions.
 
 use crate::clean_state::CleanState;
 use crate::config::LogConfig;
@@ -40,7 +40,7 @@ pub use scan::{LocalPartition, Moving};
 /// A log directory in use by this process.
 pub struct LogDir {
     path: PathBuf,
-    /// Kept open: its lock ends with it. Also what barriers sync.
+    /// Kept open to hold the lock; barriers also sync it.
     _lock: File,
     root: File,
     health: Arc<Health>,
@@ -49,12 +49,11 @@ pub struct LogDir {
     directory_id: Uuid,
     layout: Layout,
     checkpoints: Checkpoints,
-    /// What the clean-shutdown marker said of each log at start.
+    /// State of each log in the clean-shutdown marker at start.
     clean: HashMap<String, CleanState>,
-    /// Notes in directories that were brought back from `deleting`, to be removed once their log starts are kept
-    /// elsewhere.
+    /// Notes in restored directories, to be removed once the checkpoint has their log starts.
     restored: Mutex<Vec<PathBuf>>,
-    /// What could not be read at start, in words.
+    /// Files that could not be read at start, in words.
     problems: Vec<String>,
 }
 
@@ -67,12 +66,12 @@ impl std::fmt::Debug for LogDir {
 }
 
 impl LogDir {
-    /// Opens (or makes) the directory: lock, identity, checkpoints. The clean-shutdown marker is
-    /// used up: until the next clean stop the directory counts as not cleanly closed.
+    /// Open or create the directory: lock, identity, checkpoints. Removes the clean-shutdown marker: until the next
+    /// clean stop the directory counts as not cleanly closed.
     ///
     /// # Errors
-    /// [`StorageError::Locked`] for a directory in use, [`StorageError::Foreign`] for another
-    /// broker's or cluster's, and IO errors.
+    /// [`StorageError::Locked`] if the directory is in use, [`StorageError::Foreign`] if it belongs to another broker
+    /// or cluster, and IO errors.
     pub fn open(path: &Path, options: &LogDirOptions) -> Result<Arc<Self>, StorageError> {
         std::fs::create_dir_all(path).map_err(StorageError::io("create", path))?;
         // Links and "." would make one directory look like two.
@@ -120,31 +119,31 @@ impl LogDir {
         }))
     }
 
-    /// Where it is.
+    /// Return its path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Its id in `meta.properties` (KIP-858).
+    /// Return its id in `meta.properties` (KIP-858).
     #[must_use]
     pub const fn directory_id(&self) -> Uuid {
         self.directory_id
     }
 
-    /// Files at the top that could not be read at start; recovery goes on without them.
+    /// Return the top-level files that could not be read at start; recovery goes on without them.
     #[must_use]
     pub fn problems(&self) -> &[String] {
         &self.problems
     }
 
-    /// Group commit for the logs here.
+    /// Return the group commit for its logs.
     #[must_use]
     pub const fn flusher(&self) -> &Arc<Flusher> {
         &self.flusher
     }
 
-    /// An error if the directory is offline.
+    /// Return an error if the directory is offline.
     ///
     /// # Errors
     /// [`StorageError::Offline`] with the first failure.
@@ -152,23 +151,23 @@ impl LogDir {
         self.health.check()
     }
 
-    /// Takes the directory offline if `error` says that its disk fails; counts a full disk.
+    /// Take the directory offline if `error` means a disk failure; count a full disk.
     pub fn note_failure(&self, error: &StorageError) {
         self.health.note(error);
     }
 
-    /// Writes that were refused since the start because the disk is full.
+    /// Return the number of writes refused since the start because the disk is full.
     #[must_use]
     pub fn full_refusals(&self) -> u64 {
         self.health.full_refusals()
     }
 
-    /// Calls `callback` with the reason when the directory goes offline.
+    /// Set a callback that gets the reason when the directory goes offline.
     pub fn set_on_failure(&self, callback: OnFailure) {
         self.health.set_on_failure(callback);
     }
 
-    /// Name that a partition's directory gets here.
+    /// Return the name of a partition's directory in the configured layout.
     #[must_use]
     pub fn directory_of(&self, topic: &str, id: TopicIdPartition) -> String {
         match self.layout {
@@ -177,21 +176,21 @@ impl LogDir {
         }
     }
 
-    /// A path below this directory as the name that [`LogDir::open_log`] takes.
+    /// Return a path below this directory as a name for [`LogDir::open_log`].
     #[must_use]
     pub fn name_of(&self, path: &Path) -> Option<String> {
         let name = path.strip_prefix(&self.path).ok()?.to_str()?;
         (!name.is_empty()).then(|| name.to_owned())
     }
 
-    /// The high watermark in the checkpoint at start.
+    /// Return the high watermark in the checkpoint at start.
     #[must_use]
     pub fn checkpointed_high_watermark(&self, topic: &str, partition: i32) -> Option<i64> {
         self.checkpoints.at_start(HIGH_WATERMARKS, topic, partition)
     }
 
-    /// Opens the log in `directory` (a name from [`LogDir::scan`] or
-    /// [`LogDir::create_partitions`]), recovering it if need be.
+    /// Open the log in `directory` (a name from [`LogDir::scan`] or [`LogDir::create_partitions`]), with recovery if
+    /// necessary.
     ///
     /// # Errors
     /// [`StorageError`]: this partition cannot be used; others can.
@@ -207,10 +206,10 @@ impl LogDir {
         self.open_log_of(topic, directory, id, config, now_ms)
     }
 
-    /// As [`LogDir::open_log`], for a directory whose name does not tell the topic's.
+    /// As [`LogDir::open_log`], for a directory whose name does not contain the topic's.
     ///
     /// # Errors
-    /// As there.
+    /// As [`LogDir::open_log`].
     pub fn open_log_of(
         &self,
         topic: &str,
@@ -245,7 +244,7 @@ impl LogDir {
         Ok((log, report))
     }
 
-    /// Opens the log in any directory of this disk; staged ones have no checkpoints and no journal.
+    /// Open the log in any directory of this disk; staged ones have no checkpoints and no journal.
     pub(crate) fn open_log_in(
         &self,
         path: PathBuf,
@@ -282,8 +281,8 @@ impl LogDir {
         )
     }
 
-    /// Before the files of a log that is not open are looked at or moved: nothing of it is in the journal afterwards.
-    /// One that was closed as it should be has left it.
+    /// Remove a log that is not open from the journal, before its files are read or moved. A properly closed log has
+    /// left it already.
     fn leave_journal_of(&self, id: TopicIdPartition) -> Result<(), StorageError> {
         if self.flusher.journaling().held(id) {
             self.barrier()?;
@@ -292,7 +291,7 @@ impl LogDir {
         Ok(())
     }
 
-    /// One barrier: everything written under this directory so far is on disk afterwards.
+    /// Run one barrier: everything written below this directory so far is on disk afterwards.
     fn barrier(&self) -> Result<(), StorageError> {
         #[cfg(target_os = "linux")]
         {

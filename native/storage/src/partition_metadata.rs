@@ -1,4 +1,4 @@
-//! `partition.metadata`: which topic a partition directory belongs to (KIP-516).
+//! `partition.metadata`: topic id of a partition directory (KIP-516).
 
 use crate::error::StorageError;
 use crate::file_names::PARTITION_METADATA;
@@ -9,14 +9,14 @@ use std::path::Path;
 
 const METADATA_BYTES_MAX: u64 = 4096;
 
-/// The file's text. Kafka writes no newline at the end.
+/// Return the file's text. Kafka writes no newline at the end.
 pub(crate) fn render(id: TopicId) -> String {
     format!("version: 0\ntopic_id: {id}")
 }
 
-/// Reads the id from a partition directory; `None` when the file is missing.
+/// Read the topic id of a partition directory; `None` if the file is missing.
 ///
-/// Ids are read in all three notations. Versions above 0 are read as long as they name the id.
+/// Accepts ids in all three notations, and versions above 0 if they have the id.
 pub(crate) fn read(dir: &Path) -> Result<Option<TopicId>, StorageError> {
     let path = dir.join(PARTITION_METADATA);
     let Some(content) = files::read_if_there(&path, METADATA_BYTES_MAX)? else {

@@ -1,6 +1,5 @@
-//! What the log knows of idempotent and transactional producers: the sequences of their last
-//! batches, and which transactions are open (KIP-98). Follows Kafka's `ProducerStateManager` and
-//! `ProducerAppendInfo`.
+//! Producer state: the last sequences of idempotent and transactional producers, and open transactions (KIP-98).
+//! Follows Kafka's `ProducerStateManager` and `ProducerAppendInfo`.
 
 use crate::error::AppendError;
 use crate::txn_index::AbortedTransaction;
@@ -15,31 +14,31 @@ pub(crate) mod snapshot;
 
 pub use legacy::ProducerLegacy;
 
-/// Batches remembered per producer: as many as a client may have in flight.
+/// Batches remembered for each producer: as many as a client may have in flight.
 pub(crate) const BATCHES_KEPT: usize = 5;
 const NO_COORDINATOR_EPOCH: i32 = -1;
 
-/// Who wants to append.
+/// Source of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AppendOrigin {
-    /// A Produce request: sequences are checked, control batches were refused before. It begins no transaction.
+    /// A Produce request: sequences are checked; control batches were refused before. It cannot begin a transaction.
     Client,
-    /// A Produce request whose transaction's coordinator was asked when the log ended here, and says that the partition
-    /// is part of it (KIP-890). A transaction of the producer that has ended in the log since is not begun again.
+    /// A Produce request whose partition the transaction coordinator confirmed, asked when the log ended at this offset
+    /// (KIP-890). It cannot begin a transaction again if one of the producer has ended in the log since.
     Verified(i64),
-    /// As `Verified`, of a producer that has another epoch for each of its transactions (KIP-890, version 2): their
-    /// first records have sequence 0.
+    /// As `Verified`, for a producer that has a new epoch for each transaction (KIP-890, version 2): the first records
+    /// of a transaction have sequence 0.
     Added(i64),
     /// The group or transaction coordinator: may write markers.
     Coordinator,
-    /// The transaction coordinator ends a transaction of version 2. Its marker has a higher epoch than its records: one
-    /// that comes again, late, ends no later transaction.
+    /// The transaction coordinator ends a transaction of version 2. Its marker has a higher epoch than the records: a
+    /// late duplicate does not end a later transaction.
     Raised,
-    /// The partition's leader, or recovery: what is in the log is a fact.
+    /// The partition's leader, or recovery: records in the log are accepted as they are.
     Replication,
 }
 
-/// One batch of a producer.
+/// A batch of a producer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BatchMetadata {
     pub(crate) last_sequence: i32,
@@ -53,7 +52,7 @@ impl BatchMetadata {
         self.last_offset - self.offset_delta as i64
     }
 
-    /// The sequence `offset_delta` before the last; sequences wrap.
+    /// Return the sequence `offset_delta` before the last; sequences wrap.
     const fn first_sequence(&self) -> i32 {
         if self.last_sequence < 0 || self.last_sequence >= self.offset_delta {
             self.last_sequence - self.offset_delta
@@ -63,19 +62,19 @@ impl BatchMetadata {
     }
 }
 
-/// One producer.
+/// State of one producer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ProducerEntry {
     pub(crate) epoch: i16,
     pub(crate) coordinator_epoch: i32,
-    /// When it last appended, for `producer.id.expiration.ms`.
+    /// Time of its last append, for `producer.id.expiration.ms`.
     pub(crate) last_timestamp: i64,
     /// Oldest first, at most [`BATCHES_KEPT`].
     pub(crate) batches: Vec<BatchMetadata>,
     /// First offset of its open transaction.
     pub(crate) transaction_start: Option<i64>,
-    /// Offset of the last marker that was written for it since the log was opened, -1 for none. Not stored: who waits
-    /// for its coordinator does not outlive a restart.
+    /// Offset of its last marker since the log was opened, -1 for none. Not stored: requests to the coordinator do not
+    /// outlive a restart.
     pub(crate) last_marker: i64,
 }
 
@@ -99,17 +98,17 @@ impl ProducerEntry {
 /// A producer as DescribeProducers shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ActiveProducer {
-    /// Its id.
+    /// Producer id.
     pub producer_id: i64,
-    /// Its epoch.
+    /// Producer epoch.
     pub epoch: i16,
-    /// Of its last record, -1 if none is known.
+    /// Sequence of its last record, -1 if none is known.
     pub last_sequence: i32,
-    /// When it last appended, milliseconds.
+    /// Time of its last append, in milliseconds.
     pub last_timestamp: i64,
-    /// Of the coordinator that wrote its last marker, -1 if there is none.
+    /// Epoch of the coordinator that wrote its last marker, -1 if there is none.
     pub coordinator_epoch: i32,
-    /// Where its open transaction begins.
+    /// First offset of its open transaction.
     pub transaction_start: Option<i64>,
 }
 
@@ -118,8 +117,8 @@ pub struct ActiveProducer {
 pub(crate) struct Transactions {
     /// First offset → producer.
     ongoing: BTreeMap<i64, i64>,
-    /// First offset → offset of the marker. A reader may not pass them before the high watermark
-    /// did, because a new leader might not have the marker.
+    /// First offset → offset of the marker. Readers must not pass them before the high watermark does, because a new
+    /// leader might not have the marker.
     unreplicated: BTreeMap<i64, i64>,
 }
 
@@ -128,7 +127,7 @@ impl Transactions {
         self.ongoing.is_empty() && self.unreplicated.is_empty()
     }
 
-    /// The first offset whose fate is open when the high watermark is at `high_watermark`.
+    /// Return the first offset whose transaction is undecided at this high watermark.
     pub(crate) fn first_unstable(&mut self, high_watermark: i64) -> Option<i64> {
         self.unreplicated
             .retain(|_, marker| *marker >= high_watermark);
@@ -149,12 +148,12 @@ impl Transactions {
     }
 }
 
-/// What a producer check found.
+/// Result of a producer check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Check {
-    /// Append it.
+    /// The batch is new.
     Fresh,
-    /// It is in the log already.
+    /// The batch is in the log already.
     Duplicate(BatchMetadata),
 }
 
@@ -164,7 +163,7 @@ pub(crate) struct ProducerState {
     entries: hashbrown::HashMap<i64, ProducerEntry>,
     /// Whether anything changed since the last snapshot.
     pub(crate) changed: bool,
-    /// Left by the log that had the topic's name before; in memory only.
+    /// Producer state carried over from the previous incarnation of the topic; in memory only.
     inherited: ProducerLegacy,
 }
 
@@ -194,8 +193,8 @@ impl ProducerState {
         self.entries.insert(producer_id, entry);
     }
 
-    /// Checks a batch against what is known, before it is written. The first batch of an unknown producer may have any
-    /// sequence, as in Kafka: producer state expires, and topics are created again on other brokers.
+    /// Check a batch before it is written. The first batch of an unknown producer may have any sequence, as in Kafka:
+    /// producer state expires, and topics are created again on other brokers.
     pub(crate) fn check(
         &self,
         header: &BatchHeader,
@@ -218,7 +217,7 @@ impl ProducerState {
                 origin,
                 AppendOrigin::Client | AppendOrigin::Verified(_) | AppendOrigin::Added(_)
             );
-            // What the previous log of the topic's name knew of the producer holds here too.
+            // State of the producer in the previous incarnation applies here too.
             let is_checked =
                 matches!(origin, AppendOrigin::Added(_)) || self.inherited.knows(producer_id);
             return if from_client
@@ -251,7 +250,7 @@ impl ProducerState {
             {
                 0
             } else if entry.batches.is_empty() {
-                // Only a marker is known of this epoch: its data was removed.
+                // Only a marker of this epoch is known: its data was removed.
                 return check_transaction(entry, header, origin);
             } else {
                 increment_sequence(entry.last_sequence(), 1)
@@ -263,19 +262,19 @@ impl ProducerState {
         check_transaction(entry, header, origin)
     }
 
-    /// Whether a producer's transaction is open here, begun under this epoch.
+    /// Return whether a transaction of the producer, begun under this epoch, is open here.
     pub(crate) fn is_in_transaction(&self, producer_id: i64, epoch: i16) -> bool {
         let entry = self.entries.get(&producer_id);
         entry.is_some_and(|entry| entry.transaction_start.is_some() && entry.epoch == epoch)
     }
 
-    /// Whether it knows which sequence the next batch of this producer and epoch has.
+    /// Return whether the next sequence of this producer and epoch is known.
     pub(crate) fn expects_next(&self, producer_id: i64, epoch: i16) -> bool {
         let entry = self.entries.get(&producer_id);
         entry.is_some_and(|entry| entry.epoch == epoch && !entry.batches.is_empty())
     }
 
-    /// Checks a transaction marker before it is written.
+    /// Check a transaction marker before it is written.
     pub(crate) fn check_marker(
         &self,
         header: &BatchHeader,
@@ -315,7 +314,7 @@ impl ProducerState {
         Ok(())
     }
 
-    /// Takes note of a data batch that is in the log.
+    /// Record a data batch that is in the log.
     pub(crate) fn appended(
         &mut self,
         header: &BatchHeader,
@@ -347,8 +346,8 @@ impl ProducerState {
         }
     }
 
-    /// Takes note of a transaction marker that is in the log; answers the aborted transaction that
-    /// belongs in the transaction index, if there is one.
+    /// Record a transaction marker that is in the log; return the aborted transaction for the transaction index, if
+    /// there is one.
     pub(crate) fn marker_appended(
         &mut self,
         header: &BatchHeader,
@@ -382,7 +381,7 @@ impl ProducerState {
         })
     }
 
-    /// The producer's entry; a newer epoch starts without batches.
+    /// Return the producer's entry; a newer epoch starts without batches.
     fn entry(&mut self, producer_id: i64, epoch: i16) -> &mut ProducerEntry {
         let entry = self
             .entries
@@ -402,7 +401,7 @@ impl ProducerState {
         entry
     }
 
-    /// Forgets producers that appended nothing for `expiration_ms` and have no open transaction.
+    /// Expire producers that appended nothing for `expiration_ms` and have no open transaction.
     pub(crate) fn expire(&mut self, now_ms: i64, expiration_ms: i64) {
         let before = self.entries.len();
         let inherited = &mut self.inherited;
@@ -417,7 +416,7 @@ impl ProducerState {
         self.changed |= self.entries.len() != before;
     }
 
-    /// Open transactions, as the entries know them; used after loading a snapshot.
+    /// Return the open transactions of the entries; used after loading a snapshot.
     pub(crate) fn open_transactions(&self) -> Transactions {
         let ongoing = self
             .entries
@@ -430,8 +429,8 @@ impl ProducerState {
         }
     }
 
-    /// Each producer's last batch (its last offset, if it has data) and epoch: compaction keeps the
-    /// headers of those batches.
+    /// Return each producer's last batch (its last offset, if it has data) and epoch: compaction keeps the headers of
+    /// those batches.
     pub(crate) fn last_batches(&self) -> hashbrown::HashMap<i64, (Option<i64>, i16)> {
         let last = |entry: &ProducerEntry| entry.batches.last().map(|batch| batch.last_offset);
         self.entries
@@ -441,8 +440,8 @@ impl ProducerState {
     }
 }
 
-/// What a transaction allows of its producer. A batch that begins one must be known to belong to it: one that was late
-/// would otherwise open a transaction that nobody ends, which holds up every reader of committed records.
+/// Check a batch against its producer's transaction. A batch that begins one must be confirmed: a late batch would
+/// otherwise open a transaction that never ends and blocks every read_committed reader.
 fn check_transaction(
     entry: &ProducerEntry,
     header: &BatchHeader,
@@ -461,8 +460,8 @@ fn check_transaction(
         AppendOrigin::Verified(since) if begins && entry.last_marker >= since => {
             Err(unverified(producer_id))
         }
-        // The coordinator may have been asked while the marker of the transaction before was on its way, which began
-        // this epoch. Only one behind records of this epoch has ended it.
+        // The coordinator may have answered while the marker of the previous transaction, which began this epoch, was
+        // on its way. Only a marker after records of this epoch has ended the confirmed one.
         AppendOrigin::Added(since)
             if begins
                 && entry.last_marker >= since
@@ -487,7 +486,7 @@ fn unverified(producer_id: i64) -> AppendError {
     }
 }
 
-/// What a control batch says about its transaction.
+/// Return the type and coordinator epoch of a transaction marker.
 pub(crate) fn marker_of(header: &BatchHeader, batch: &[u8]) -> Option<(ControlType, i32)> {
     let mut scratch = Vec::new();
     let records = decompressed_records(header, batch, &mut scratch).ok()?;

@@ -1,26 +1,26 @@
-//! Opening a log directory's partition after a clean stop or after a crash at any byte.
+//! Recovery of a partition's log after a clean stop or after a crash at any byte.
 //!
-//! | found | done |
+//! | found | action |
 //! |---|---|
-//! | `.tmp`, `.deleted`, `.cleaned` files | removed: worthless by their names |
+//! | `.tmp`, `.deleted`, `.cleaned` files | remove: worthless by their names |
 //! | `.swap` files | compaction had finished: they replace the segments they cover |
-//! | clean-shutdown marker fits the files of all segments | nothing is scanned |
-//! | a segment is not what the marker says | checksums are checked from there on; what it had and is gone is reported lost, and the log goes on after the end that the marker names: no offset is given twice |
-//! | no marker | checksums are checked from the recovery point on |
-//! | no marker, and a segment before the recovery point ends inside a batch, is empty, or its index knows of more | from that one on; what is missing is reported lost |
-//! | no or damaged recovery point | from the first segment on |
-//! | recovery point inside a segment, index good | from the indexed batch before it |
-//! | recovery point beyond the end | the last segment, from its front |
+//! | clean-shutdown marker matches the files of all segments | scan nothing |
+//! | a segment differs from the marker | check checksums from there on; report missing records as lost; continue after the end in the marker: no offset is assigned twice |
+//! | no marker | check checksums from the recovery point on |
+//! | no marker, and a segment before the recovery point ends inside a batch, is empty, or its index has more | check from that segment on; report missing records as lost |
+//! | no or damaged recovery point | check from the first segment on |
+//! | recovery point inside a segment, index good | check from the indexed batch before it |
+//! | recovery point beyond the end | check the last segment from its start |
 //! | last segment ends inside a batch, or in garbage | cut after the last whole batch |
-//! | a batch with a bad checksum, whole batches after it | it is taken out (a copy of the file is kept as `.corrupt`) and its offsets are reported lost, the rest stays |
+//! | a batch with a bad checksum, whole batches after it | remove it (keep a copy of the file as `.corrupt`) and report its offsets as lost; the rest stays |
 //! | a batch with a damaged length, below the recovery point or in an earlier segment | likewise, up to the next whole batch that a search finds |
-//! | an earlier segment that ends in damage | the segment is cut there (a copy is kept as `.corrupt`), later segments stay, the offsets between are reported lost |
-//! | index missing, wrong size, pointing outside | rebuilt |
-//! | transaction index damaged | rebuilt from the log |
-//! | snapshot missing, damaged, beyond the end | an older one, or none, and the batches since |
-//! | leader epochs missing or damaged | rebuilt from the batches |
-//! | leader epochs beyond the end | dropped |
-//! | log start checkpoint beyond the end | ignored: it would delete data |
+//! | an earlier segment that ends in damage | cut the segment there (keep a copy as `.corrupt`); later segments stay; report the offsets between as lost |
+//! | index missing, wrong size, pointing outside | rebuild |
+//! | transaction index damaged | rebuild from the log |
+//! | snapshot missing, damaged, beyond the end | use an older one, or none, and the batches since |
+//! | leader epochs missing or damaged | rebuild from the batches |
+//! | leader epochs beyond the end | drop |
+//! | log start checkpoint beyond the end | ignore: it would delete data |
 //! | no segment at all | an empty log at the log start |
 //! | a file that cannot be read | an error: the partition stays offline, the broker starts |
 
@@ -48,7 +48,7 @@ use epochs::Epochs;
 use listing::Listing;
 pub use report::{OpenState, RecoveryReport};
 
-/// An opened log's parts.
+/// Parts of an opened log.
 pub(crate) struct Recovered {
     pub(crate) segments: Segments,
     pub(crate) producers: ProducerState,
@@ -62,7 +62,7 @@ pub(crate) struct Recovered {
     pub(crate) report: RecoveryReport,
 }
 
-/// Opens the log in `dir`. See the module text.
+/// Open the log in `dir`. See the module documentation.
 pub(crate) fn recover(
     dir: &DirPath,
     handles: &Arc<HandleCache>,

@@ -1,4 +1,4 @@
-//! Walking the batches of a segment file: headers only, or whole batches with their checksums.
+//! Iteration over the batches of a segment file: headers only, or whole batches with their checksums.
 
 use crate::error::StorageError;
 use crate::handles::SegmentFile;
@@ -7,15 +7,15 @@ use std::path::PathBuf;
 
 /// First read of a header walk: an index interval.
 const HEADER_CHUNK_BYTES: usize = 4096;
-/// Reads of a whole walk.
+/// Read size of a whole walk.
 const WHOLE_CHUNK_BYTES: usize = 1 << 20;
 
-/// What the walk looks at.
+/// Depth of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Depth {
-    /// Headers; bodies are skipped without being read where they are large.
+    /// Headers; large bodies are skipped without reading them.
     Headers,
-    /// Everything, checksums compared.
+    /// Everything, with checksums.
     Whole,
 }
 
@@ -24,16 +24,16 @@ pub(crate) enum Depth {
 pub(crate) enum Fault {
     /// The file could not be read.
     Storage(StorageError),
-    /// What is at `position` is no batch.
+    /// The bytes at `position` are not a batch.
     Damaged {
         position: u64,
         reason: String,
-        /// Where the next batch would start, if the length can be believed.
+        /// Position of the next batch, if the length can be trusted.
         next: Option<u64>,
     },
 }
 
-/// A batch met: its position, its header, and its bytes (at least the header's).
+/// A batch: its position, its header, and its bytes (at least the header's).
 pub(crate) type Scanned<'a> = (u64, BatchHeader, &'a [u8]);
 
 /// A walk over `position..end` of one file.
@@ -44,7 +44,7 @@ pub(crate) struct Scan<'a> {
     position: u64,
     end: u64,
     buffer: Vec<u8>,
-    /// File position of the buffer's first byte, and how many bytes of it are filled.
+    /// File position of the buffer's first byte, and number of filled bytes.
     buffer_at: u64,
     filled: usize,
     /// Size of the last batch.
@@ -72,8 +72,8 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// The next batch: position, header, and its bytes (at least the header; whole if so asked).
-    /// `None` at the end.
+    /// Return the next batch: position, header, and its bytes (at least the header; all with `Depth::Whole`). `None` at
+    /// the end.
     pub(crate) fn next(&mut self) -> Result<Option<Scanned<'_>>, Fault> {
         let position = self.position;
         if position >= self.end {
@@ -109,13 +109,13 @@ impl<'a> Scan<'a> {
         Ok(Some((position, header, &self.buffer[start..stop])))
     }
 
-    /// What is buffered from the current position on.
+    /// Return the buffered bytes from the current position.
     fn available(&self) -> &[u8] {
         let start = self.position.saturating_sub(self.buffer_at) as usize;
         self.buffer.get(start..self.filled).unwrap_or(&[])
     }
 
-    /// Has at least `needed` bytes from the current position buffered, or all there are.
+    /// Buffer at least `needed` bytes from the current position, or up to the end.
     fn buffer_bytes(&mut self, needed: usize) -> Result<(), Fault> {
         let inside = self.position >= self.buffer_at
             && self.position - self.buffer_at + needed as u64 <= self.filled as u64;

@@ -1,4 +1,4 @@
-//! One segment: a stretch of the log in one `.log` file, with its indexes.
+//! A segment: a part of the log in one `.log` file, with its indexes.
 
 use crate::error::StorageError;
 use crate::file_names::{self, LOG};
@@ -23,17 +23,17 @@ use kept::Kept;
 use places::ReaderPlaces;
 pub(crate) use reading::ReadStart;
 
-/// Batches of the tail whose position is remembered, for readers that follow the writer.
+/// Recent batches whose position is remembered, for readers that follow the writer.
 const RECENT_BATCHES: usize = 32;
 const NOTHING: u64 = u64::MAX;
 
-/// The directory of a log; it moves when the partition is staged for deletion.
+/// The directory of a log; it changes when the partition is staged for deletion.
 pub(crate) type DirPath = Arc<RwLock<PathBuf>>;
 
-/// Segments of one log in order of their base offsets; never empty.
+/// Segments of a log, ascending by base offset; never empty.
 pub(crate) type Segments = Vec<Arc<Segment>>;
 
-/// A relative offset and a file position in one word, so that readers see both of one moment.
+/// A relative offset and a file position in one word, so that readers see both consistently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) relative_offset: u32,
@@ -53,7 +53,7 @@ impl Place {
     }
 }
 
-/// See the module text. Readers need no lock for the tail; index lookups take a short read lock.
+/// A segment of a log. Readers need no lock for the tail; index lookups take a short read lock.
 #[derive(Debug)]
 pub(crate) struct Segment {
     pub(crate) base_offset: i64,
@@ -61,9 +61,9 @@ pub(crate) struct Segment {
     handles: Arc<HandleCache>,
     log: Arc<FileSlot>,
     index: Arc<FileSlot>,
-    /// End of what was written; stored after the bytes are in the file.
+    /// End of the written bytes; stored after the bytes are in the file.
     end: AtomicU64,
-    /// End of what was brought to disk last, here or in the journal.
+    /// End of the bytes on disk, here or in the journal.
     flushed: AtomicU64,
     kept: Mutex<Kept>,
     recent: [AtomicU64; RECENT_BATCHES],
@@ -73,14 +73,14 @@ pub(crate) struct Segment {
     aborted: Mutex<Option<Vec<AbortedTransaction>>>,
     /// Whether the file's directory entry is durable.
     pub(crate) entry_synced: AtomicBool,
-    /// Whether its indexes changed since they were last synced.
+    /// Whether its indexes changed since the last sync.
     pub(crate) indexes_dirty: AtomicBool,
-    /// When this process created or opened it.
+    /// Time when this process created or opened it.
     pub(crate) opened_ms: i64,
-    /// A reader has met bytes that are no batch: the next start is to check this segment.
+    /// A reader met an invalid batch: the next start must check this segment.
     pub(crate) damaged: AtomicBool,
-    /// Compaction puts another file in the place of this one: set before that happens, looked at
-    /// after a file was opened, so that old positions never meet the new file.
+    /// Compaction replaces this file by another: set before the replacement and checked after a file was opened, so
+    /// that old positions never apply to the new file.
     pub(crate) replaced: AtomicBool,
 }
 
@@ -113,7 +113,7 @@ impl Segment {
         }
     }
 
-    /// A segment whose files start empty: nothing has to be looked up.
+    /// Return a segment whose files start empty: nothing has to be looked up.
     pub(crate) fn fresh(
         base_offset: i64,
         dir: &DirPath,
@@ -150,7 +150,7 @@ impl Segment {
         self.end.store(place.pack(), Ordering::Release);
     }
 
-    /// Notes how far it is on disk; only a truncation takes that back.
+    /// Raise the flushed end; only a truncation lowers it.
     pub(crate) fn set_flushed(&self, place: Place) {
         self.flushed.fetch_max(place.pack(), Ordering::AcqRel);
         self.forget_kept(place.position.into());
@@ -160,8 +160,8 @@ impl Segment {
         Place::unpack(self.flushed.load(Ordering::Acquire))
     }
 
-    /// The `.log` file, opened if need be; only the writer of the active segment creates it.
-    /// A segment that compaction replaced is "not found": its readers look again.
+    /// Return the `.log` file, opened if necessary; only the writer of the active segment creates it. A segment that
+    /// compaction replaced is "not found": its readers look again.
     pub(crate) fn file(&self, create: bool) -> Result<Arc<SegmentFile>, StorageError> {
         let failed = |error| StorageError::io("open", &self.path(LOG))(error);
         let file = self
@@ -174,7 +174,7 @@ impl Segment {
         Ok(file)
     }
 
-    /// Writes a batch to `file`, the `.log` file, past the page cache as far as that can be had.
+    /// Write a batch to `file`, the `.log` file, bypassing the page cache where possible.
     pub(crate) fn write_directly(
         &self,
         file: &File,
@@ -190,7 +190,7 @@ impl Segment {
         self.log.dirty.store(dirty, Ordering::Release);
     }
 
-    /// Forgets open files and everything known of the indexes: the files were replaced.
+    /// Drop open files and all cached index state: the files were replaced.
     pub(crate) fn forget(&self) {
         self.log.close();
         self.index.close();
@@ -214,7 +214,7 @@ impl Segment {
         }
     }
 
-    /// Cuts the segment at `position`, where `end_offset` is the next offset.
+    /// Truncate the segment at `position`, where `end_offset` is the next offset.
     pub(crate) fn truncate(
         &self,
         position: u64,

@@ -1,15 +1,14 @@
-//! Records that are staged beside the logs, as they lie on disk, and the way in which their files become segments of a
-//! log, whatever crash comes between.
+//! Staged records on disk, beside the logs, and the crash-safe linking of their files into a log.
 //!
 //! ```text
 //! {log.dir}/ingest/{topic id in hex}/{ingest}/p{partition}/{writer}-{attempt}/00000000000000000000.log …
-//!                                                         /plan-{n}  which attempts count, in order
-//!                                                         /intent    where the log takes them
+//!                                                         /plan-{n}  committed attempts, in order
+//!                                                         /intent    their offsets in the log
 //! ```
-//! What one attempt of a writer stages for a partition is a log of its own that begins at offset 0: it rolls, indexes
-//! and recovers as any other. `plan` is durable before the metadata decides; `intent` is durable before the first file
-//! is linked into the log. So after a crash: no intent, nothing was attached; an intent that is not done is finished
-//! before the partition's log is opened ([`replay()`]), because nobody else can have taken its offsets.
+//! An attempt's records for a partition are a log that begins at offset 0: it rolls, indexes and recovers like any
+//! other. `plan` is durable before the metadata decides; `intent` is durable before the first file is linked into the
+//! log. After a crash: without an intent, nothing was attached; an intent that is not done is completed before the
+//! partition's log is opened ([`replay()`]), because no other append can have taken its offsets.
 
 use crate::file_names::{self, INGEST};
 use pybroker_model::{TopicId, TopicIdPartition};
@@ -29,7 +28,7 @@ pub(crate) use replay::{replay, waiting};
 const PLAN: &str = "plan";
 const INTENT: &str = "intent";
 
-/// The place of one partition of one ingest.
+/// Place of one partition of one ingest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StagedPartition {
     path: PathBuf,
@@ -38,7 +37,7 @@ pub struct StagedPartition {
 }
 
 impl StagedPartition {
-    /// In the log directory at `log_dir`; `ingest` is a name of the caller's, safe as a file name.
+    /// Return the place in the log directory at `log_dir`; `ingest` must be safe as a file name.
     pub(crate) fn new(log_dir: &Path, id: TopicIdPartition, ingest: &str) -> Self {
         let path = of_topic(log_dir, id.topic_id)
             .join(ingest)
@@ -46,34 +45,34 @@ impl StagedPartition {
         Self { path, id, plan: 0 }
     }
 
-    /// The same with the plan of that number: commits that are prepared one after another have different ones. 0: the
-    /// only plan of a broker that is alone.
+    /// Return the same place with plan number `plan`: each prepare of a commit has another one. 0: the only plan of a
+    /// broker without peers.
     #[must_use]
     pub fn with_plan(self, plan: u32) -> Self {
         Self { plan, ..self }
     }
 
-    /// The number of the plan.
+    /// Return the number of the plan.
     #[must_use]
     pub const fn plan(&self) -> u32 {
         self.plan
     }
 
-    /// Where it is.
+    /// Return its path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The partition that it is for.
+    /// Return the partition.
     #[must_use]
     pub const fn id(&self) -> TopicIdPartition {
         self.id
     }
 
-    /// The ingest's name.
+    /// Return the ingest's directory name.
     pub(crate) fn ingest(&self) -> &str {
-        // Made from a string, one level above.
+        // Always valid UTF-8: it was made from a string, one level above.
         let name = self.path.parent().and_then(Path::file_name);
         name.and_then(std::ffi::OsStr::to_str).unwrap_or_default()
     }
@@ -94,12 +93,12 @@ impl StagedPartition {
     }
 }
 
-/// Where the ingests of a topic lie.
+/// Return the path of a topic's ingests.
 pub(crate) fn of_topic(log_dir: &Path, id: TopicId) -> PathBuf {
     log_dir.join(INGEST).join(id.uuid().to_hex())
 }
 
-/// The file of a segment that an attempt staged.
+/// Return the path of a staged segment's file.
 pub(crate) fn staged_file(segment: &StagedSegment, suffix: &str) -> PathBuf {
     file_names::of_segment(&segment.dir, segment.staged_base, suffix)
 }

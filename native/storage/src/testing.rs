@@ -1,4 +1,4 @@
-//! What the tests of this crate share: a log directory that is thrown away, and batches.
+//! Shared test helpers: a temporary log directory, and batches.
 
 use crate::{
     AppendError, AppendOrigin, Appended, Log, LogConfig, LogDir, LogDirOptions, NewPartition,
@@ -67,7 +67,7 @@ impl Fixture {
         log_dir
     }
 
-    /// Opens directory and log; the log must be usable.
+    /// Open directory and log; the log must be usable.
     pub(crate) fn open(&mut self) -> RecoveryReport {
         let log_dir = match &self.log_dir {
             Some(log_dir) => Arc::clone(log_dir),
@@ -89,7 +89,7 @@ impl Fixture {
         self.log_dir.as_ref().expect("open")
     }
 
-    /// As after kill -9: nothing is written on the way out.
+    /// Crash as after kill -9: write nothing.
     pub(crate) fn crash(&mut self) {
         self.log = None;
         self.log_dir = None;
@@ -132,7 +132,7 @@ pub(crate) fn files_in(path: &Path) -> Vec<String> {
     names
 }
 
-/// A batch of values, without keys.
+/// Return a batch of values, without keys.
 pub(crate) fn batch(values: &[&str]) -> Vec<u8> {
     let mut builder = BatchBuilder::new(Codec::None);
     for value in values {
@@ -141,7 +141,7 @@ pub(crate) fn batch(values: &[&str]) -> Vec<u8> {
     builder.build().expect("builds")
 }
 
-/// A batch of keys and values (`None` = tombstone) at `timestamp`.
+/// Return a batch of keys and values (`None` = tombstone) at `timestamp`.
 pub(crate) fn keyed(codec: Codec, timestamp: i64, pairs: &[(&str, Option<&str>)]) -> Vec<u8> {
     let mut builder = BatchBuilder::new(codec);
     for (key, value) in pairs {
@@ -150,7 +150,7 @@ pub(crate) fn keyed(codec: Codec, timestamp: i64, pairs: &[(&str, Option<&str>)]
     builder.build().expect("builds")
 }
 
-/// An idempotent batch.
+/// Return an idempotent batch.
 pub(crate) fn sequenced(producer: i64, epoch: i16, sequence: i32, count: usize) -> Vec<u8> {
     let mut builder = BatchBuilder::new(Codec::None).producer(producer, epoch, sequence);
     for index in 0..count {
@@ -166,7 +166,7 @@ pub(crate) fn sequenced(producer: i64, epoch: i16, sequence: i32, count: usize) 
 /// A record as read back: offset, key, value.
 pub(crate) type Read = (i64, Option<String>, Option<String>);
 
-/// All data records from `from` on, in order, read slice by slice with `max_bytes`.
+/// Return all data records from `from`, in order, read slice by slice with `max_bytes`.
 pub(crate) fn read_from(log: &Log, from: i64, max_bytes: usize) -> Vec<Read> {
     let mut records = Vec::new();
     let mut offset = from;

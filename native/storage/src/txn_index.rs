@@ -1,24 +1,23 @@
-//! The aborted transactions of one segment, in Kafka's `.txnindex` format, for readers with
-//! isolation level read_committed.
+//! Aborted transactions of one segment, in Kafka's `.txnindex` format, for readers with isolation level read_committed.
 //!
 //! ```text
 //! { version i16 = 0 | producer id i64 | first offset i64 | last offset i64 | last stable offset i64 }
 //! ```
 
-/// Bytes of one entry.
+/// Size of an entry in bytes.
 pub(crate) const ENTRY_BYTES: usize = 34;
 
-/// One aborted transaction.
+/// An aborted transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AbortedTransaction {
-    /// Its producer.
+    /// Its producer id.
     pub producer_id: i64,
     /// First offset of the transaction in this partition.
     pub first_offset: i64,
     /// Offset of the abort marker.
     pub last_offset: i64,
-    /// Last stable offset after the marker: transactions that matter to readers below it are
-    /// all in entries up to this one.
+    /// Last stable offset after the marker: entries up to this one have all transactions that matter to readers below
+    /// it.
     pub last_stable_offset: i64,
 }
 
@@ -33,7 +32,7 @@ impl AbortedTransaction {
     }
 }
 
-/// All entries, or `None` if the bytes are not a transaction index.
+/// Parse all entries; `None` if the bytes are not a transaction index.
 pub(crate) fn parse(content: &[u8]) -> Option<Vec<AbortedTransaction>> {
     let (entries, rest) = content.as_chunks::<ENTRY_BYTES>();
     if !rest.is_empty() {

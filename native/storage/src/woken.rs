@@ -1,18 +1,18 @@
-//! Who is to hear of a flush.
+//! Tasks to wake after a flush.
 
 use std::task::Waker;
 
-/// Looked back at for the same task: a connection that waits for several logs of a flush is woken once.
+/// Search depth for the same task: a connection that waits for several logs of a flush is woken once.
 const LOOKED_BACK_AT: usize = 64;
 
-/// Tasks that are woken together, when this is dropped: who waits for several logs of one flush is woken once, and finds
-/// all of them moved.
+/// Tasks that are woken together, when this is dropped: a task that waits for several logs of one flush is woken once,
+/// after all of them have moved.
 #[derive(Debug, Default)]
 #[must_use]
 pub struct Woken(Vec<Waker>);
 
 impl Woken {
-    /// Adds a task.
+    /// Add a task.
     pub fn add(&mut self, waker: Waker) {
         let mut known = self.0.iter().rev().take(LOOKED_BACK_AT);
         if !known.any(|known| known.will_wake(&waker)) {

@@ -1,4 +1,4 @@
-//! What is attached is attached whole or not at all, whatever the step a crash comes at.
+//! An attach is complete or absent, whatever the step at which a crash happens.
 
 use super::*;
 use crate::AppendOrigin;
@@ -17,9 +17,9 @@ mod trouble;
 
 const INGEST_NAME: &str = "key-1";
 const EPOCH: i32 = 0;
-/// Nothing is small enough to be copied.
+/// Links everything.
 const LINK: u64 = 0;
-/// Everything is.
+/// Copies everything.
 const COPY: u64 = u64::MAX;
 
 fn staged_bytes(fixture: &Fixture) -> u64 {
@@ -33,7 +33,7 @@ fn place(fixture: &Fixture) -> StagedPartition {
     fixture.dir().staged_partition(fixture.id, INGEST_NAME)
 }
 
-/// Stages batches of one writer; answers what the commit lists.
+/// Stage batches of one writer; return the commit's entry.
 fn stage(fixture: &Fixture, writer: i32, batches: &[Vec<u8>]) -> (PlannedAttempt, Arc<Log>) {
     let config = fixture.config.clone();
     let (log, before) = fixture
@@ -94,7 +94,7 @@ fn seal(fixture: &Fixture, attempts: Vec<(PlannedAttempt, Arc<Log>)>) {
     fixture.dir().seal_partitions(&[listing]).expect("seals");
 }
 
-/// Two writers, several segments each, sealed.
+/// Seal two writers with several segments each.
 fn sealed(fixture: &Fixture) {
     let one = stage(fixture, 1, &texts("a", 9));
     let two = stage(fixture, 2, &texts("b", 7));
@@ -103,14 +103,14 @@ fn sealed(fixture: &Fixture) {
     seal(fixture, vec![one, two]);
 }
 
-/// What the log holds when `sealed` has been attached behind one record.
+/// Return the log's content after `sealed` was attached after one record.
 fn before_and_sealed() -> Vec<String> {
     let mut all = vec!["before".to_owned()];
     all.extend(expected(&[("a", 9), ("b", 7)]));
     all
 }
 
-/// An attach by a process that is killed at `step`.
+/// Attach in a process that is killed at `step`.
 fn killed_at(fixture: &Fixture, step: Step, copy_bytes_max: u64) -> Result<Attached, AppendError> {
     fixture.log().attach_until(
         &place(fixture),
@@ -122,7 +122,7 @@ fn killed_at(fixture: &Fixture, step: Step, copy_bytes_max: u64) -> Result<Attac
     )
 }
 
-/// Attaches what is sealed, under the topic's own times.
+/// Attach the sealed segments with the topic's own timestamps.
 fn attach(fixture: &Fixture, copy_bytes_max: u64) -> Result<Attached, AppendError> {
     let place = place(fixture);
     fixture.log().attach(
@@ -230,7 +230,7 @@ fn an_attach_that_is_killed_at_any_step_is_all_or_nothing() {
             } else {
                 assert_eq!(now, expected(&[("old", earlier)]), "{step:?}");
             }
-            // The commit is driven on: once, whatever was done before.
+            // The commit is repeated: it attaches once, whatever was done before.
             let place = place(&fixture);
             let attached = fixture
                 .log()
@@ -251,8 +251,8 @@ fn an_attach_that_is_killed_at_any_step_is_all_or_nothing() {
 
 #[test]
 fn links_that_a_power_cut_took_back_are_made_again() {
-    // The intent is on disk, the log's directory is not: any of the names may be missing, and what was appended
-    // behind the attach may be there or not.
+    // The intent is on disk, the log's directory is not: any of the names may be missing, and later appends may be
+    // there or not.
     for kept in 0..8_u32 {
         for tail in [false, true] {
             let mut fixture = Fixture::new(small_segments());

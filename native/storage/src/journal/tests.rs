@@ -1,4 +1,4 @@
-//! The journal's files by themselves: what is torn, what is damaged, what becomes of an entry.
+//! The journal's files alone: torn groups, damage, and decisions about entries.
 
 use super::replay::{Content, Replayed, Verdict, judge, replay};
 use super::*;
@@ -16,7 +16,7 @@ struct Disk {
 }
 
 impl Disk {
-    /// A log directory with one partition, whose segment has `bytes`.
+    /// Return a log directory with one partition, whose segment has `bytes`.
     fn new(bytes: &[u8]) -> Self {
         let temp = tempfile::tempdir().expect("temp dir");
         let id = TopicIdPartition {
@@ -219,7 +219,7 @@ fn only_the_last_group_may_be_torn() {
         disk.put(&mut journal, at, &[b'a' + at as u8]);
     }
     let path = path_of(disk.path(), 0);
-    // The empty group of the beginning, then these.
+    // The empty first group, then these.
     let body_of = |group: u64| group * BLOCK_BYTES as u64 + HEADER_BYTES as u64;
     for group in 1..=4 {
         for at in [body_of(group) + 3, group * BLOCK_BYTES as u64 + 20] {
@@ -278,7 +278,7 @@ fn groups_of_another_journal_are_none() {
     disk.put(&mut old, 0, b"old");
     let bytes = std::fs::read(path_of(disk.path(), 0)).expect("reads");
     let mut journal = disk.journal();
-    // A record can hold whatever it likes, at a block's border too.
+    // A record can hold any bytes, also at a block border.
     disk.put(
         &mut journal,
         0,
@@ -297,7 +297,7 @@ fn of_two_writes_of_one_number_the_later_counts() {
     let disk = Disk::new(b"0123");
     let mut journal = disk.journal();
     disk.put(&mut journal, 4, b"4567");
-    // It is all there, but the disk has said that it has no room.
+    // It is complete, but the disk reported that it is full.
     journal.next -= 1;
     assert!(journal.change_files().expect("room"));
     disk.put(&mut journal, 4, b"abc");

@@ -317,11 +317,11 @@ impl Log {
         with_bytes.map(stamp).collect()
     }
 
-    /// Closes the log: flushes, if `clean`, and refuses everything afterwards. Readers in progress
-    /// finish. Closing twice is harmless.
+    /// Close the log: flush it if `clean`, and refuse everything afterwards. Readers in progress finish. Closing twice
+    /// is harmless.
     ///
     /// # Errors
-    /// [`StorageError`] when the flush fails; the log is closed all the same.
+    /// [`StorageError`] if the flush fails; the log is closed anyway.
     pub fn close(&self, clean: bool) -> Result<(), StorageError> {
         let result = if clean && !self.writer.lock().closed {
             self.prepare_close()
@@ -336,7 +336,7 @@ impl Log {
     }
 }
 
-/// Bytes of a file; none if it is not there.
+/// Return the size of a file; 0 if it does not exist.
 fn size_of_file(path: &Path) -> Result<u64, StorageError> {
     match std::fs::metadata(path) {
         Ok(metadata) => Ok(metadata.len()),

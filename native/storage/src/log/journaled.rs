@@ -1,4 +1,4 @@
-//! Appends that become durable in the log directory's journal before they are so in the segment.
+//! Appends that become durable in the log directory's journal before they are synced in the segment.
 
 use super::Log;
 use crate::config::FlushMode;
@@ -10,17 +10,17 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-/// What of a log waits to become durable.
+/// Unflushed content of a log.
 pub(crate) enum Waiting {
     /// Nothing.
     Nothing,
-    /// Something for the journal.
+    /// Bytes for the journal.
     Small(JournalSample),
-    /// Something that the journal cannot hold, or need not: the log's files are to be synced.
+    /// Bytes that the journal cannot hold or does not need: sync the log's files instead.
     Other,
 }
 
-/// A stretch of the active segment.
+/// A range of the active segment.
 pub(crate) struct JournalSample {
     segment: Arc<Segment>,
     from: Place,
@@ -32,7 +32,7 @@ impl JournalSample {
         (self.to.position - self.from.position) as usize
     }
 
-    /// How the journal names it.
+    /// Return the entry header for the journal.
     pub(crate) fn head<'a>(&self, log: &Log, directory: &'a str) -> EntryHead<'a> {
         EntryHead {
             id: log.id,
@@ -43,7 +43,7 @@ impl JournalSample {
         }
     }
 
-    /// Adds its bytes, as the segment's file has them.
+    /// Append its bytes to `out`, as they are in the segment's file.
     pub(crate) fn append_to(&self, out: &mut Vec<u8>) -> Result<(), StorageError> {
         let position = u64::from(self.from.position);
         if self.segment.append_kept(position, self.bytes(), out) {
@@ -66,7 +66,8 @@ impl JournalSample {
 }
 
 impl Log {
-    /// Whether what waits now is likely to be for the journal. Cheap, and without locks; [`Log::waiting`] decides.
+    /// Return whether the unflushed content is likely for the journal. Cheap and without locks; [`Log::waiting`]
+    /// decides.
     pub(crate) fn is_small(&self, bytes_max: usize) -> bool {
         let segments = self.segments.load();
         segments.last().is_some_and(|active| {
@@ -75,13 +76,13 @@ impl Log {
         })
     }
 
-    /// What waits, for who holds the flush lock.
+    /// Return the unflushed content; requires the flush lock.
     ///
-    /// The journal gets what continues a segment that is on disk with its name and its first bytes: a replay never
-    /// makes a file. The rest (a new segment, the leader epochs' file, much at once) is synced where it lies.
+    /// The journal takes bytes that continue a segment whose name and first bytes are on disk: a replay never creates a
+    /// file. The rest (a new segment, the leader epochs' file, large appends) is synced in place.
     pub(crate) fn waiting(&self, _flushing: &MutexGuard<'_, ()>, bytes_max: usize) -> Waiting {
         let flushed = self.flushed_end_offset();
-        // The end first: an epoch is in its file before its first record is counted.
+        // Read the end first: an epoch is in its file before its first record counts.
         let end = self.log_end_offset();
         let segments = self.segments.load();
         let Some(active) = segments.last() else {
@@ -110,7 +111,7 @@ impl Log {
         })
     }
 
-    /// Publishes what the journal has on disk; answers the flushed end if it moved.
+    /// Publish bytes that are durable in the journal; return the flushed end if it moved.
     pub(crate) fn publish_journaled(
         &self,
         _flushing: &MutexGuard<'_, ()>,
@@ -122,11 +123,11 @@ impl Log {
         (before < end).then_some(end)
     }
 
-    /// Name of the directory as the journal notes it.
+    /// Return the directory's name for the journal.
     pub(crate) fn name_in(&self, root: &Path) -> Option<String> {
         let directory = self.dir.read();
-        // As text, for most: the one was made by joining something to the other, and taking paths apart costs more than
-        // everything else that is noted.
+        // Compare as text in the usual case, where one path was joined to the other: taking paths apart costs more than
+        // the rest of the entry.
         let texts = directory.to_str().zip(root.to_str());
         let name = texts
             .and_then(|(directory, root)| directory.strip_prefix(root))
@@ -141,8 +142,8 @@ impl Log {
         }
     }
 
-    /// Before bytes that are in the journal are taken out of the files, or the files get another name: all that was
-    /// appended is on disk in the log's own files, and what the journal has of this log is void.
+    /// Remove this log from the journal, before bytes are removed from its files or the files are renamed: flush
+    /// everything into the log's own files and void its entries.
     ///
     /// # Errors
     /// [`StorageError`]; an IO error takes the log directory offline.
@@ -155,8 +156,8 @@ impl Log {
         Ok(())
     }
 
-    /// As [`Log::leave_journal`], for who holds the flush lock, so that nothing comes into the journal until it is
-    /// given back, and calls [`Log::tell_flushed`] with the answer then.
+    /// As [`Log::leave_journal`], for a caller that holds the flush lock, which keeps new entries out, and that later
+    /// calls [`Log::tell_flushed`] with the result.
     pub(crate) fn leave_journal_locked(
         &self,
         flushing: &MutexGuard<'_, ()>,

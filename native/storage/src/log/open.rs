@@ -1,4 +1,4 @@
-//! Opening a log: recovery's findings become a [`Log`].
+//! Opening a log: make a [`Log`] from the result of recovery.
 
 use super::{Log, NOTHING_LOST, Writer};
 use crate::config::LogConfig;
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8};
 use std::sync::{Arc, OnceLock};
 
 impl Log {
-    /// Used by [`crate::LogDir::open_log`], which knows the shared parts.
+    /// Used by [`crate::LogDir::open_log`], which owns the shared parts.
     #[allow(clippy::too_many_arguments)] // each is one fact about the log, named at the one caller
     pub(crate) fn open(
         path: PathBuf,
@@ -37,13 +37,13 @@ impl Log {
             && last.size() > 0
             && links::is_shared(&last.path(LOG))?
         {
-            // What is staged does not grow by what is appended here.
+            // The staged file must not grow by later appends to this log.
             let fresh = Segment::fresh(found.log_end, &dir, handles, now_ms);
             found.segments.push(Arc::new(fresh));
         }
         let active = Arc::clone(&found.segments[found.segments.len() - 1]);
-        // After a clean stop all is on disk. After a crash what was scanned may still be in the
-        // page cache only, and a power cut could take it back: the first flush covers it.
+        // After a clean stop everything is on disk. After a crash scanned records may be only in the page cache, and a
+        // power loss could remove them: the first flush covers them.
         let flushed = if found.report.clean {
             found.log_end
         } else {

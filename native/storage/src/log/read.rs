@@ -1,4 +1,4 @@
-//! Reading: from an offset to a stretch of a file, without the writer's lock.
+//! Reads: from an offset to a range of a file, without the writer lock.
 
 use super::{Log, NOTHING_LOST};
 use crate::error::{ReadError, StorageError};
@@ -9,14 +9,14 @@ use pybroker_model::{BatchError, Batches};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Bytes of a segment file: whole batches from the front, the last one possibly cut.
+/// Bytes of a segment file: whole batches, except that the last one may be cut.
 #[derive(Clone, Debug)]
 pub struct LogSlice {
-    /// The file, kept open; `None` for an empty answer.
+    /// The open file; `None` for an empty result.
     pub file: Option<Arc<SegmentFile>>,
-    /// Where the bytes start.
+    /// Position of the bytes.
     pub position: u64,
-    /// How many there are.
+    /// Number of bytes.
     pub len: usize,
 }
 
@@ -27,11 +27,10 @@ impl LogSlice {
         len: 0,
     };
 
-    /// The bytes, copied.
+    /// Return a copy of the bytes.
     ///
     /// # Errors
-    /// Whatever the operating system says. Fewer bytes than `len` mean that the log was truncated
-    /// meanwhile.
+    /// Any error of the operating system. Fewer bytes than `len` mean that the log was truncated meanwhile.
     pub fn to_vec(&self) -> std::io::Result<Vec<u8>> {
         let Some(file) = &self.file else {
             return Ok(Vec::new());
@@ -44,10 +43,10 @@ impl LogSlice {
 }
 
 impl Log {
-    /// Batches from the one that holds `offset` on, below `upper` (exclusive; the high watermark,
-    /// the last stable offset or the log end), at most `max_bytes`. With `at_least_one` the first
-    /// batch comes whole even if it is larger (KIP-74); without, a first batch that does not fit
-    /// makes an empty answer. One answer never spans segments.
+    /// Return batches starting with the one that contains `offset`, below `upper` (exclusive; the high watermark, the
+    /// last stable offset or the log end), at most `max_bytes`. With `at_least_one` the first batch is complete even if
+    /// it is larger (KIP-74); otherwise a first batch that does not fit makes an empty result. A result never spans
+    /// segments.
     ///
     /// # Errors
     /// [`ReadError::OutOfRange`] below the log start or above `upper`.
@@ -71,10 +70,10 @@ impl Log {
             return Ok(LogSlice::EMPTY);
         }
         match self.slice(offset, max_bytes, upper, at_least_one) {
-            // The segment was removed or replaced between the list and the file: look again.
+            // The segment was removed or replaced between list and file: look again.
             Err(error) if error.is_not_found() => {
-                // Lists and files change under this lock: while it is held, every listed file is there. Without it a
-                // second compaction or removal between list and file would fail the read again.
+                // Lists and files change under this lock: while it is held, every listed file exists. Without it a
+                // second compaction or removal could make the read fail again.
                 let _writer = self.writer.lock();
                 let start = self.log_start_offset();
                 if offset < start {
@@ -119,9 +118,9 @@ impl Log {
         Ok(LogSlice::EMPTY)
     }
 
-    /// The file of a closed segment has got shorter under us: has the segment end after its last whole batch.
+    /// End a closed segment whose file was cut after its last whole batch.
     fn end_before_the_cut(&self, segment: &Arc<Segment>) -> Result<(), StorageError> {
-        // Those who truncate and replace segments hold this lock: the segment must still be a closed one.
+        // Truncations and replacements of segments hold this lock: check that the segment is still a closed one.
         let _writer = self.writer.lock();
         let segments = self.segments.load();
         let closed = segments.split_last().map_or(&[][..], |(_, closed)| closed);
@@ -131,7 +130,7 @@ impl Log {
         Ok(())
     }
 
-    /// Has the next start check a segment in which a reader met bytes that are no batch.
+    /// Mark a segment in which a reader met an invalid batch, so that the next start checks it.
     fn damaged_at(&self, segment: &Segment, offset: i64, error: StorageError) -> StorageError {
         if matches!(error, StorageError::Corrupt { .. })
             && !segment.damaged.swap(true, Ordering::AcqRel)
@@ -149,7 +148,8 @@ impl Log {
         self.has_damage_noted.store(true, Ordering::Release);
     }
 
-    /// Whether the batch that holds `offset` is damaged, in words; the next start then checks its segment.
+    /// Return a description of the damage if the batch that contains `offset` is damaged; the next start then checks
+    /// its segment.
     pub fn damage_at(&self, offset: i64) -> Option<String> {
         let slice = self.read(offset, 0, self.log_end_offset(), true).ok()?;
         let bytes = slice.to_vec().ok()?;
@@ -175,20 +175,19 @@ impl Log {
         text
     }
 
-    /// The first offset that was damaged when the log was opened, and is not here any more.
+    /// Return the first offset that was damaged when the log was opened and that is missing since.
     pub fn lost_from(&self) -> Option<i64> {
         Some(self.lost_from.load(Ordering::Acquire)).filter(|&from| from != NOTHING_LOST)
     }
 
-    /// What was lost from the log's end on comes from the leader.
+    /// Forget lost offsets at or above the log end: the leader sends them again.
     pub(super) fn forget_lost_above(&self, end: i64) {
         if self.lost_from.load(Ordering::Acquire) >= end {
             self.lost_from.store(NOTHING_LOST, Ordering::Release);
         }
     }
 
-    /// What readers have met since the last call that is damaged, in words for the operator; each segment is named
-    /// once.
+    /// Return descriptions, for the operator, of damage found by readers since the last call; each segment once.
     pub fn take_damage(&self) -> Vec<String> {
         if !self.has_damage_noted.swap(false, Ordering::AcqRel) {
             return Vec::new();
@@ -235,10 +234,10 @@ impl Log {
         })
     }
 
-    /// Aborted transactions that a read_committed reader of `offset..upper` must know.
+    /// Return the aborted transactions that a read_committed reader of `offset..upper` needs.
     ///
     /// # Errors
-    /// [`StorageError`] when a transaction index cannot be read.
+    /// [`StorageError`] if a transaction index cannot be read.
     pub fn aborted_transactions(
         &self,
         offset: i64,
@@ -251,7 +250,7 @@ impl Log {
                 if transaction.last_offset >= offset && transaction.first_offset < upper {
                     aborted.push(transaction);
                 }
-                // From here on transactions begin at or after the bound.
+                // Later transactions begin at or after the bound.
                 if transaction.last_stable_offset >= upper {
                     return Ok(aborted);
                 }

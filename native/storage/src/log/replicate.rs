@@ -1,22 +1,21 @@
-//! Appending as a follower: what the leader has, with the offsets and epochs that it assigned.
+//! Appends as follower: the leader's batches with the offsets and epochs that it assigned.
 
 use super::Log;
 use crate::error::AppendError;
 use pybroker_model::{BatchHeader, Batches};
 
-/// A batch of an answer: where in it, and its header.
+/// A batch of a response: its position and header.
 type Fetched = (usize, BatchHeader);
 
 impl Log {
-    /// Appends what a follower fetched: offsets and epochs stay as the leader assigned them. A
-    /// partial batch at the end is left out; batches wholly below the log end are, too. Batches
-    /// that stand together are written together. Answers the new log end.
+    /// Append fetched batches with the leader's offsets and epochs; return the new log end. Skips a partial batch at
+    /// the end and batches that are entirely below the log end. Writes consecutive batches together.
     ///
-    /// The leader's log may start within a batch, which comes whole: a log without records then
-    /// begins with that batch, and still starts where it did.
+    /// The leader's log may start within a batch, which it sends completely: a log without records then begins with
+    /// that batch and keeps its log start.
     ///
     /// # Errors
-    /// [`AppendError`]; batches before the faulty one may have been appended.
+    /// [`AppendError`]; batches before the faulty one may be appended.
     pub fn append_as_follower(&self, records: &[u8], now_ms: i64) -> Result<i64, AppendError> {
         let batches = checked(records)?;
         let starts = self.make_room_for_the_first(&batches, now_ms)?;
@@ -27,7 +26,7 @@ impl Log {
         let mut rest = &batches[known..];
         while let Some((position, first)) = rest.first() {
             let end = self.log_end_offset();
-            // Compacted logs have gaps, so a batch may begin above the end.
+            // Compacted logs have gaps: a batch may begin above the end.
             if first.base_offset < end {
                 return Err(AppendError::UnexpectedOffset {
                     got: first.base_offset,
@@ -56,8 +55,8 @@ impl Log {
         Ok(self.log_end_offset())
     }
 
-    /// Where the log starts, if it has no records and that is within the first of these batches: it then begins anew at
-    /// that batch.
+    /// Return the log start if the log has no records and the start is within the first of these batches; restart the
+    /// log at that batch.
     fn make_room_for_the_first(
         &self,
         batches: &[Fetched],
@@ -74,7 +73,7 @@ impl Log {
     }
 }
 
-/// All whole batches, their checksums compared: outside of the log's lock.
+/// Parse all whole batches and check their checksums, outside the log's lock.
 fn checked(records: &[u8]) -> Result<Vec<Fetched>, AppendError> {
     let mut batches = Vec::new();
     let mut position = 0;
@@ -88,7 +87,7 @@ fn checked(records: &[u8]) -> Result<Vec<Fetched>, AppendError> {
     Ok(batches)
 }
 
-/// How many of them, one at least, are of one epoch, in order, and no larger than `bytes_max` together.
+/// Return how many batches, at least one, have one epoch, are in order, and have at most `bytes_max` bytes together.
 fn run(batches: &[Fetched], bytes_max: u64) -> usize {
     let mut bytes = 0;
     let together = batches

@@ -13,7 +13,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 
 impl Log {
-    /// Closes the active segment and begins a new one, if there is anything in it.
+    /// Close the active segment and begin a new one, unless it is empty.
     ///
     /// # Errors
     /// [`StorageError`]; an IO error takes the log directory offline.
@@ -27,9 +27,8 @@ impl Log {
         }
     }
 
-    /// Kafka's conditions: the bytes do not fit, the segment is old, an index is full, or the
-    /// offset does not fit the index's 31 bits. `last_offset` and `max_timestamp` are those of
-    /// what is to be written.
+    /// Check Kafka's conditions: the bytes do not fit, the segment is old, an index is full, or the offset does not fit
+    /// the index's 31 bits. `last_offset` and `max_timestamp` are those of the bytes to write.
     pub(super) fn must_roll(
         &self,
         active: &Segment,
@@ -57,8 +56,8 @@ impl Log {
         Ok(offset_bytes + OFFSET_ENTRY_BYTES > limit || time_bytes + TIME_ENTRY_BYTES > limit)
     }
 
-    /// Whether `segment.ms` is over: measured in record time if the records have timestamps,
-    /// else since the segment was opened.
+    /// Return whether `segment.ms` has passed: in record time if the records have timestamps, else since the segment
+    /// was opened.
     pub(super) fn is_old(
         &self,
         active: &Segment,
@@ -77,8 +76,8 @@ impl Log {
         Ok(waited > limit)
     }
 
-    /// A part of `segment.jitter.ms` that differs between logs but not between calls, so that
-    /// not all segments roll in the same second.
+    /// Return a part of `segment.jitter.ms` that differs between logs but is constant for a log: segments do not all
+    /// roll in the same second.
     fn roll_jitter(&self, config: &LogConfig) -> i64 {
         let most = config.segment_jitter_ms.min(config.segment_ms);
         if most <= 0 {
@@ -91,12 +90,11 @@ impl Log {
         (hasher.finish() % most as u64) as i64
     }
 
-    /// The steps of a roll. None waits for the disk: the flusher syncs the old segment before it
-    /// claims anything in the new one.
+    /// Roll. Does not wait for the disk: the flusher syncs the old segment before it publishes anything in the new one.
     pub(super) fn roll_locked(&self, writer: &mut Writer, now_ms: i64) -> Result<(), StorageError> {
         let end = self.log_end_offset();
         if end == writer.active.base_offset {
-            // Offsets would not fit: nothing was written here, so the segment cannot be full.
+            // Offsets do not fit, but the segment is empty and cannot be full.
             return Ok(());
         }
         writer
@@ -106,7 +104,7 @@ impl Log {
         self.write_snapshot(writer, end)
             .map_err(|error| self.fatal(error))?;
         let segment = Arc::new(Segment::fresh(end, &self.dir, &self.handles, now_ms));
-        // A file left by a crash between roll and first write is empty; anything else is not ours.
+        // A crash between roll and first write leaves an empty file; any other file is unexpected.
         let path = segment.path(LOG);
         if std::fs::metadata(&path).is_ok_and(|metadata| metadata.len() > 0) {
             return Err(StorageError::Exists { path });
@@ -118,7 +116,7 @@ impl Log {
         Ok(())
     }
 
-    /// Writes the producers' state as of `offset`, without syncing: recovery can rebuild it.
+    /// Write the producer state as of `offset`, without syncing: recovery can rebuild it.
     pub(super) fn write_snapshot(
         &self,
         writer: &mut Writer,

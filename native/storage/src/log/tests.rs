@@ -1,4 +1,4 @@
-//! The log of one partition: appended to, read, rolled and flushed.
+//! The log of one partition: appends, reads, rolls and flushes.
 
 use crate::testing::*;
 use crate::{

@@ -1,4 +1,4 @@
-//! From timestamps to offsets, for ListOffsets.
+//! Lookups of offsets by timestamp, for ListOffsets.
 
 use super::Log;
 use crate::error::StorageError;
@@ -7,23 +7,23 @@ use crate::segment::Segment;
 use pybroker_model::{BatchHeader, Records, TimestampType, decompressed_records};
 use std::sync::Arc;
 
-/// A record found by time.
+/// A record found by timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimestampAndOffset {
-    /// Of the record, milliseconds.
+    /// Timestamp of the record, in milliseconds.
     pub timestamp: i64,
-    /// Of the record.
+    /// Offset of the record.
     pub offset: i64,
-    /// In which it was written, if known.
+    /// Leader epoch of the record, if known.
     pub leader_epoch: Option<i32>,
 }
 
 impl Log {
-    /// The first record at or after the log start whose timestamp is not below `timestamp`, among
-    /// those below `upper`. `None` if there is none.
+    /// Return the first record, from the log start and below `upper`, whose timestamp is at least `timestamp`; `None`
+    /// if there is none.
     ///
     /// # Errors
-    /// [`StorageError`] when a segment cannot be read.
+    /// [`StorageError`] if a segment cannot be read.
     pub fn offset_for_timestamp(
         &self,
         timestamp: i64,
@@ -49,10 +49,10 @@ impl Log {
         Ok(None)
     }
 
-    /// The first record with the largest timestamp below `upper` (KIP-734).
+    /// Return the first record with the largest timestamp below `upper` (KIP-734).
     ///
     /// # Errors
-    /// [`StorageError`] when a segment cannot be read.
+    /// [`StorageError`] if a segment cannot be read.
     pub fn max_timestamp_offset(
         &self,
         upper: i64,
@@ -114,7 +114,7 @@ impl Log {
             if header.base_offset >= upper {
                 return Ok(false);
             }
-            // Only a batch whose largest timestamp matches is opened.
+            // Open only a batch whose largest timestamp matches.
             if wanted(header.max_timestamp) {
                 candidate = self.first_record(segment, position, header, start, upper, &wanted)?;
             }

@@ -1,4 +1,4 @@
-//! Cutting the end off: what a follower does when its leader has another history.
+//! Truncation: a follower removes the end of its log if its leader has another history.
 
 use super::{Log, Segments, Writer};
 use crate::error::StorageError;
@@ -11,7 +11,7 @@ use crate::staged::links;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// See [`Log::truncating`].
+/// Guard of a truncation, see [`Log::truncating`].
 pub(crate) struct Truncating<'a>(&'a Log);
 
 impl Drop for Truncating<'_> {
@@ -21,8 +21,8 @@ impl Drop for Truncating<'_> {
 }
 
 impl Log {
-    /// Removes everything from `offset` on; answers whether anything was. A batch that holds
-    /// `offset` goes whole. Durable when it returns.
+    /// Remove everything from `offset`; return whether anything was removed. A batch that contains `offset` is removed
+    /// completely. Durable on return.
     ///
     /// # Errors
     /// [`StorageError`]; an IO error takes the log directory offline.
@@ -32,7 +32,7 @@ impl Log {
         let mut writer = self.writer.lock();
         self.check_usable(writer.closed)?;
         if offset >= self.log_end_offset() {
-            // An epoch that began here and never got a record is not the new leader's either.
+            // An epoch that began here without a record is not in the new leader's log either.
             if self.epochs.write().truncate_from_end(self.log_end_offset()) {
                 self.rewrite_epochs().map_err(|e| self.fatal(e))?;
             }
@@ -52,7 +52,7 @@ impl Log {
         Ok(true)
     }
 
-    /// Removes everything and goes on at `offset`: the leader's log starts above our end.
+    /// Remove everything and restart at `offset`: the leader's log starts above this log's end.
     ///
     /// # Errors
     /// As [`Log::truncate_to`].
@@ -96,7 +96,7 @@ impl Log {
         self.log_end.store(end, Ordering::Release);
         let removed = segments.split_off(keep + 1);
         self.publish_segments(segments.clone());
-        // The highest first: a crash in between leaves a log without a hole.
+        // The highest first: a crash in between leaves a log without a gap.
         for segment in removed.iter().rev() {
             remove_files(segment)?;
         }
@@ -126,7 +126,7 @@ impl Log {
             remove_files(segment)?;
         }
         let active = Arc::new(Segment::fresh(offset, &self.dir, &self.handles, now_ms));
-        // The file's name is what remembers the offset.
+        // The file's name records the offset.
         active.file(true)?;
         self.publish_segments(vec![Arc::clone(&active)]);
         writer.active = active;
@@ -142,8 +142,8 @@ impl Log {
         files::sync_dir(&self.directory())
     }
 
-    /// From now on no sync is published that began before, or begins as long as the answer lives: ends and places that
-    /// it has noted may be those of what is taken away.
+    /// Start a truncation: while the guard lives, no sync is published that began before it or during it, because its
+    /// ends and places may be among the removed ones.
     pub(crate) fn truncating(&self) -> Truncating<'_> {
         *self.truncations.lock() += 1;
         Truncating(self)

@@ -1,4 +1,4 @@
-//! Putting batches that have their offsets into the active segment: one write, then what memory knows of them.
+//! Writes of batches with assigned offsets to the active segment, and the update of the state in memory.
 
 use super::{Log, Writer};
 use crate::config::{FlushMode, LogConfig};
@@ -10,9 +10,8 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
 
 impl Log {
-    /// Sees to it that the epochs' file knows the epoch of the next record before the record is
-    /// written. Leaders have announced theirs with [`Log::begin_epoch`]; a follower learns of it by
-    /// the first record.
+    /// Make sure that the epochs' file has the epoch of the next record before the record is written. Leaders announce
+    /// theirs with [`Log::begin_epoch`]; a follower learns of it with the first record.
     pub(super) fn note_epoch(&self, epoch: i32, start_offset: i64) -> Result<(), StorageError> {
         let known = self.epochs.read().latest();
         if epoch < 0 || known.is_some_and(|latest| latest.epoch >= epoch) {
@@ -25,7 +24,7 @@ impl Log {
         self.rewrite_epochs().map_err(|error| self.fatal(error))
     }
 
-    /// Writes bytes whose offsets are assigned, rolling first if they do not fit, and publishes.
+    /// Write bytes with assigned offsets, after a roll if they do not fit, and publish them.
     pub(super) fn write(
         &self,
         writer: &mut Writer,
@@ -60,7 +59,7 @@ impl Log {
         }
         let failed = |error| {
             if position == 0 {
-                // Nothing is in it that waits for a sync, so its file may be closed.
+                // The segment has no unsynced content: its file may be closed.
                 segment.set_dirty(false);
             }
             self.fatal(error)
@@ -77,7 +76,7 @@ impl Log {
         };
         if let Err(error) = written {
             let error = StorageError::io("write", &segment.path(LOG))(error);
-            // Nobody may read a half batch: put the file back, or give the directory up.
+            // Readers must not see a half batch: restore the file, or take the directory offline.
             if let Err(undo) = file.file().set_len(position) {
                 return Err(self
                     .fatal(StorageError::io("truncate", &segment.path(LOG))(undo))
@@ -88,8 +87,8 @@ impl Log {
         if config.flush_mode == FlushMode::Commit && self.journal.is_some() {
             segment.keep(bytes, position);
         }
-        // Only the note of an aborted transaction needs the disk here. Its marker is written, and a restart will find
-        // it: who goes on without the note would show consumers what was aborted.
+        // Only an aborted transaction needs the disk here. Its marker is written and a restart finds it; without the
+        // index entry consumers would see aborted records.
         self.note_written(writer, bytes, single, position, now_ms, &config)
             .map_err(|error| self.fatal_sync(error))?;
         let end = last_offset + 1;
@@ -134,7 +133,7 @@ impl Log {
             return Ok(());
         }
         if !header.is_transactional() && !header.is_control() {
-            // The common case touches no other lock.
+            // The common case takes no other lock.
             writer
                 .producers
                 .appended(header, now_ms, &mut Default::default());
@@ -159,7 +158,7 @@ impl Log {
     }
 }
 
-/// Reserves blocks without changing the file's size. Failing costs speed only.
+/// Reserve blocks without changing the file's size. A failure costs only speed.
 #[cfg(target_os = "linux")]
 fn preallocate(file: &std::fs::File, bytes: u64) {
     let _ = rustix::fs::fallocate(file, rustix::fs::FallocateFlags::KEEP_SIZE, 0, bytes);

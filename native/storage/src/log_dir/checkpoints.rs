@@ -1,6 +1,6 @@
-//! The checkpoint files of a log directory, and whose offsets they hold. Kafka's format names the topic and the
-//! partition, not the incarnation: what was noted for one must never be taken for its successor of the same name (a
-//! log start would hide the successor's first records).
+//! Checkpoint files of a log directory, and the partitions that their offsets belong to. Kafka's format has topic and
+//! partition but no topic id: a value of one incarnation must never apply to its successor of the same name (a log
+//! start would hide the successor's first records).
 
 use crate::checkpoint::{self, OffsetsByPartition};
 use crate::error::StorageError;
@@ -15,17 +15,17 @@ use std::sync::atomic::Ordering;
 
 const FILES: [&str; 4] = [RECOVERY_POINTS, LOG_STARTS, CLEANED_TO, HIGH_WATERMARKS];
 
-/// See the module.
+/// Checkpoint files of a log directory.
 #[derive(Debug)]
 pub(super) struct Checkpoints {
     dir: PathBuf,
-    /// What each file said at start.
+    /// Content of each file at start.
     at_start: HashMap<&'static str, OffsetsByPartition>,
     known: Mutex<Known>,
 }
 
-/// Which partitions have an entry in which file, and which got a directory since the files were read. Hashes of
-/// (topic, partition): a collision costs a rewrite, or a recovery without checkpoints.
+/// Partitions with an entry in each file, and partitions whose directory was created since the files were read. Hashes
+/// of (topic, partition): a collision costs a rewrite, or a recovery without checkpoints.
 #[derive(Debug, Default)]
 struct Known {
     in_file: HashMap<&'static str, HashSet<u64>>,
@@ -39,7 +39,7 @@ fn key(topic: &str, partition: i32) -> u64 {
 }
 
 impl Checkpoints {
-    /// Reads the files in `dir`. One that cannot be read counts as empty and is told of in `problems`.
+    /// Read the files in `dir`. An unreadable one counts as empty and is added to `problems`.
     pub(super) fn read(dir: &Path, problems: &mut Vec<String>) -> Self {
         let mut at_start = HashMap::new();
         let mut known = Known::default();
@@ -59,7 +59,7 @@ impl Checkpoints {
         }
     }
 
-    /// What `file` said at start about the partition that lies here now.
+    /// Return the value in `file` at start for the partition's current incarnation.
     pub(super) fn at_start(&self, file: &str, topic: &str, partition: i32) -> Option<i64> {
         if self.is_renewed(topic, partition) {
             return None;
@@ -68,19 +68,19 @@ impl Checkpoints {
         offsets.get(&(topic.to_owned(), partition)).copied()
     }
 
-    /// Whether a partition's directory was made, or brought back, since the checkpoints were read: they say nothing
-    /// about it then.
+    /// Return whether a partition's directory was created or restored since the checkpoints were read, so that they do
+    /// not apply to it.
     pub(super) fn is_renewed(&self, topic: &str, partition: i32) -> bool {
         self.known.lock().renewed.contains(&key(topic, partition))
     }
 
-    /// Replaces a file, durably. Logs that were staged for deletion meanwhile are left out.
+    /// Replace a file, durably. Leaves out logs that were staged for deletion meanwhile.
     pub(super) fn write<'a>(
         &self,
         file: &'static str,
         entries: impl Iterator<Item = (&'a Arc<Log>, i64)>,
     ) -> Result<(), StorageError> {
-        // Held while the file is written: who forgets a partition comes before or after, whole.
+        // Held while the file is written: `forget` runs entirely before or after it.
         let mut known = self.known.lock();
         let mut keys = HashSet::new();
         let entries = entries
@@ -94,8 +94,8 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// Before directories of these partitions come into being: nothing that a checkpoint says about an earlier
-    /// incarnation counts for them, now and after a crash.
+    /// Drop the entries of these partitions before their directories are created: no value of an earlier incarnation
+    /// applies to them, now or after a crash.
     pub(super) fn forget<'a>(
         &self,
         partitions: impl Iterator<Item = (&'a str, i32)>,

@@ -1,8 +1,8 @@
 //! The clean-shutdown marker: with it, opening a log scans nothing.
 //!
-//! Kafka's marker says only that there was a clean stop. Ours names, per log, every segment with size
-//! and modification time, so that data changed afterwards (a cut file, a restored backup, a disk from
-//! another time) is not believed, and it has a checksum. Kafka takes the file for its own marker.
+//! Kafka's marker says only that there was a clean stop. Ours lists for each log every segment with size and
+//! modification time, so that data changed afterwards (a cut file, a restored backup, another disk) is not trusted, and
+//! it has a checksum. Kafka accepts the file as its own marker.
 //!
 //! ```text
 //! pybroker clean shutdown 2
@@ -22,13 +22,13 @@ use std::path::Path;
 const MARKER_BYTES_MAX: u64 = 1 << 30;
 const VERSION_LINE: &str = "pybroker clean shutdown 2";
 
-/// Reads the marker and removes it, durably, so that it cannot outlive a crash.
+/// Read the marker and remove it, durably: it must not outlive a crash.
 pub(super) fn take(dir: &Path) -> Result<HashMap<String, CleanState>, StorageError> {
     let path = dir.join(CLEAN_SHUTDOWN);
     let content = match files::read_if_there(&path, MARKER_BYTES_MAX) {
         Ok(None) => return Ok(HashMap::new()),
         Ok(Some(content)) => content,
-        // Too large or unreadable is as good as absent.
+        // A marker that is too large or unreadable counts as absent.
         Err(_) => Vec::new(),
     };
     files::remove(&path)?;
@@ -36,7 +36,7 @@ pub(super) fn take(dir: &Path) -> Result<HashMap<String, CleanState>, StorageErr
     Ok(parse(&content).unwrap_or_default())
 }
 
-/// Writes the marker, durably.
+/// Write the marker, durably.
 pub(super) fn write(dir: &Path, logs: &[(String, CleanState)]) -> Result<(), StorageError> {
     let mut text = format!("{VERSION_LINE}\n");
     for (name, state) in logs {

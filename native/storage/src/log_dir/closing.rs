@@ -6,13 +6,12 @@ use crate::file_names::{CLEANED_TO, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
 use crate::log::Log;
 use std::sync::Arc;
 
-/// From so many logs on one barrier is cheaper than syncing each log's small files.
+/// Number of logs from which one barrier is cheaper than a sync of each log's small files.
 const BARRIER_LOGS: usize = 16;
 
 impl LogDir {
-    /// Brings index files, producer snapshots and the checkpoints of recovery points and log
-    /// starts up to date, so that recovery after a crash has little to scan. `logs` are all logs of
-    /// this directory; closed ones are left out.
+    /// Write index files, producer snapshots and the checkpoints of recovery points and log starts, so that recovery
+    /// after a crash has little to scan. `logs` are all logs of this directory; closed ones are left out.
     ///
     /// # Errors
     /// [`StorageError`]; the old checkpoints stay valid.
@@ -39,7 +38,7 @@ impl LogDir {
         self.checkpoint_log_starts(logs)
     }
 
-    /// Writes the checkpoint of log starts, durably: call it before DeleteRecords is answered.
+    /// Write the checkpoint of log starts, durably: call it before answering DeleteRecords.
     ///
     /// # Errors
     /// [`StorageError`]; the old checkpoint stays.
@@ -49,7 +48,7 @@ impl LogDir {
         self.checkpoints.write(LOG_STARTS, entries)
     }
 
-    /// Writes how far compaction has come. Losing it costs another pass.
+    /// Write the progress of compaction. Losing it costs another pass.
     fn checkpoint_cleaner(&self, logs: &[Arc<Log>]) -> Result<(), StorageError> {
         let cleaned = logs
             .iter()
@@ -58,7 +57,7 @@ impl LogDir {
         self.checkpoints.write(CLEANED_TO, entries)
     }
 
-    /// Writes the checkpoint of high watermarks, durably.
+    /// Write the checkpoint of high watermarks, durably.
     ///
     /// # Errors
     /// [`StorageError`]; the old checkpoint stays.
@@ -67,9 +66,9 @@ impl LogDir {
         self.checkpoints.write(HIGH_WATERMARKS, entries)
     }
 
-    /// The clean stop: closes all logs, brings everything to disk and writes the marker that
-    /// makes the next start scan nothing. `logs` are all logs of this directory with their high
-    /// watermarks. Without a marker, after an error, the next start recovers.
+    /// Stop cleanly: close all logs, sync everything and write the marker, with which the next start scans nothing.
+    /// `logs` are all logs of this directory with their high watermarks. After an error there is no marker, and the
+    /// next start recovers.
     ///
     /// # Errors
     /// The first [`StorageError`].

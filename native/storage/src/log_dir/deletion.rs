@@ -1,6 +1,6 @@
-//! Staged deletion: a partition's directory moves to `deleting/{topic id in hex}_{partition}` and
-//! waits there until its deadline. Until then it can be moved back, by undelete or because the controller
-//! corrects itself. A removal renames first, so that a directory that has lost files is never moved back.
+//! Staged deletion: a partition's directory moves to `deleting/{topic id in hex}_{partition}` and stays there until its
+//! deadline. Until then an undelete, or the controller re-creating the replica, can move it back. A removal first
+//! renames the directory: one that has lost files is never moved back.
 
 use super::LogDir;
 use super::partitions::{fail_all, sync_each_file, sync_opened};
@@ -17,45 +17,43 @@ use std::sync::Arc;
 
 const DELETION_BYTES_MAX: u64 = 4096;
 
-/// A directory that waits for its removal.
+/// A staged partition directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StagedDeletion {
-    /// Where it is; the argument of [`LogDir::purge`].
+    /// Its path; the argument of [`LogDir::purge`].
     pub path: PathBuf,
-    /// Identity, from the directory's name.
+    /// Topic id and partition from the directory's name.
     pub id: Option<TopicIdPartition>,
-    /// Name of its directory before.
+    /// Former name of its directory.
     pub directory: Option<String>,
-    /// When it may go, milliseconds since the epoch; `None` if that is not known (then it stays
-    /// until an operator removes it).
+    /// Time of its removal, milliseconds since the epoch; `None` if unknown (then only an operator removes it).
     pub deadline_ms: Option<i64>,
-    /// Its removal has begun: it may have lost files.
+    /// Its removal has begun: files may be missing.
     pub purging: bool,
 }
 
-/// A directory to stage: what its note says, and whose it is.
+/// A directory to stage, with its note.
 struct Staging {
     from: PathBuf,
     id: TopicIdPartition,
     note: String,
-    /// The note alone will know where the log starts, so that it must be on disk before the directory moves. Of any
-    /// other only a shorter recovery is lost by a power cut.
+    /// Only the note will have the log start: it must be on disk before the directory moves. For other notes a power
+    /// loss costs only a longer recovery.
     needed: bool,
 }
 
 impl LogDir {
-    /// Closes `logs` and moves their directories away, durably, all of them with one barrier; answers for each where
-    /// to.
+    /// Close `logs` and stage their directories, durably, all with one barrier; return the new path of each.
     ///
     /// # Errors
-    /// [`StorageError`]; the log is closed all the same.
+    /// [`StorageError`]; the log is closed anyway.
     pub fn stage_logs(
         &self,
         logs: &[&Log],
         deadline_ms: i64,
     ) -> Vec<Result<PathBuf, StorageError>> {
         let closed: Vec<_> = logs.iter().map(|log| log.close(false)).collect();
-        // Held to the end: nobody compacts, copies or truncates what is on its way.
+        // Held to the end: no compaction, copy or truncation may run during the move.
         let _maintained: Vec<_> = logs.iter().map(|log| log.maintenance.lock()).collect();
         let retired = self.flusher.journaling().retire(logs);
         let directories = logs.iter().zip(closed).map(|(log, closed)| {
@@ -76,7 +74,7 @@ impl LogDir {
         let results = self.stage(directories.collect());
         for (log, to) in logs.iter().zip(&results) {
             if let Ok(to) = to {
-                // Readers that hold a segment without an open file find it at the new place.
+                // Readers without an open file of a segment find it at the new path.
                 log.dir.write().clone_from(to);
             }
         }
@@ -124,7 +122,7 @@ impl LogDir {
         }
     }
 
-    /// Notes that are needed on disk → directories renamed → renames on disk.
+    /// Sync the needed notes → rename the directories → sync the renames.
     fn stage(
         &self,
         directories: Vec<Result<Staging, StorageError>>,
@@ -153,7 +151,7 @@ impl LogDir {
             .into_iter()
             .map(|directory| {
                 let Staging { from, id, .. } = directory?;
-                // The same partition may have been staged from elsewhere before.
+                // Another copy of the partition may be staged already.
                 let to = (0..)
                     .map(|n| self.staged_path(id, n))
                     .find(|path| !path.exists())
@@ -179,7 +177,7 @@ impl LogDir {
         staged
     }
 
-    /// Where the `copy`-th directory of a partition waits.
+    /// Return the path of the `copy`-th staged directory of a partition.
     fn staged_path(&self, id: TopicIdPartition, copy: u32) -> PathBuf {
         let base = format!("{}_{}", id.topic_id.uuid().to_hex(), id.partition);
         self.path.join(DELETING).join(match copy {
@@ -188,12 +186,12 @@ impl LogDir {
         })
     }
 
-    /// Moves a partition that waits for removal back into service, as partition of `topic`, durably; answers the
-    /// name of its directory, `None` if nothing of it waits here. Twice is as good as once.
+    /// Move a staged partition back into service as a partition of `topic`, durably; return its directory's name,
+    /// `None` if it is not staged here. Idempotent.
     ///
     /// # Errors
-    /// [`StorageError`]: `Exists` if its place is taken, `Corrupt` if several copies wait and nobody knows which
-    /// counts.
+    /// [`StorageError`]: `Exists` if its place is taken, `Corrupt` if several copies are staged and none is known to be
+    /// the right one.
     pub fn restore(
         &self,
         id: TopicIdPartition,
@@ -238,22 +236,22 @@ impl LogDir {
         Ok(Some(directory))
     }
 
-    /// What the note of a directory that was brought back says about its log; the note's path, if there is one.
+    /// Apply the note of a restored directory to the state of its log; return the note's path, if there is one.
     pub(super) fn take_restored(&self, directory: &Path, state: &mut OpenState) -> Option<PathBuf> {
         let path = directory.join(DELETION);
         let note = read_note(&path)?;
         let number = |name| value_of(&note, name).and_then(|text| text.parse::<i64>().ok());
         state.log_start_offset = state.log_start_offset.max(number("log_start_offset"));
-        // Lower is safe: more is scanned. What is known from this directory's own checkpoint is newer.
+        // A lower value is safe: recovery scans more. This directory's own checkpoint is newer.
         state.recovery_point = state.recovery_point.or(number("recovery_point"));
         Some(path)
     }
 
-    /// Removes the notes of directories that were brought back and are open. `logs` are all logs of this directory:
-    /// what the notes knew of them is in the checkpoint first.
+    /// Remove the notes of restored directories that are open. `logs` are all logs of this directory: the checkpoint
+    /// gets the notes' values first.
     ///
     /// # Errors
-    /// [`StorageError`]; the notes stay, which costs nothing.
+    /// [`StorageError`]; the notes stay, which is harmless.
     pub fn settle_restored(&self, logs: &[Arc<Log>]) -> Result<(), StorageError> {
         let notes = std::mem::take(&mut *self.restored.lock());
         if notes.is_empty() {
@@ -263,13 +261,13 @@ impl LogDir {
         notes.iter().try_for_each(|note| files::remove(note))
     }
 
-    /// Whether a log was opened from a directory that was brought back, and its note is still there.
+    /// Return whether a log was opened from a restored directory whose note still exists.
     #[must_use]
     pub fn has_restored(&self) -> bool {
         !self.restored.lock().is_empty()
     }
 
-    /// All directories that wait for removal.
+    /// Return all staged directories.
     ///
     /// # Errors
     /// [`StorageError`] if `deleting` cannot be listed.
@@ -281,8 +279,8 @@ impl LogDir {
         Ok(staged)
     }
 
-    /// Removes a directory that [`LogDir::staged_deletions`] named; answers the bytes freed. May
-    /// take long for large logs: call it from a thread of its own.
+    /// Remove a directory returned by [`LogDir::staged_deletions`]; return the bytes freed. May take long for large
+    /// logs: call it from a separate thread.
     ///
     /// # Errors
     /// [`StorageError`]; a path outside `deleting` is refused.
@@ -311,10 +309,10 @@ impl LogDir {
 }
 
 impl Staging {
-    /// Leaves the note in the directory, durably at once or not.
+    /// Write the note into the directory; `durably` syncs it at once.
     fn write_note(&self, durably: bool) -> Result<(), StorageError> {
         let path = self.from.join(DELETION);
-        // One that is there already may be all that knows where the log starts, see `LogDir::settle_restored`.
+        // An existing note may be the only record of the log start, see `LogDir::settle_restored`.
         if durably || path.exists() {
             files::write_atomically(&path, self.note.as_bytes())
         } else {
@@ -338,8 +336,8 @@ fn describe(path: PathBuf) -> StagedDeletion {
             partition: partition.parse().ok()?,
         })
     });
-    // The name and the metadata must agree, else nobody but an operator may decide.
-    // Once its removal has begun that is decided, and the file may be gone.
+    // If name and metadata disagree, only an operator may decide. Once the removal has begun that is decided, and the
+    // file may be gone.
     let id = named.filter(|id| {
         purging
             || matches!(partition_metadata::read(&path), Ok(Some(found)) if found == id.topic_id)

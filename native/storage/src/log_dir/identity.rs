@@ -1,4 +1,4 @@
-//! `meta.properties`: whose data a directory holds.
+//! `meta.properties`: the owner of a log directory.
 
 use super::options::LogDirOptions;
 use crate::error::StorageError;
@@ -9,23 +9,23 @@ use std::collections::HashMap;
 use std::path::Path;
 
 const PROPERTIES_BYTES_MAX: u64 = 64 << 10;
-/// Raised when a release writes what an older one would misread: that one then refuses to start.
+/// Raised when a release writes data that an older one would misread: the older one then refuses to start.
 const FORMAT: u32 = 1;
-/// While a journal holds what the logs' files may lack.
+/// Format while a journal may hold records that the logs' files lack.
 const FORMAT_WITH_JOURNAL: u32 = 2;
 const FORMAT_KEY: &str = "pybroker.format";
 const JOURNAL_KEY: &str = "pybroker.journal";
 
-/// What `meta.properties` says.
+/// Content of `meta.properties`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
-    /// The directory's own id.
+    /// Id of the directory.
     pub(super) directory_id: Uuid,
-    /// The journal that is to be looked into before any log is opened.
+    /// Journal to replay before any log is opened.
     pub(super) journal: Option<Uuid>,
 }
 
-/// Checks that the directory belongs to this broker and cluster; claims it if it is new.
+/// Check that the directory belongs to this broker and cluster; claim a new one.
 pub(super) fn claim(dir: &Path, options: &LogDirOptions) -> Result<Identity, StorageError> {
     let path = dir.join(META_PROPERTIES);
     let Some(content) = files::read_if_there(&path, PROPERTIES_BYTES_MAX)? else {
@@ -72,7 +72,7 @@ pub(super) fn claim(dir: &Path, options: &LogDirOptions) -> Result<Identity, Sto
             format!("cluster {}", options.cluster_id),
         ));
     }
-    // KRaft's files say node.id for the same thing.
+    // KRaft's files use node.id instead.
     let broker = properties
         .get("broker.id")
         .or_else(|| properties.get("node.id"));
@@ -105,7 +105,7 @@ pub(super) fn claim(dir: &Path, options: &LogDirOptions) -> Result<Identity, Sto
     })
 }
 
-/// Notes, durably, that there is a journal, or none any more. What else the file says stays.
+/// Record, durably, that there is a journal, or that there is none. Keeps the rest of the file.
 pub(super) fn note_journal(dir: &Path, journal: Option<Uuid>) -> Result<(), StorageError> {
     let path = dir.join(META_PROPERTIES);
     let content = files::read_if_there(&path, PROPERTIES_BYTES_MAX)?.unwrap_or_default();
@@ -125,7 +125,7 @@ pub(super) fn note_journal(dir: &Path, journal: Option<Uuid>) -> Result<(), Stor
     files::write_atomically(&path, text.as_bytes())
 }
 
-/// The content of `meta.properties` for a directory that this broker claims.
+/// Return the content of `meta.properties` for a directory that this broker claims.
 pub(super) fn render(options: &LogDirOptions, directory_id: Uuid) -> String {
     format!(
         "version=0\nbroker.id={}\ncluster.id={}\ndirectory.id={directory_id}\npybroker.format={FORMAT}\n",

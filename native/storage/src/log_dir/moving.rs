@@ -1,15 +1,15 @@
-//! A partition moves to another log directory (KIP-113): its files are copied while it is written and read; at the
-//! end, with appends held, the rest is copied and the directories change places.
+//! Moves of a partition to another log directory (KIP-113): copy its files during writes and reads; at the end, with
+//! appends held, copy the rest and swap the directories.
 //!
-//! Durable steps, so that a crash after any of them is made good at the next start ([`LogDir::scan`]'s caller):
+//! Each step is durable; after a crash the next start ([`LogDir::scan`]'s caller) finishes or undoes the move:
 //!
-//! | what lies there | it means | the start |
+//! | found | meaning | action at start |
 //! |---|---|---|
-//! | `name` and `name.{hex}-future` elsewhere | the copy is not finished | removes the copy |
-//! | `name` with the file `moved`, `…-future` elsewhere | the copy is whole | renames it, removes `name` |
-//! | `name` with `moved`, `name` where that says | the move is done | removes the old one |
-//! | `name` with `moved`, nothing there, that directory online | the copy is gone | takes `moved` away, serves `name` |
-//! | `name` with `moved`, that directory offline | nobody knows | serves nothing |
+//! | `name` and `name.{hex}-future` elsewhere | the copy is not finished | remove the copy |
+//! | `name` with the file `moved`, `…-future` elsewhere | the copy is complete | rename it, remove `name` |
+//! | `name` with `moved`, `name` at the destination | the move is done | remove the old one |
+//! | `name` with `moved`, nothing at the destination, online | the copy is gone | remove `moved`, serve `name` |
+//! | `name` with `moved`, destination offline | unknown | serve nothing |
 
 use super::LogDir;
 use super::partitions::sync_opened;
@@ -31,18 +31,18 @@ use std::sync::Arc;
 
 const CHUNK_BYTES: usize = 1 << 20;
 const MOVED_BYTES_MAX: u64 = 16 << 10;
-/// What a name may be long, less than what suffixes need.
+/// Longest name without the suffixes.
 const NAME_BYTES_MAX: usize = 200;
 
-/// A copy in the making. Dropped unfinished, it removes its directory.
+/// An unfinished copy of a log. Dropping it removes its directory.
 #[derive(Debug)]
 pub struct LogCopy {
     source: Arc<Log>,
     target: Arc<LogDir>,
-    /// Name of the directory when all is done.
+    /// Final name of the directory.
     name: String,
     future: Option<PathBuf>,
-    /// Of each segment file: which one it was, and how much of it is copied.
+    /// Inode and copied bytes of each segment file.
     copied: HashMap<i64, Copied>,
 }
 
@@ -53,7 +53,7 @@ struct Copied {
 }
 
 impl LogCopy {
-    /// Begins a copy of `source` in `target`. `name`: of its directory there, in the end.
+    /// Begin a copy of `source` in `target`. `name`: the final name of its directory.
     ///
     /// # Errors
     /// [`StorageError`]; nothing is left behind.
@@ -79,16 +79,16 @@ impl LogCopy {
             future: Some(future),
             copied: HashMap::new(),
         };
-        // Whose it is, before anything else.
+        // Identity first.
         copy.copy_small(file_names::PARTITION_METADATA)?;
         Ok(copy)
     }
 
-    /// Copies what segments have got since the last pass; gives the bytes. Appends go on meanwhile.
+    /// Copy the bytes that segments got since the last pass; return their number. Appends continue meanwhile.
     ///
     /// # Errors
-    /// [`StorageError`], [`StorageError::Closed`] when `go_on` says no: it is asked before each piece, and hears the
-    /// bytes of the one before.
+    /// [`StorageError`], [`StorageError::Closed`] if `go_on` returns false: it is called before each piece with the
+    /// bytes of the previous one.
     pub fn pass(&mut self, go_on: &dyn Fn(usize) -> bool) -> Result<u64, StorageError> {
         let segments = self.source.segments.load_full();
         let mut bytes = 0;
@@ -114,7 +114,7 @@ impl LogCopy {
         let to = file_names::of_segment(self.future()?, base_offset, LOG);
         let mut file = match File::open(&from) {
             Ok(file) => file,
-            // Retention took it, or it never got a byte.
+            // Retention removed it, or it never got a byte.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(0),
             Err(error) => return Err(StorageError::io("open", &from)(error)),
         };
@@ -122,7 +122,7 @@ impl LogCopy {
             .metadata()
             .map_err(StorageError::io("look at", &from))?
             .ino();
-        // Compaction puts another file in its place; a shorter one was truncated.
+        // Compaction replaces the file by another one; a shorter one was truncated.
         let begun = self
             .copied
             .get(&base_offset)
@@ -175,14 +175,14 @@ impl LogCopy {
         }
     }
 
-    /// The last pass and the change of places. The caller sees to it that nothing is appended
-    /// meanwhile; the source stays as it is, marked as moved. Answers the log at its new place.
+    /// Run the last pass and swap the directories; return the log at its new place. The caller holds appends; the
+    /// source stays unchanged, marked as moved.
     ///
     /// # Errors
-    /// [`StorageError`]; the source goes on.
+    /// [`StorageError`]; the source stays in use.
     pub fn finish(mut self, config: Arc<LogConfig>, now_ms: i64) -> Result<Arc<Log>, StorageError> {
         let source = Arc::clone(&self.source);
-        // No retention and no compaction until the places are changed.
+        // No retention or compaction until the directories are swapped.
         let _maintenance = source.maintenance.lock();
         source.flush()?;
         source.prepare_checkpoint()?;
@@ -215,7 +215,7 @@ impl LogCopy {
             cleaned_to: Some(source.cleaned_to()),
             clean: None,
         };
-        // Opened before the point of no return: what can fail fails here.
+        // Opened before the point of no return, so that failures happen here.
         let (log, _) = Log::open(
             future.clone(),
             source.topic(),
@@ -255,17 +255,17 @@ impl LogCopy {
 impl Drop for LogCopy {
     fn drop(&mut self) {
         if let Some(future) = self.future.take() {
-            // What is left is removed at the next start.
+            // The next start removes the remainder.
             drop(std::fs::remove_dir_all(future));
         }
     }
 }
 
 impl LogDir {
-    /// Renames a whole copy to its final name, durably.
+    /// Rename a complete copy to its final name, durably.
     ///
     /// # Errors
-    /// [`StorageError`]: something has that name, or the disk.
+    /// [`StorageError`]: the name is taken, or the disk failed.
     pub fn rename_into_place(&self, future: &Path, name: &str) -> Result<(), StorageError> {
         let to = self.path.join(name);
         if to.exists() {
@@ -280,11 +280,11 @@ impl LogDir {
         sync_opened(&self.root, &self.path)
     }
 
-    /// Renames the directory of a log that has moved away so that no start takes it for a
-    /// partition; gives its new path, for [`LogDir::remove_moved`]. Readers in progress go on.
+    /// Rename the directory of a moved log, so that no start takes it for a partition; return its new path for
+    /// [`LogDir::remove_moved`]. Readers in progress continue.
     ///
     /// # Errors
-    /// [`StorageError`]; the next start does it.
+    /// [`StorageError`]; the next start retries.
     pub fn retire_moved(&self, log: &Log) -> Result<PathBuf, StorageError> {
         log.close(false)?;
         self.flusher.journaling().retire(&[log])?;
@@ -297,7 +297,7 @@ impl LogDir {
     /// As [`LogDir::retire_moved`], for a directory that is not open.
     ///
     /// # Errors
-    /// As there.
+    /// As [`LogDir::retire_moved`].
     pub fn retire_directory(&self, from: &Path) -> Result<PathBuf, StorageError> {
         let name = from.file_name().unwrap_or_default().to_string_lossy();
         let flat: String = name.chars().take(NAME_BYTES_MAX).collect();
@@ -309,7 +309,7 @@ impl LogDir {
         Ok(to)
     }
 
-    /// Removes a directory that moved away, or a copy that was not finished.
+    /// Remove a moved directory or an unfinished copy.
     ///
     /// # Errors
     /// [`StorageError`], also for any other path.
@@ -327,7 +327,7 @@ impl LogDir {
         std::fs::remove_dir_all(path).map_err(StorageError::io("remove", path))
     }
 
-    /// Where the partition in `directory` has moved to, if it has.
+    /// Return the path that the partition in `directory` has moved to, if it has.
     ///
     /// # Errors
     /// [`StorageError`]: the note cannot be read.
@@ -346,7 +346,7 @@ impl LogDir {
         }
     }
 
-    /// The move has not taken place: `directory` is the partition again.
+    /// Undo a move that did not take place: `directory` is the partition again.
     ///
     /// # Errors
     /// [`StorageError`].

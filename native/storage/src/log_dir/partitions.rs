@@ -1,4 +1,4 @@
-//! Making partitions in a log directory, many at once.
+//! Creation of partitions in a log directory, many at once.
 
 use super::LogDir;
 use crate::error::StorageError;
@@ -11,33 +11,33 @@ use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// From so many files on one barrier for the filesystem is cheaper than syncing each.
+/// Number of files from which one barrier for the filesystem is cheaper than a sync of each.
 const BARRIER_FILES: usize = 8;
 
-/// At most so many directories share one file: what one damaged block can take with it. More would save nothing, the
-/// directories themselves cost as much.
+/// Directories that share one file at most: limits the effect of one damaged block. More would save nothing, because
+/// the directories cost as much.
 const SHARERS_MAX: usize = 32;
 
-/// A partition to make.
+/// A partition to create.
 #[derive(Clone, Debug)]
 pub struct NewPartition {
     /// The topic's name.
     pub topic: String,
-    /// Identity.
+    /// Topic id and partition index.
     pub id: TopicIdPartition,
-    /// The leader epoch it starts in, if this broker leads it: on disk from the first moment, so
-    /// that a late order for another incarnation can be told by its epoch.
+    /// Its first leader epoch, if this broker leads it: durable from the start, so that a late order for another
+    /// incarnation can be recognised by its epoch.
     pub leader_epoch: Option<i32>,
 }
 
-/// A small file on its way into a partition's directory. Most are alike (a topic's id, the first leader epoch), and
-/// what a new partition costs is new inodes: ext4 without a journal passes over every inode deleted in the last
-/// minutes, one by one. So alike files are one file with many names, synced once; each is only ever replaced by a
-/// rename, never written into.
+/// A small new file of a partition's directory. Most have the same content (topic id, first leader epoch), and the cost
+/// of a new partition is new inodes: ext4 without a journal skips every inode deleted in the last minutes, one by one.
+/// So files with the same content are one file with many names, synced once; a file is only ever replaced by a rename,
+/// never modified.
 enum NewFile {
     /// Its temporary file is written.
     Own(PathBuf),
-    /// The same content as `like`, which comes before it.
+    /// Same content as the earlier file `like`.
     Shared {
         path: PathBuf,
         like: PathBuf,
@@ -52,7 +52,7 @@ impl NewFile {
         }
     }
 
-    /// Where it will be, if it has a temporary file of its own.
+    /// Return its path if it has a temporary file of its own.
     fn written(&self) -> Option<&Path> {
         match self {
             Self::Own(path) => Some(path),
@@ -60,7 +60,7 @@ impl NewFile {
         }
     }
 
-    /// Gives it its name. What it says is on disk already, unless the filesystem refuses a link.
+    /// Give it its name. Its content is on disk already, unless the filesystem refuses a link.
     fn put_in_place(&self) -> Result<(), StorageError> {
         match self {
             Self::Own(path) => files::replace(path),
@@ -76,11 +76,11 @@ impl NewFile {
     }
 }
 
-/// Files written for new partitions, by what they say: where the first is and how many share it.
+/// Files written for new partitions by content: path of the first, and number of sharers.
 type Sharing = HashMap<String, (PathBuf, usize)>;
 
 impl NewPartition {
-    /// Name of its directory.
+    /// Return the name of its directory.
     #[must_use]
     pub fn directory(&self) -> String {
         format!("{}-{}", self.topic, self.id.partition)
@@ -88,9 +88,8 @@ impl NewPartition {
 }
 
 impl LogDir {
-    /// Makes directories with `partition.metadata` and the first leader epoch, durably, all of
-    /// them with two barriers. An unfinished creation (a directory without metadata and data) is
-    /// completed; anything else that exists is refused.
+    /// Create directories with `partition.metadata` and the first leader epoch, durably, all with two barriers.
+    /// Completes an unfinished creation (a directory without metadata and data); refuses any other existing one.
     pub fn create_partitions(&self, partitions: &[NewPartition]) -> Vec<Result<(), StorageError>> {
         let named = partitions
             .iter()
@@ -107,8 +106,7 @@ impl LogDir {
         self.finish_files(results, each)
     }
 
-    /// Gives directories that are not open the name of the layout in force, with one barrier for
-    /// all; the new name for each.
+    /// Rename directories that are not open to the layout by id, with one barrier for all; return the new name of each.
     pub fn relocate(
         &self,
         directories: &[(&str, TopicIdPartition)],
@@ -144,8 +142,8 @@ impl LogDir {
         results
     }
 
-    /// Writes `partition.metadata` into directories that lie here without one, durably, all of
-    /// them with two barriers; an answer for each. A directory that has the file is refused.
+    /// Write `partition.metadata` into directories without one, durably, all with two barriers; return a result for
+    /// each. Refuses a directory that has the file.
     pub fn adopt_partitions(
         &self,
         directories: &[(&str, TopicId)],
@@ -219,8 +217,8 @@ impl LogDir {
         Ok(written)
     }
 
-    /// Temporary files on disk → renamed → renames on disk. With `each`, files and directories are synced, side by
-    /// side; else one barrier stands for all.
+    /// Sync temporary files → rename → sync the renames. With `each`, sync files and directories in parallel; otherwise
+    /// use barriers.
     fn finish_files(
         &self,
         mut results: Vec<Result<Vec<NewFile>, StorageError>>,
@@ -237,7 +235,7 @@ impl LogDir {
             .collect()
     }
 
-    /// An error is that of all of them.
+    /// An error applies to all of them.
     fn place_files(
         &self,
         results: &mut [Result<Vec<NewFile>, StorageError>],
@@ -285,19 +283,19 @@ impl LogDir {
     }
 }
 
-/// Whether so many new files are synced one by one; else one barrier stands for all. Only Linux has one.
+/// Return whether this many new files are synced one by one; otherwise one barrier covers all. Only Linux has barriers.
 pub(super) const fn sync_each_file(files: usize) -> bool {
     files < BARRIER_FILES || !cfg!(target_os = "linux")
 }
 
-/// What was to become durable together has failed together.
+/// Fail all results that were to become durable together.
 pub(super) fn fail_all<T>(results: &mut [Result<T, StorageError>], error: &StorageError) {
     for result in results.iter_mut().filter(|result| result.is_ok()) {
         *result = Err(error.clone());
     }
 }
 
-/// Whether a directory has metadata or data: what an unfinished creation has not.
+/// Return whether a directory has metadata or data, which an unfinished creation lacks.
 fn holds_anything(dir: &Path) -> Result<bool, StorageError> {
     for entry in files::entries(dir)? {
         let name = entry.file_name();
@@ -308,7 +306,7 @@ fn holds_anything(dir: &Path) -> Result<bool, StorageError> {
     Ok(false)
 }
 
-/// Syncs a directory opened before; used where the path may have moved.
+/// Sync a directory opened before, because the path may have moved.
 pub(super) fn sync_opened(dir: &File, path: &Path) -> Result<(), StorageError> {
     dir.sync_all().map_err(StorageError::io("sync", path))
 }

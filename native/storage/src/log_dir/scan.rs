@@ -1,4 +1,4 @@
-//! Finding the partitions in a log directory, whatever a crash, a move or an operator has left there.
+//! Scan of the partitions in a log directory, whatever a crash, a move or an operator left there.
 
 use super::LogDir;
 use crate::error::StorageError;
@@ -9,38 +9,38 @@ use crate::partition_metadata;
 use pybroker_model::{TopicId, TopicIdPartition};
 use std::path::PathBuf;
 
-/// A partition's directory as found at start.
+/// A partition directory found at start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalPartition {
-    /// Name inside the log directory, for [`LogDir::open_log`].
+    /// Name in the log directory, for [`LogDir::open_log`].
     pub directory: String,
-    /// The topic's name, if the directory is named as one.
+    /// Topic name, if the directory is named by topic.
     pub topic: Option<String>,
-    /// The partition's index, -1 if the name has none.
+    /// Partition index; -1 if the name has none.
     pub partition: i32,
-    /// From `partition.metadata`.
+    /// Topic id from `partition.metadata`.
     pub topic_id: Option<TopicId>,
-    /// Why it cannot be used, in words for the operator. Nothing is deleted on such grounds.
+    /// Why it cannot be used, in words for the operator. The broker never deletes for such a reason.
     pub problem: Option<String>,
-    /// What a move between log directories has left, see `moving`.
+    /// Its state in a move between log directories, see `moving`.
     pub moving: Moving,
 }
 
 /// A directory's part in a move between log directories.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Moving {
-    /// None: it is a partition.
+    /// Not part of a move: a partition.
     No,
-    /// A copy, whole only if the original says so.
+    /// A copy, complete only if the original says so.
     Future,
-    /// The original, and where it has moved to.
+    /// The original, and the path that it has moved to.
     Moved(PathBuf),
     /// The original, about to be removed.
     Removed,
 }
 
 impl LogDir {
-    /// All partition directories, each with its identity or its problem. Logs are not opened.
+    /// Return all partition directories, each with its identity or its problem. Opens no log.
     ///
     /// # Errors
     /// [`StorageError`] only if the log directory itself cannot be listed.
@@ -128,7 +128,8 @@ impl LogDir {
         }
     }
 
-    /// What `partition.metadata` says, if it does not contradict the directory's name; or why it cannot be believed.
+    /// Return the topic id in `partition.metadata`, or why it is not trusted, for example if it contradicts the
+    /// directory's name.
     fn identity_of(&self, name: &str, named: Option<TopicIdPartition>) -> Result<TopicId, String> {
         let read = partition_metadata::read(&self.path.join(name));
         let found = read
@@ -142,8 +143,7 @@ impl LogDir {
         }
     }
 
-    /// The latest leader epoch that a directory's checkpoint knows; the log is not opened, nothing
-    /// is changed.
+    /// Return the latest leader epoch in a directory's checkpoint; does not open the log or change anything.
     ///
     /// # Errors
     /// [`StorageError`]: the checkpoint cannot be read, and proves nothing.

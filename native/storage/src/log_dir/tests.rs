@@ -111,7 +111,6 @@ fn partitions_are_made_found_and_reported() {
     assert!(dir.create_partitions(&[new("bad", 0)]).remove(0).is_err());
 }
 
-// checklist: R1
 #[test]
 fn many_logs_flush_in_groups() {
     let temp = tempfile::tempdir().expect("temp dir");
@@ -199,7 +198,7 @@ fn staged_listed_and_purged() {
     assert!(dir.stage_directory("../x", f.id, 0).is_err());
 }
 
-/// `count` partitions of one topic, made and opened together.
+/// Create and open `count` partitions of one topic.
 fn opened(dir: &LogDir, topic: &str, count: i32) -> Vec<Arc<Log>> {
     let topic_id = TopicId::random();
     let partitions: Vec<_> = (0..count)
@@ -306,7 +305,7 @@ fn many_logs_are_staged_together_and_come_back_with_what_their_notes_say() {
     }
     logs[5].flush().expect("flushes");
     logs[5].delete_records(1, 1).expect("deletes");
-    // One has been taken away by somebody: the others do not suffer from it.
+    // One directory was removed from outside: the others are unaffected.
     std::fs::remove_dir_all(logs[7].directory()).expect("removes");
     let doomed: Vec<&Log> = logs.iter().map(Arc::as_ref).collect();
     let staged = dir.stage_logs(&doomed, NOW + 1000);
@@ -327,7 +326,6 @@ fn many_logs_are_staged_together_and_come_back_with_what_their_notes_say() {
     assert_eq!((log.log_start_offset(), log.log_end_offset()), (1, 1));
 }
 
-// checklist: R24
 #[test]
 fn a_clean_stop_remembers_everything() {
     let mut f = Fixture::new(crate::LogConfig::default());

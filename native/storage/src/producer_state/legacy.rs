@@ -1,18 +1,18 @@
-//! What a log leaves to the next one of its topic's name: where each producer may go on.
+//! Producer state carry-over: the sequences with which each producer may continue in the next incarnation of the topic.
 //!
-//! An idempotent producer that keeps running while its topic is deleted and created again knows nothing of the change
-//! and counts on. A log that knows nothing of a producer accepts any first sequence, so a batch lost on its way would go
-//! unnoticed. The old log knows what it has taken: only the batch that follows it directly, and those that the old log
-//! took last but may not have acknowledged, begin the new log.
+//! An idempotent producer that runs on while its topic is deleted and created again does not notice the change and
+//! continues its sequences. A log without state of a producer accepts any first sequence: a lost batch would go
+//! unnoticed. The old log knows its last batches: only the batch directly after them, or one of those batches, whose
+//! acknowledgement may be lost, may begin the new log.
 
 use super::{ProducerEntry, ProducerState};
 use hashbrown::HashMap;
 use pybroker_model::{BatchHeader, increment_sequence};
 
-/// Producers that one log remembers for its successor: those that wrote last.
+/// Producers that a log carries over: those that wrote last.
 const PRODUCERS_KEPT: usize = 1000;
 
-/// Where the producers of a deleted log may go on in its successor.
+/// Producer state carried over from a deleted log to its successor.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProducerLegacy {
     by_id: HashMap<i64, Continuation>,
@@ -21,29 +21,29 @@ pub struct ProducerLegacy {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Continuation {
     epoch: i16,
-    /// First sequences of the batches kept, which may be sent again, and of the batch after them.
+    /// First sequences of the remembered batches, which may be retried, and of the batch after them.
     sequences: Vec<i32>,
 }
 
 impl ProducerLegacy {
-    /// Producers in it.
+    /// Return the number of producers.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "nobody asks")]
     pub fn len(&self) -> usize {
         self.by_id.len()
     }
 
-    /// Whether it says where the producer goes on; under another epoch that is sequence 0.
+    /// Return whether it has the producer; under another epoch the producer continues with sequence 0.
     pub(super) fn knows(&self, producer_id: i64) -> bool {
         self.by_id.contains_key(&producer_id)
     }
 
-    /// The producer has gone on since, and is forgotten after that.
+    /// Forget a producer that has continued and expired since.
     pub(super) fn forget(&mut self, producer_id: i64) {
         self.by_id.remove(&producer_id);
     }
 
-    /// Whether `header` goes on where its producer was.
+    /// Return whether `header` continues its producer's sequence.
     pub(super) fn continues(&self, header: &BatchHeader) -> bool {
         self.by_id.get(&header.producer_id).is_some_and(|known| {
             known.epoch == header.producer_epoch && known.sequences.contains(&header.base_sequence)
@@ -52,7 +52,7 @@ impl ProducerLegacy {
 }
 
 impl ProducerState {
-    /// What this log leaves. A log that nobody wrote to passes on what it was left itself.
+    /// Return the state to carry over. A log without writes passes on its inherited state.
     pub(crate) fn legacy(&self) -> ProducerLegacy {
         let mut latest: Vec<(&i64, &ProducerEntry)> = self
             .entries
@@ -79,7 +79,7 @@ impl ProducerState {
         ProducerLegacy { by_id }
     }
 
-    /// Takes what an older log of the name left.
+    /// Take over the state of the previous incarnation.
     pub(crate) fn inherit(&mut self, legacy: ProducerLegacy) {
         self.inherited = legacy;
     }

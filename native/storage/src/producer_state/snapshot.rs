@@ -1,4 +1,4 @@
-//! `.snapshot` files: the producers of a log up to the offset in the file's name.
+//! `.snapshot` files: producer state of a log up to the offset in the file's name.
 //!
 //! ```text
 //! version i16 = 1 | crc u32 (CRC-32C of all that follows) | count i32
@@ -7,9 +7,9 @@
 //! | "PBX1" | count i32 | { producer id i64 | n u8 | { last sequence i32 | last offset i64
 //!                          | offset delta i32 | timestamp i64 } … } …
 //! ```
-//! Kafka's format ends before "PBX1" and keeps only the last batch of a producer, so that after a
-//! restart it cannot recognise the other batches a client may have in flight. Kafka's readers
-//! ignore the bytes after the entries (the checksum covers them), so we keep all batches there.
+//! Kafka's format ends before "PBX1" and keeps only the last batch of a producer: after a restart it cannot recognise
+//! the other batches that a client may have in flight. Kafka's readers ignore bytes after the entries (the checksum
+//! covers them), so we keep all batches there.
 
 use super::{BATCHES_KEPT, BatchMetadata, ProducerEntry, ProducerState};
 use pybroker_model::crc32c;
@@ -19,7 +19,7 @@ const CRC_END: usize = 6;
 const ENTRY_BYTES: usize = 46;
 const EXTENSION: &[u8; 4] = b"PBX1";
 
-/// The file's bytes.
+/// Return the file's bytes.
 pub(crate) fn write(state: &ProducerState) -> Vec<u8> {
     let mut out = Vec::with_capacity(64 + state.len() * 2 * ENTRY_BYTES);
     out.extend_from_slice(&VERSION.to_be_bytes());
@@ -84,7 +84,7 @@ impl Reader<'_> {
     }
 }
 
-/// Reads a snapshot; `None` for anything that is not one, whole and unharmed.
+/// Parse a snapshot; `None` unless it is complete and undamaged.
 pub(crate) fn read(content: &[u8]) -> Option<ProducerState> {
     let mut reader = Reader(content);
     if reader.i16()? != VERSION {

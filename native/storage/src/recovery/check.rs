@@ -1,4 +1,4 @@
-//! Which segments are checked after a crash, and what becomes of the row of them.
+//! Check of segments after a crash.
 
 use super::epochs::Epochs;
 use super::report::{OpenState, RecoveryReport};
@@ -11,7 +11,8 @@ use crate::files;
 use crate::segment::Segments;
 use std::sync::Arc;
 
-/// Checks the segments that nothing vouches for. `changed`: where the files are not what the marker says.
+/// Check the segments that neither marker nor recovery point covers. `changed`: offset from which the files differ from
+/// the marker.
 pub(super) fn check(
     mut segments: Segments,
     config: &LogConfig,
@@ -48,7 +49,7 @@ pub(super) fn check(
                 checked.max(state.clean.as_ref().map_or(0, |clean| clean.log_end))
             },
         };
-        // What is left may end with a whole batch, and all the same its index knows of more. (Compaction leaves gaps.)
+        // The file may end with a whole batch while its index has more. (Compaction leaves gaps.)
         let shortened = changed.is_none()
             && next_base.is_some_and(|next| next <= checked)
             && !config.cleanup_policy.compact
@@ -75,7 +76,7 @@ pub(super) fn check(
             report.lost.push((segment.base_offset, next - 1));
         }
     }
-    // Segments without a byte between others: of one that had some, or of a compaction.
+    // Empty segments between others: one lost its bytes, or compaction emptied it.
     let active = segments[last].base_offset;
     for empty in segments.iter().filter(|segment| segment.size() == 0) {
         if empty.base_offset != active {
@@ -83,7 +84,7 @@ pub(super) fn check(
         }
     }
     segments.retain(|segment| segment.size() > 0 || segment.base_offset == active);
-    // A segment that a later one follows must not claim its offsets.
+    // A segment must not claim offsets of a later one.
     for pair in segments.windows(2) {
         since_stop::reach_to(&pair[0], pair[1].base_offset);
     }

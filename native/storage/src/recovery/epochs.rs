@@ -1,4 +1,4 @@
-//! The leader epochs of a log that is being opened: as their file says, brought in line with the batches.
+//! Leader epochs of a log during recovery: read from their file and corrected by the batches.
 
 use super::report::RecoveryReport;
 use crate::error::StorageError;
@@ -8,16 +8,16 @@ use crate::scan::Depth;
 use crate::segment::Segments;
 use std::path::Path;
 
-/// See the module.
+/// Leader epochs during recovery.
 pub(super) struct Epochs {
     pub(super) entries: LeaderEpochs,
-    /// The file does not say what `entries` do.
+    /// The file differs from `entries`.
     pub(super) changed: bool,
     unreadable: bool,
 }
 
 impl Epochs {
-    /// What the file in `dir` says; nothing, if it cannot be read.
+    /// Read the file in `dir`; start empty if it cannot be read.
     pub(super) fn read(dir: &Path, report: &mut RecoveryReport) -> Self {
         let read = LeaderEpochs::read(&dir.join(LEADER_EPOCHS));
         let unreadable = read.is_err();
@@ -33,7 +33,7 @@ impl Epochs {
         }
     }
 
-    /// A batch at `offset` was written in `epoch`.
+    /// Record a batch at `offset` written in `epoch`.
     pub(super) fn met(&mut self, epoch: i32, offset: i64) {
         let latest = self.entries.latest();
         if latest.is_none_or(|latest| latest.epoch < epoch) {
@@ -41,7 +41,7 @@ impl Epochs {
         }
     }
 
-    /// What could not be read is taken from the batches; what begins beyond the end is dropped.
+    /// Rebuild unreadable epochs from the batches; drop those that begin beyond the end.
     pub(super) fn end_at(&mut self, log_end: i64, segments: &Segments) -> Result<(), StorageError> {
         if self.unreadable {
             self.entries.clear();
@@ -52,12 +52,12 @@ impl Epochs {
                 })?;
             }
         }
-        // An epoch that begins exactly at the end was announced by a leader that wrote nothing yet.
+        // An epoch that begins exactly at the end belongs to a leader that has not written yet.
         self.changed |= self.entries.truncate_from_end(log_end + 1);
         Ok(())
     }
 
-    /// What ended before the log's start is dropped.
+    /// Drop epochs that ended before the log start.
     pub(super) fn start_at(&mut self, log_start: i64) {
         self.changed |= self.entries.truncate_from_start(log_start);
     }

@@ -1,4 +1,4 @@
-//! The files of a log as they lie in its directory.
+//! Listing of the files in a log's directory.
 
 use super::report::RecoveryReport;
 use super::swap;
@@ -11,7 +11,7 @@ use crate::segment::{DirPath, Segment, Segments};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// See the module.
+/// Files in a log's directory.
 #[derive(Default)]
 pub(super) struct Listing {
     /// The `.log` files, ascending; never empty.
@@ -21,14 +21,14 @@ pub(super) struct Listing {
     /// Base offsets and sizes of transaction indexes.
     txn_indexes: Vec<(i64, u64)>,
     leftovers: Vec<PathBuf>,
-    /// Files that wait for their last readers; nobody reads now.
+    /// Files that waited for their last readers; none reads now.
     pub(super) deleted: Vec<PathBuf>,
     swaps: bool,
 }
 
 impl Listing {
-    /// What is in `dir` once an interrupted compaction is finished and leftovers are gone. Without any segment the log
-    /// is an empty one that begins at `start`.
+    /// List `dir` after finishing an interrupted compaction and removing leftovers. Without any segment the log is
+    /// empty and begins at `start`.
     pub(super) fn settled(
         dir: &Path,
         start: i64,
@@ -54,13 +54,13 @@ impl Listing {
         Ok(listing)
     }
 
-    /// Whether a segment has a transaction index.
+    /// Return whether a segment has a transaction index.
     pub(super) fn has_aborted(&self, segment: &Segment) -> bool {
         let base = segment.base_offset;
         self.txn_indexes.iter().any(|&(at, _)| at == base)
     }
 
-    /// Segments with provisional ends: each reaches to the next one's base.
+    /// Return segments with provisional ends: each reaches to the next one's base.
     pub(super) fn segments(
         &self,
         dir: &DirPath,

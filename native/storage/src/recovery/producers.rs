@@ -1,4 +1,4 @@
-//! Producer state from snapshots and, after them, from the log itself.
+//! Recovery of producer state from snapshots and the batches after them.
 
 use super::listing::Listing;
 use super::report::{OpenState, RecoveryReport};
@@ -15,7 +15,7 @@ use std::path::Path;
 
 const SNAPSHOT_BYTES_MAX: u64 = 1 << 30;
 
-/// Offsets of the snapshot files of a log, descending.
+/// Return the offsets of a log's snapshot files, descending.
 pub(crate) fn snapshots(dir: &Path) -> Result<Vec<i64>, StorageError> {
     let mut offsets = Vec::new();
     for entry in files::entries(dir)? {
@@ -28,7 +28,7 @@ pub(crate) fn snapshots(dir: &Path) -> Result<Vec<i64>, StorageError> {
     Ok(offsets)
 }
 
-/// The state at `end`, from the newest good snapshot at or below it and the batches after that.
+/// Return the state at `end`, from the newest good snapshot at or below it and the batches after it.
 pub(crate) fn load(
     dir: &Path,
     segments: &Segments,
@@ -40,9 +40,9 @@ pub(crate) fn load(
     Ok((state, transactions))
 }
 
-/// The state at the end of a log that is being opened, with the offset of the snapshot between rolls that it came from;
-/// transaction indexes are rebuilt where they cannot be believed. `changed`: where the files are not what the marker
-/// says.
+/// Return the state at the end of a log during recovery, with the offset of the snapshot between rolls that it came
+/// from; rebuild transaction indexes that are not trusted. `changed`: offset from which the files differ from the
+/// marker.
 pub(super) fn recover(
     path: &Path,
     listing: &Listing,
@@ -111,7 +111,7 @@ pub(super) fn recover(
     Ok((state, transactions, checkpoint))
 }
 
-/// The newest snapshot at or below `end` that is whole, and its offset. Damaged ones are removed.
+/// Return the newest complete snapshot at or below `end`, and its offset. Removes damaged ones.
 fn from_snapshot(
     dir: &Path,
     snapshots: &[i64],
@@ -128,8 +128,7 @@ fn from_snapshot(
     Ok(None)
 }
 
-/// Goes on from a snapshot (or from nothing) through the batches up to `end`; also answers the
-/// aborted transactions met on the way.
+/// Replay the batches from a snapshot (or from nothing) up to `end`; also return the aborted transactions on the way.
 fn replay(
     loaded: Option<(i64, ProducerState)>,
     segments: &Segments,
@@ -170,7 +169,7 @@ fn replay(
     Ok((state, transactions, aborted))
 }
 
-/// A header walk buffers no more than it needs; control batches are needed whole.
+/// Return the complete batch: a header walk buffers only a part, but control batches are needed completely.
 fn whole_batch(
     segment: &Segment,
     position: u64,

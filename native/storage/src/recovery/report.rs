@@ -1,31 +1,31 @@
-//! What opening a log is told beforehand, and what it tells afterwards.
+//! Input and result of opening a log.
 
 use crate::clean_state::CleanState;
 
-/// What is known about a log before its files are looked at.
+/// State of a log known before its files are read.
 #[derive(Clone, Debug, Default)]
 pub struct OpenState {
     /// From the recovery-point checkpoint: everything below is on disk and was checked.
     pub recovery_point: Option<i64>,
     /// From the log-start checkpoint.
     pub log_start_offset: Option<i64>,
-    /// From the cleaner's checkpoint: below, compaction has been.
+    /// From the cleaner's checkpoint: first offset not compacted yet.
     pub cleaned_to: Option<i64>,
     /// From the clean-shutdown marker.
     pub(crate) clean: Option<CleanState>,
 }
 
-/// What opening found and did, for the log and for tests.
+/// Result of opening a log, for the broker's log and for tests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecoveryReport {
-    /// Whether the clean-shutdown marker held, so that nothing was scanned.
+    /// Whether the clean-shutdown marker matched, so that nothing was scanned.
     pub clean: bool,
     /// Bytes whose checksums were checked.
     pub scanned_bytes: u64,
     /// Bytes cut off the end.
     pub truncated_bytes: u64,
-    /// Ranges (first, last) of offsets whose records are lost to damage.
+    /// Offset ranges (first, last) whose records are lost to damage.
     pub lost: Vec<(i64, i64)>,
-    /// What else was out of order, in words.
+    /// Other findings, in words.
     pub notes: Vec<String>,
 }

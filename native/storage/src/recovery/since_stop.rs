@@ -1,4 +1,4 @@
-//! What happened to the files of a log while nobody watched them.
+//! Checks for changes of a log's files while the broker was down.
 
 use super::report::RecoveryReport;
 use crate::clean_state::{CleanState, SegmentStamp};
@@ -13,8 +13,8 @@ use pybroker_model::{
 };
 use std::os::unix::fs::FileExt;
 
-/// The recovery point, or the base offset of the first segment before it that ends inside a batch or has lost all its
-/// bytes. Costs a look at the end of each closed segment; bytes in the middle are not looked at.
+/// Return the recovery point, or the base offset of the first segment before it that ends inside a batch or is empty.
+/// Reads the end of each closed segment, not the bytes before.
 pub(super) fn whole_up_to(
     segments: &Segments,
     recovery_point: i64,
@@ -36,7 +36,7 @@ pub(super) fn whole_up_to(
     Ok(recovery_point)
 }
 
-/// Whether the transaction indexes are as long as they were.
+/// Return whether the sizes of the transaction indexes are unchanged.
 pub(super) fn same_aborted(before: &CleanState, found: &[SegmentStamp]) -> bool {
     found.iter().all(|segment| {
         let known = before.known(segment.base_offset);
@@ -44,8 +44,8 @@ pub(super) fn same_aborted(before: &CleanState, found: &[SegmentStamp]) -> bool 
     })
 }
 
-/// Has the log end at `log_end` if it ends before: consumers and producers have been told of the offsets up to there,
-/// and no other record may get one of them. A batch without records stands for them, which consumers read over.
+/// Extend a log that ends before `log_end` up to it: clients know the offsets up to there, so no other record may get
+/// one of them. An empty batch covers them; consumers skip it.
 pub(super) fn go_on_after(
     log_end: i64,
     segments: &Segments,
@@ -100,13 +100,13 @@ pub(super) fn go_on_after(
     Ok(())
 }
 
-/// Lets a closed segment end where the next one begins.
+/// Let a closed segment end at the base of the next one.
 pub(super) fn reach_to(segment: &Segment, next_base: i64) {
     let most = segment.base_offset + i64::from(i32::MAX);
     segment.set_end(next_base.min(most), segment.size());
 }
 
-/// Sorts and joins ranges of offsets; what lies below `log_start` nobody misses.
+/// Sort and join offset ranges; drop offsets below `log_start`.
 pub(super) fn join_ranges(ranges: &mut Vec<(i64, i64)>, log_start: i64) {
     ranges.sort_unstable();
     let mut joined: Vec<(i64, i64)> = Vec::with_capacity(ranges.len());

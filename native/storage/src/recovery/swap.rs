@@ -1,8 +1,8 @@
-//! Finishing, or forgetting, a compaction that a crash interrupted.
+//! Completion, or removal, of a compaction that a crash interrupted.
 //!
-//! Compaction writes `*.cleaned`, syncs them, renames them to `*.swap` (the `.log` last), renames
-//! the originals to `*.deleted`, and at last drops the suffix `.swap`. So a `.log.swap` proves that
-//! the replacement is whole; anything less is forgotten, the originals are all there.
+//! Compaction writes `*.cleaned`, syncs them, renames them to `*.swap` (the `.log` last), renames the originals to
+//! `*.deleted`, and finally drops the suffix `.swap`. A `.log.swap` thus proves that the replacement is complete;
+//! anything less is removed, because the originals are all there.
 
 use crate::error::StorageError;
 use crate::file_names::{self, CLEANED, LOG, SEGMENT_SUFFIXES, SNAPSHOT, SWAP};
@@ -12,7 +12,7 @@ use crate::scan::{Depth, Scan};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Brings the directory into a state without `.cleaned` and `.swap` files.
+/// Bring the directory into a state without `.cleaned` and `.swap` files.
 pub(super) fn finish(dir: &Path) -> Result<(), StorageError> {
     let names = names(dir)?;
     for (_, suffix, path) in &names {
@@ -30,8 +30,8 @@ pub(super) fn finish(dir: &Path) -> Result<(), StorageError> {
     }
     for (offset, suffix, path) in &names {
         if suffix.ends_with(SWAP) && !whole.contains(offset) {
-            // Its log was already put in place (then so were these, or they can be rebuilt), or
-            // never became a swap file: either way it says nothing new.
+            // Its log was put in place (then these were too, or can be rebuilt), or never became a swap file: not
+            // needed in either case.
             files::remove(path)?;
         }
     }
@@ -78,7 +78,7 @@ fn replace_originals(
     Ok(())
 }
 
-/// Last offset in the swap file of `base`: originals up to there are replaced by it.
+/// Return the last offset in the swap file of `base`: it replaces the originals up to there.
 fn last_offset(dir: &Path, base: i64) -> Result<i64, StorageError> {
     let path = || file_names::of_segment(dir, base, &format!("{LOG}{SWAP}"));
     let slot = Arc::default();

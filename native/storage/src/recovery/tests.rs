@@ -16,7 +16,7 @@ fn config() -> LogConfig {
     }
 }
 
-/// A crashed log of `count` one-record batches, flushed.
+/// Return a crashed log of `count` one-record batches, flushed.
 fn crashed(count: usize) -> (Fixture, Vec<String>) {
     let mut f = Fixture::new(config());
     let expected: Vec<String> = (0..count).map(|n| format!("v{n}")).collect();
@@ -58,7 +58,7 @@ fn boundaries(bytes: &[u8]) -> Vec<usize> {
     ends
 }
 
-/// The log must be what is expected and go on, with all its parts in order.
+/// Check that the log has the expected records, accepts appends, and has all its parts in order.
 fn check_whole(f: &Fixture, expected: &[String]) {
     assert_eq!(values(f.log()), expected);
     let end = f.log().log_end_offset();
@@ -97,7 +97,7 @@ fn the_active_segment_cut_at_every_byte() {
     let log_dir = f.open_dir();
     for length in 0..=whole.len() {
         std::fs::write(&path, &whole[..length]).expect("writes");
-        // The checkpoint and the index may say more than the file has.
+        // The checkpoint and the index may have more than the file.
         std::fs::write(&index, &index_bytes).expect("writes");
         f.log_dir = Some(Arc::clone(&log_dir));
         let report = f.open();
@@ -427,7 +427,7 @@ fn what_cannot_be_read_is_an_error_for_this_partition_only() {
 
 #[test]
 fn flips_anywhere_never_show_a_wrong_record() {
-    // Every flip past the recovery point is met by a checksum or by the rules for offsets.
+    // A checksum or an offset rule detects every bit flip after the recovery point.
     let (mut f, expected) = crashed(8);
     let path = logs(&f).remove(0);
     let good = std::fs::read(&path).expect("reads");

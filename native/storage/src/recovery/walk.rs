@@ -1,4 +1,4 @@
-//! Checking one segment batch by batch, and mending what can be mended.
+//! Check and repair of one segment, batch by batch.
 
 use super::epochs::Epochs;
 use super::report::RecoveryReport;
@@ -17,20 +17,20 @@ use std::sync::Arc;
 /// Bytes read at once by the search for the next whole batch.
 const SEARCH_BYTES: usize = 1 << 20;
 
-/// The walk through one segment.
+/// State of the check of one segment.
 pub(super) struct Walk<'a> {
     pub(super) segment: &'a Arc<Segment>,
     pub(super) config: &'a LogConfig,
     pub(super) epochs: &'a mut Epochs,
     pub(super) report: &'a mut RecoveryReport,
-    /// The next offset must not be below this.
+    /// Lower bound of the next offset.
     pub(super) expected: Option<i64>,
-    /// Everything below was on disk: damage there is no unfinished append, and what follows it is worth keeping.
+    /// Everything below was on disk: damage there is not an unfinished append, and batches after it are kept.
     pub(super) durable: i64,
 }
 
 impl Walk<'_> {
-    /// Checks the segment and leaves it with good indexes; answers its end offset.
+    /// Check the segment and make its indexes good; return its end offset.
     pub(super) fn run(
         &mut self,
         recovery_point: i64,
@@ -98,7 +98,7 @@ impl Walk<'_> {
         self.report.scanned_bytes += position - from;
         if !damaged.is_empty() {
             let size = self.take_out(&damaged, position)?;
-            // Once more, for the indexes; nothing is damaged this time.
+            // Run again for the indexes; nothing is damaged this time.
             segment.set_end(base, size);
             return self.run(0, size, later_data, next_base);
         }
@@ -107,8 +107,8 @@ impl Walk<'_> {
         Ok(end)
     }
 
-    /// Where checking begins: at the batch that holds the recovery point if the index can say
-    /// where that is, else at the front. Leaves the indexes ready to go on from there.
+    /// Return where the check begins: at the batch that contains the recovery point if the index has it, else at the
+    /// start. Prepares the indexes to continue from there.
     fn start(&mut self, recovery_point: i64, size: u64) -> Result<(u64, i64), StorageError> {
         let segment = self.segment;
         let base = segment.base_offset;
@@ -126,8 +126,8 @@ impl Walk<'_> {
         Ok((0, base))
     }
 
-    /// Whether a batch with a good checksum may stand here; if not, why, and where the next one is
-    /// if this one alone is at fault. The checksum does not cover the offset.
+    /// Check whether a batch with a good checksum fits here; if not, return why, and the position of the next one if
+    /// only this one is wrong. The checksum does not cover the offset.
     fn accept(
         &mut self,
         file: &SegmentFile,
@@ -152,7 +152,7 @@ impl Walk<'_> {
         {
             return wrong(format!("offset {last} reaches into the segment at {next}"));
         }
-        // Compaction leaves gaps; a gap that the next batch falls back into is damage.
+        // Compaction leaves gaps; a gap into which the next batch falls back is damage.
         if first > floor
             && let Some(following) = self.offset_at(file, after, size)
             && following <= last
@@ -164,7 +164,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// The offset of a good batch at `position`, if there is one.
+    /// Return the offset of a valid batch at `position`, if there is one.
     fn offset_at(&self, file: &SegmentFile, position: u64, size: u64) -> Option<i64> {
         let path = || self.segment.path(LOG);
         let mut scan = Scan::new(file, &path, Depth::Whole, position, size);
@@ -174,7 +174,7 @@ impl Walk<'_> {
             .map(|(_, header, _)| header.base_offset)
     }
 
-    /// Whether a good batch that continues the log stands at `position`.
+    /// Return whether a valid batch at `position` continues the log.
     fn goes_on(&self, file: &SegmentFile, position: u64, size: u64, end: i64) -> bool {
         let path = || self.segment.path(LOG);
         let mut scan = Scan::new(file, &path, Depth::Whole, position, size);
@@ -183,8 +183,8 @@ impl Walk<'_> {
             if header.base_offset > end && header.last_offset() <= most)
     }
 
-    /// Where the next whole batch after damage is whose length cannot be believed, by trying every byte. Not in the
-    /// tail: what was not flushed is cut, so that the log stays a prefix of what was appended.
+    /// Search the next whole batch after damage with an untrusted length, by trying every byte. Not in the tail:
+    /// unflushed bytes are cut, so that the log stays a prefix of the appended records.
     fn find_next(
         &self,
         file: &SegmentFile,
@@ -219,8 +219,8 @@ impl Walk<'_> {
         None
     }
 
-    /// Puts a file without the damaged stretches in the place of the segment's, durably: offsets are missing then, as
-    /// after a compaction. A batch without records in their place would not do: not all clients heed the count.
+    /// Replace the segment's file by one without the damaged ranges, durably: their offsets are then missing, as after
+    /// a compaction. Empty batches instead would not work: some clients ignore the record count.
     fn take_out(&self, stretches: &[(u64, u64)], size: u64) -> Result<u64, StorageError> {
         let path = self.segment.path(LOG);
         let new = files::temporary(&path);
@@ -243,7 +243,7 @@ impl Walk<'_> {
         Ok(written)
     }
 
-    /// Cuts the segment at `position`. Nothing after it can be told apart from garbage.
+    /// Cut the segment at `position`: nothing after it can be told from garbage.
     fn cut(
         &mut self,
         position: u64,
@@ -253,7 +253,7 @@ impl Walk<'_> {
     ) -> Result<(), StorageError> {
         let path = self.segment.path(LOG);
         if let Some(later) = later {
-            // Not a torn tail: flushed data follows in later segments.
+            // Not a torn tail: later segments have flushed data.
             self.keep_copy(&path)?;
             if later > end {
                 self.report.lost.push((end, later - 1));
@@ -267,7 +267,7 @@ impl Walk<'_> {
         files::sync_data(file.file()).map_err(StorageError::io("sync", &path))
     }
 
-    /// Keeps the damaged file for the operator, once.
+    /// Keep a copy of the damaged file for the operator, once.
     fn keep_copy(&self, path: &Path) -> Result<(), StorageError> {
         let mut name = path.as_os_str().to_owned();
         name.push(CORRUPT);

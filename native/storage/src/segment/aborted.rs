@@ -1,4 +1,4 @@
-//! The aborted transactions whose markers are in a segment.
+//! Aborted transactions whose markers are in a segment.
 
 use super::Segment;
 use crate::error::StorageError;
@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 const TXN_INDEX_BYTES_MAX: u64 = 1 << 30;
 
 impl Segment {
-    /// Aborted transactions whose marker is in this segment.
+    /// Return the aborted transactions whose marker is in this segment.
     pub(crate) fn aborted(&self) -> Result<Vec<AbortedTransaction>, StorageError> {
         let mut aborted = self.aborted.lock();
         if let Some(known) = &*aborted {
@@ -28,7 +28,7 @@ impl Segment {
         Ok(parsed)
     }
 
-    /// Adds an aborted transaction, to memory and to the file.
+    /// Add an aborted transaction to memory and to the file.
     pub(crate) fn add_aborted(&self, transaction: AbortedTransaction) -> Result<(), StorageError> {
         let known = self.aborted()?.len();
         let position = (known * txn_index::ENTRY_BYTES) as u64;
@@ -40,7 +40,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Replaces the transaction index (recovery, truncation).
+    /// Replace the transaction index (recovery, truncation).
     pub(crate) fn set_aborted(&self, list: Vec<AbortedTransaction>) -> Result<(), StorageError> {
         let path = self.path(TXN_INDEX);
         if list.is_empty() {

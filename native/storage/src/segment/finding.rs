@@ -1,4 +1,4 @@
-//! Where the batch of an offset is: memory of the tail, the index, and from there the batches themselves.
+//! Lookup of an offset's batch: remembered positions, the index, and from there the batches themselves.
 
 use super::indexes::Indexes;
 use super::{NOTHING, Place, Segment};
@@ -13,12 +13,12 @@ use std::sync::atomic::Ordering;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
     pub(crate) position: u64,
-    /// Known unless the place came from memory.
+    /// `None` if the position was remembered.
     pub(crate) header: Option<BatchHeader>,
 }
 
 impl Segment {
-    /// The position of `offset` if memory knows it: the end, the flushed end, a recent batch.
+    /// Return the position of `offset` if it is remembered: the end, the flushed end, a recent batch.
     fn remembered(&self, offset: i64) -> Option<u64> {
         let relative = u32::try_from(offset - self.base_offset).ok()?;
         for word in [&self.end, &self.flushed] {
@@ -37,8 +37,8 @@ impl Segment {
             })
     }
 
-    /// The first batch whose last offset is not below `offset`; `None` if there is none. A
-    /// batch that starts exactly at `offset` may come without its header.
+    /// Return the first batch whose last offset is not below `offset`; `None` if there is none. A batch that starts
+    /// exactly at `offset` may come without its header.
     pub(crate) fn find(&self, offset: i64) -> Result<Option<Found>, StorageError> {
         let end = self.end();
         if end.position == 0 || offset >= self.base_offset + i64::from(end.relative_offset) {
@@ -55,7 +55,7 @@ impl Segment {
         self.find_by_index(offset, u64::from(end.position))
     }
 
-    /// The position where everything below `offset` ends: that of the first batch that reaches it.
+    /// Return the position where everything below `offset` ends: that of the first batch that reaches it.
     pub(crate) fn position_of(&self, offset: i64) -> Result<u64, StorageError> {
         if let Some(position) = self.remembered(offset) {
             return Ok(position);
@@ -77,10 +77,10 @@ impl Segment {
             Err(Fault::Damaged { .. })
                 if start.is_some() && !self.damaged.load(Ordering::Acquire) =>
             {
-                // Not if it is the index of a replacement: `file` answers that.
+                // `file` detects whether the index belongs to a replacement.
                 self.file(false)?;
-                // The index pointed into the middle of a batch: it is made anew. If the log itself is
-                // damaged, the way from the front ends there, too, and that is the answer.
+                // The index pointed into the middle of a batch: rebuild it. If the log itself is damaged, the scan from
+                // the start fails there too, and that is the result.
                 self.rebuild_indexes(4096)?;
                 self.scan_for(offset, None, size).map_err(|f| self.fault(f))
             }
@@ -105,7 +105,7 @@ impl Segment {
         if looked_at.is_none() {
             looked_at = Some(self.look_at_files(&mut self.indexes.write())?);
         }
-        // The file is read without the lock: the writer must not wait for a slow disk.
+        // Read the file without the lock: the writer must not wait for a slow disk.
         let Some((count, _)) = looked_at.filter(|&(count, _)| count > 0) else {
             return Ok(None);
         };
@@ -115,7 +115,7 @@ impl Segment {
             .get(&self.index, false, || self.path(INDEX))
             .map_err(failed)?;
         match index::find_offset(&file, count, relative) {
-            // Shorter than it was: the index of a replacement (`file` answers that), or a damaged one.
+            // Shorter than before: the index of a replacement (`file` detects that), or a damaged one.
             Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
                 self.file(false)?;
                 self.rebuild_indexes(4096)?;
@@ -168,7 +168,7 @@ impl Segment {
         Ok(None)
     }
 
-    /// The header of the batch at `position`.
+    /// Return the header of the batch at `position`.
     pub(crate) fn header_at(&self, position: u64) -> Result<BatchHeader, StorageError> {
         let file = self.file(false)?;
         let path = || self.path(LOG);
@@ -183,7 +183,7 @@ impl Segment {
         }
     }
 
-    /// Walks the batches from the one that holds `from` on. `visit` answers whether to go on.
+    /// Visit the batches from the one that contains `from`, as long as `visit` returns true.
     pub(crate) fn for_each(
         &self,
         depth: Depth,
@@ -216,10 +216,10 @@ impl Segment {
     }
 }
 
-/// Used while a segment is being recovered; nothing else looks at it then.
+/// Used during recovery, before any other access to the segment.
 impl Segment {
-    /// Whether the last batch ends where the file does and the index knows of no more, as far as what follows the last
-    /// index entry tells. A wrong index makes the answer no.
+    /// Return whether the last batch ends at the end of the file and the index has no more, judged from the last index
+    /// entry on. A wrong index makes the result false.
     pub(crate) fn ends_whole(&self) -> Result<bool, StorageError> {
         if self.indexes_reach_beyond()? {
             return Ok(false);
@@ -235,7 +235,7 @@ impl Segment {
         }
     }
 
-    /// Position and base offset of the batch that holds `offset`, checked against the index.
+    /// Return position and base offset of the batch that contains `offset`, checked against the index.
     pub(crate) fn resume_point(&self, offset: i64) -> Result<(u64, i64), StorageError> {
         let size = self.size();
         match self.find_by_index(offset, size)? {

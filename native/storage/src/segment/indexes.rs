@@ -1,5 +1,5 @@
-//! The offset and time index of a segment: kept in memory at the tail, written out in batches,
-//! rebuilt from the log whenever a file cannot be right.
+//! Offset and time index of a segment: the tail is in memory and written out in batches; a wrong file is rebuilt from
+//! the log.
 
 use super::{Place, RECENT_BATCHES, Segment};
 use crate::error::StorageError;
@@ -11,30 +11,29 @@ use pybroker_model::{BatchHeader, NO_TIMESTAMP};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
 
-/// Index entries held in memory before they are written out: 16 MB of log.
+/// Index entries in memory before they are written out: 16 MB of log.
 const INDEX_TAIL_ENTRIES_MAX: usize = 4096;
 
-/// What is known of the indexes.
+/// State of the indexes.
 #[derive(Debug, Default)]
 pub(crate) struct Indexes {
-    /// Entries in the files; `None` until looked at.
+    /// Entries in the files; `None` until looked up.
     pub(super) on_disk: Option<(u64, u64)>,
-    /// Entries after those.
+    /// Entries after those in the files.
     pub(super) offsets: Vec<OffsetEntry>,
     times: Vec<TimeEntry>,
-    /// The last time entry, wherever it is.
+    /// The last time entry, in memory or in the file.
     last_time: Option<TimeEntry>,
-    /// Largest timestamp and the last offset (relative) of its batch; `None` until looked at.
+    /// Largest timestamp and the last offset (relative) of its batch; `None` until looked up.
     largest: Option<TimeEntry>,
-    /// Timestamp of the first batch; `None` until looked at.
+    /// Timestamp of the first batch; `None` until looked up.
     first_timestamp: Option<i64>,
     pub(crate) bytes_since_entry: u64,
 }
 
 impl Segment {
-    /// Does for a batch that is to be written at `position` what needs the disk and may fail, so that
-    /// [`Segment::note_batch`] cannot: bytes that are written and of which nobody is told would be in the log after a
-    /// restart.
+    /// Do everything for a batch at `position` that needs the disk and may fail, so that [`Segment::note_batch`] cannot
+    /// fail: written bytes that are not published would be in the log after a restart.
     pub(crate) fn expect_batch(&self, position: u64) -> Result<(), StorageError> {
         let mut indexes = self.indexes.write();
         if indexes.offsets.len() >= INDEX_TAIL_ENTRIES_MAX {
@@ -47,7 +46,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Takes note of a batch just written at `position`; publishes nothing.
+    /// Record a batch just written at `position`; publishes nothing.
     pub(crate) fn note_batch(
         &self,
         header: &BatchHeader,
@@ -64,7 +63,7 @@ impl Segment {
         self.recent[slot].store(place.pack(), Ordering::Relaxed);
     }
 
-    /// Bytes the index files would have if written out now: (offset, time).
+    /// Return the sizes of the index files if written out now: (offset, time).
     pub(crate) fn index_bytes(&self) -> Result<(u64, u64), StorageError> {
         let mut indexes = self.indexes.write();
         let (offsets, times) = self.look_at_files(&mut indexes)?;
@@ -74,7 +73,7 @@ impl Segment {
         ))
     }
 
-    /// Entries in the files, looked up once. A file that cannot be right is rebuilt.
+    /// Return the entries in the files, looked up once. A wrong file is rebuilt.
     pub(super) fn look_at_files(&self, indexes: &mut Indexes) -> Result<(u64, u64), StorageError> {
         if indexes.on_disk.is_none()
             && let Some(counts) = self.entries_in_files()?
@@ -88,7 +87,7 @@ impl Segment {
         }
     }
 
-    /// Whether the files know of batches beyond the end of the segment: somebody has cut it.
+    /// Return whether the files have batches beyond the end of the segment: it was cut from outside.
     pub(super) fn indexes_reach_beyond(&self) -> Result<bool, StorageError> {
         let mut indexes = self.indexes.write();
         let Some(counts) = self.entries_in_files()? else {
@@ -100,7 +99,7 @@ impl Segment {
         Ok(indexes.on_disk.is_none())
     }
 
-    /// How many entries the offset and the time index have; `None` if one ends inside an entry.
+    /// Return the number of entries of the offset and the time index; `None` if one ends inside an entry.
     fn entries_in_files(&self) -> Result<Option<(u64, u64)>, StorageError> {
         let size = |suffix| match std::fs::metadata(self.path(suffix)) {
             Ok(metadata) => Ok(metadata.len()),
@@ -141,7 +140,7 @@ impl Segment {
         Ok(true)
     }
 
-    /// Discards the index files and makes them anew from the log.
+    /// Rebuild the index files from the log.
     pub(crate) fn rebuild_indexes(&self, index_interval_bytes: u32) -> Result<(), StorageError> {
         let mut indexes = self.indexes.write();
         self.rebuild_locked(&mut indexes, index_interval_bytes)
@@ -153,7 +152,7 @@ impl Segment {
         indexes: &mut Indexes,
         interval: u32,
     ) -> Result<(u64, u64), StorageError> {
-        // From the log first: a log with damage in it keeps the index that leads past the damage.
+        // Scan the log first: a damaged log keeps the index that leads past the damage.
         let mut fresh = Indexes {
             on_disk: Some((0, 0)),
             ..Indexes::default()
@@ -166,7 +165,7 @@ impl Segment {
                 self.index_batch(&mut fresh, &header, position, interval);
             }
         }
-        // Emptied rather than removed: making 10,000 files anew costs seconds on some filesystems.
+        // Truncate instead of removing: creating 10,000 files takes seconds on some filesystems.
         for suffix in [INDEX, TIME_INDEX] {
             let path = self.path(suffix);
             match std::fs::OpenOptions::new().write(true).open(&path) {
@@ -185,7 +184,7 @@ impl Segment {
         Ok(indexes.on_disk.unwrap_or_default())
     }
 
-    /// The part of [`Segment::note_batch`] that rebuilding needs, too.
+    /// Index a batch: the part of [`Segment::note_batch`] that a rebuild shares.
     fn index_batch(
         &self,
         indexes: &mut Indexes,
@@ -218,7 +217,7 @@ impl Segment {
         indexes.bytes_since_entry += header.size_in_bytes() as u64;
     }
 
-    /// Appends what is in memory to the index files, without syncing.
+    /// Append the entries in memory to the index files, without syncing.
     fn write_out(&self, indexes: &mut Indexes) -> Result<(), StorageError> {
         let (offsets, times) = self.look_at_files(indexes)?;
         if !indexes.offsets.is_empty() {
@@ -256,8 +255,8 @@ impl Segment {
             .map_err(StorageError::io("write", &path))
     }
 
-    /// Brings the index files up to date; with `sealing` also notes the largest timestamp as the
-    /// last time entry and makes sure that both files exist, as Kafka's tools expect.
+    /// Write the index files; with `sealing` also write the largest timestamp as the last time entry and create both
+    /// files, as Kafka's tools expect.
     pub(crate) fn persist_indexes(&self, sealing: bool) -> Result<(), StorageError> {
         if self.size() == 0 {
             return Ok(());
@@ -277,7 +276,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Syncs the index files if they changed.
+    /// Sync the index files if they changed.
     pub(crate) fn sync_indexes(&self) -> Result<(), StorageError> {
         if !self.indexes_dirty.swap(false, Ordering::AcqRel) {
             return Ok(());
@@ -293,7 +292,7 @@ impl Segment {
         Ok(())
     }
 
-    /// The largest timestamp and the last offset of the batch that has it; `None` when empty.
+    /// Return the largest timestamp and the last offset of its batch; `None` if empty.
     pub(crate) fn largest_timestamp(&self) -> Result<Option<(i64, i64)>, StorageError> {
         let absolute = |entry: TimeEntry| {
             (
@@ -330,7 +329,7 @@ impl Segment {
         Ok(largest.map(absolute))
     }
 
-    /// Timestamp of the first batch, by which segments roll.
+    /// Return the timestamp of the first batch, by which segments roll.
     pub(crate) fn first_timestamp(&self) -> Result<Option<i64>, StorageError> {
         if let Some(timestamp) = self.indexes.read().first_timestamp {
             return Ok(Some(timestamp).filter(|&t| t != NO_TIMESTAMP));
@@ -343,7 +342,7 @@ impl Segment {
         Ok(Some(timestamp).filter(|&t| t != NO_TIMESTAMP))
     }
 
-    /// From which offset on a record with a timestamp not below `timestamp` may be found.
+    /// Return the offset from which a record with a timestamp of at least `timestamp` may be found.
     pub(crate) fn lookup_time(&self, timestamp: i64) -> Result<i64, StorageError> {
         let (in_memory, on_disk) = {
             let mut indexes = self.indexes.write();
@@ -367,7 +366,7 @@ impl Segment {
         Ok(self.base_offset + i64::from(relative))
     }
 
-    /// Cuts the index files to the entries below `offset`.
+    /// Truncate the index files to the entries below `offset`.
     pub(crate) fn keep_indexes_below(&self, offset: i64) -> Result<(), StorageError> {
         let relative = u32::try_from(offset - self.base_offset).unwrap_or(u32::MAX);
         let mut indexes = self.indexes.write();
@@ -416,7 +415,7 @@ impl Segment {
     }
 }
 
-/// Adds the largest timestamp so far as an entry if it is above the last one.
+/// Add the largest timestamp so far as an entry if it is above the last one.
 fn push_time(indexes: &mut Indexes) {
     let Some(largest) = indexes.largest else {
         return;

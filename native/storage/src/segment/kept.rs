@@ -1,20 +1,20 @@
-//! What was written last, kept until it is on disk: the journal takes it from here instead of reading the file.
+//! Unflushed bytes of the tail in memory: the journal copies them from here instead of reading the file.
 
 use super::Segment;
 use crate::journal::SMALL_BYTES_MAX;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Of all segments of the process, however many of them wait for a disk that is slow.
+/// Limit over all segments of the process, however many wait for a slow disk.
 const ALL_KEPT_BYTES_MAX: usize = 32 << 20;
 
 static ALL_KEPT_BYTES: AtomicUsize = AtomicUsize::new(0);
 
-/// A stretch of the file: as much at most as goes to the journal at once.
+/// A range of the file, at most as long as the largest journal entry.
 #[derive(Debug)]
 pub(super) struct Kept {
     position: u64,
     bytes: Vec<u8>,
-    /// Bytes that all have together.
+    /// Total bytes of all segments.
     all: &'static AtomicUsize,
 }
 
@@ -57,7 +57,7 @@ impl Kept {
         self.bytes.clear();
     }
 
-    /// Holds no memory any more.
+    /// Release the memory.
     fn free(&mut self) {
         *self = Self::of(self.all);
     }
@@ -69,7 +69,7 @@ impl Kept {
 
     fn forget(&mut self, position: u64) {
         if position >= self.end() {
-            // Partitions that rest hold no memory.
+            // Idle partitions hold no memory.
             self.free();
         } else if position > self.position {
             let gone = (position - self.position) as usize;
@@ -87,12 +87,12 @@ impl Drop for Kept {
 }
 
 impl Segment {
-    /// Keeps bytes that were just written at `position`, for who holds the writer lock.
+    /// Keep bytes that were just written at `position`; requires the writer lock.
     pub(crate) fn keep(&self, bytes: &[u8], position: u64) {
         self.kept.lock().add(bytes, position);
     }
 
-    /// Adds `count` bytes that were written at `position` to `out`; false if not all of them are kept.
+    /// Append `count` bytes written at `position` to `out`; return false if some are not kept.
     pub(crate) fn append_kept(&self, position: u64, count: usize, out: &mut Vec<u8>) -> bool {
         let kept = self.kept.lock();
         let bytes = kept.get(position, count);
@@ -100,7 +100,7 @@ impl Segment {
         bytes.is_some()
     }
 
-    /// What lies below is on disk.
+    /// Drop bytes below `position`, which are on disk.
     pub(super) fn forget_kept(&self, position: u64) {
         self.kept.lock().forget(position);
     }

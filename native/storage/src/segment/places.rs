@@ -1,43 +1,43 @@
-//! Where readers of a segment are: what the last look-ups found, so that the next ones need no read.
+//! Recent lookups of a segment's readers, so that the next ones need no read.
 //!
-//! A look-up costs reads of the index and of batch headers. Consumers ask for the same offset again (a partition
-//! whose first batch did not fit the answer), or for the one after the batch just given: both are remembered.
+//! A lookup reads the index and batch headers. Consumers fetch the same offset again (a partition whose first batch did
+//! not fit the response), or the one after the last batch: both are remembered.
 
 use parking_lot::Mutex;
 
-/// Places of one segment that are remembered: a few readers, two each.
+/// Remembered positions of a segment: a few readers, two each.
 const PLACES: usize = 16;
 
-/// Where the first batch that reaches an offset lies.
+/// Position of the first batch that reaches an offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ReaderPlace {
-    /// What a reader asked for.
+    /// The offset of the lookup.
     pub(super) relative_offset: u32,
     pub(super) position: u32,
     /// Size of the batch; `None` until its header was read.
     pub(super) bytes: Option<u32>,
 }
 
-/// How often the file was cut: what was found before a cut may not be noted after it.
+/// Number of truncations of the file: a result from before one must not be remembered after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Cut(u64);
 
-/// See the module.
+/// Recent lookups of a segment.
 #[derive(Debug, Default)]
 pub(super) struct ReaderPlaces(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
     cut: Cut,
-    /// Empty until the first look-up that had to read: most segments are never read.
+    /// Empty until the first lookup that had to read: most segments are never read.
     places: Vec<ReaderPlace>,
-    /// Which one is replaced next.
+    /// Index of the next one to replace.
     oldest: usize,
 }
 
 impl ReaderPlaces {
-    /// What is known of an offset, and the state of the file that a note must refer to: taken before the end of the
-    /// segment is looked at.
+    /// Return the remembered position of an offset, and the truncation count for [`Self::note`]; call it before reading
+    /// the end of the segment.
     pub(super) fn get(&self, relative_offset: u32) -> (Option<ReaderPlace>, Cut) {
         let known = self.0.lock();
         let place = known
@@ -47,7 +47,7 @@ impl ReaderPlaces {
         (place.copied(), known.cut)
     }
 
-    /// Notes what was found, unless the file was cut since `cut` was taken.
+    /// Remember a result, unless the file was truncated since `cut` was taken.
     pub(super) fn note(&self, cut: Cut, found: ReaderPlace) {
         let mut known = self.0.lock();
         if known.cut != cut {
@@ -67,7 +67,7 @@ impl ReaderPlaces {
         }
     }
 
-    /// The file was cut or replaced.
+    /// Forget everything: the file was truncated or replaced.
     pub(super) fn forget(&self) {
         let mut known = self.0.lock();
         known.cut.0 += 1;

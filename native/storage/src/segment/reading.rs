@@ -1,4 +1,4 @@
-//! Look-ups of readers, which come again for the same offset or for what follows.
+//! Lookups of readers, which often repeat an offset or ask for the next one.
 
 use super::Segment;
 use super::places::{Cut, ReaderPlace};
@@ -8,25 +8,25 @@ use crate::scan::{Depth, Scan};
 use pybroker_model::BatchHeader;
 use std::sync::atomic::Ordering;
 
-/// Where a read starts.
+/// Start of a read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadStart {
-    /// First batch that reaches the offset.
+    /// Position of the first batch that reaches the offset.
     pub(crate) position: u64,
-    /// Its size, as far as it is known without another read.
+    /// Its size, if known without another read.
     bytes: Option<u32>,
     relative_offset: u32,
     cut: Cut,
 }
 
 impl Segment {
-    /// Whether the file is shorter than what was written to it: somebody cut it under us.
+    /// Return whether the file is shorter than the written bytes: it was cut from outside.
     pub(crate) fn is_cut(&self) -> Result<bool, StorageError> {
         Ok(self.bytes_in_file()? < self.size())
     }
 
-    /// Lets the segment end after the last whole batch that its file still has: readers then go on in the next
-    /// segment, as over a gap that compaction left. Answers what is lost, in words.
+    /// End the segment after the last whole batch in its file: readers then continue in the next segment, as after a
+    /// gap of a compaction. Return a description of the loss.
     pub(crate) fn end_before_the_cut(&self) -> Result<String, StorageError> {
         let file = self.file(false)?;
         let path = || self.path(LOG);
@@ -56,10 +56,10 @@ impl Segment {
             .map_err(|error| StorageError::io("look at", &self.path(LOG))(error))
     }
 
-    /// As [`Segment::find`], for a reader: remembers what it finds.
+    /// As [`Segment::find`], for a reader: remembers the result.
     pub(crate) fn find_start(&self, offset: i64) -> Result<Option<ReadStart>, StorageError> {
         let relative_offset = u32::try_from(offset - self.base_offset).unwrap_or(0);
-        // Before the end: a place that is known by then lies in what the end covers, or is not taken.
+        // Read it before the end: a remembered position is then covered by the end, or not used.
         let (known, cut) = self.readers.get(relative_offset);
         let end = self.end();
         let asked = offset >= self.base_offset && relative_offset < end.relative_offset;
@@ -90,7 +90,7 @@ impl Segment {
         Ok(Some(start))
     }
 
-    /// Size of the batch that a read starts with.
+    /// Return the size of the first batch of a read.
     pub(crate) fn first_bytes(&self, start: &mut ReadStart) -> Result<usize, StorageError> {
         if let Some(bytes) = start.bytes {
             return Ok(bytes as usize);
@@ -100,7 +100,7 @@ impl Segment {
         Ok(header.size_in_bytes())
     }
 
-    /// Remembers the batch for who asks again, and its end for who has taken it.
+    /// Remember the batch for a repeated fetch, and its end for the next one.
     fn note_reader(&self, start: &mut ReadStart, header: &BatchHeader) {
         let bytes = header.size_in_bytes() as u32;
         start.bytes = Some(bytes);

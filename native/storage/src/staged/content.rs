@@ -1,11 +1,11 @@
-//! What is staged, read whole: a small attach copies it into the log.
+//! Staged bytes in memory: a small attach copies them into the log.
 
 use super::{StagedSegment, staged_file};
 use crate::error::StorageError;
 use crate::file_names::LOG;
 use pybroker_model::{BatchHeader, TimestampType, set_timestamp_type_and_max};
 
-/// The staged bytes in order, with the append time where the topic stamps it.
+/// Return the staged bytes in order, with the append time if the topic uses LogAppendTime.
 pub(crate) fn read_all(
     staged: &[StagedSegment],
     append_time: Option<i64>,

@@ -1,5 +1,5 @@
-//! `intent`: where a log takes the staged files of a partition. One line of fixed length with its checksum, written
-//! in place, so that a single small sync makes it durable while the log's lock is held.
+//! `intent`: the log offsets of a partition's staged files. One line of fixed length with its checksum, written in
+//! place: a single small sync makes it durable under the log's lock.
 
 use crate::error::StorageError;
 use crate::files;
@@ -10,29 +10,29 @@ use std::path::Path;
 
 const BYTES: usize = 96;
 
-/// See the module.
+/// Progress of an attach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Intent {
     /// Offset of the first record.
     pub(crate) base: i64,
-    /// After the last one.
+    /// Offset after the last record.
     pub(crate) end: i64,
-    /// Of the leader that attaches.
+    /// Epoch of the leader that attaches.
     pub(crate) leader_epoch: i32,
-    /// The stamp of a topic with LogAppendTime, else -1.
+    /// LogAppendTime of the records, -1 if the topic does not use it.
     pub(crate) append_time: i64,
-    /// How far it is.
+    /// State of the attach.
     pub(crate) state: State,
-    /// Number of the plan that is attached.
+    /// Number of the attached plan.
     pub(crate) plan: u32,
 }
 
-/// How far an attach is.
+/// State of an attach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Files are being linked: a crash does not stop that.
+    /// Files are being linked: after a crash the start completes it.
     Linking,
-    /// One write puts the records to the end of the log: after a crash they are there whole, or taken out again.
+    /// One write appends the records: after a crash they are complete, or truncated.
     Copying,
     /// The records are in the log, durably.
     Done,
@@ -82,7 +82,7 @@ impl Intent {
                 all.into_iter()
                     .find(|state| code == state.code().to_string())
             })?,
-            // Earlier builds had one plan only.
+            // Earlier builds had only one plan.
             plan: match next() {
                 Some(number) => u32::from_str_radix(number, 16).ok()?,
                 None => 0,
@@ -91,8 +91,8 @@ impl Intent {
     }
 }
 
-/// Makes the file, blank, with its blocks; durable once its directory is synced. One that is there stays as it is: a
-/// commit that is prepared late must not take back what another one has attached.
+/// Create the file, blank, with its blocks; durable once its directory is synced. An existing file stays: a late
+/// prepare must not undo an attach.
 pub(crate) fn prepare(path: &Path) -> Result<(), StorageError> {
     if std::fs::metadata(path).is_ok_and(|there| there.len() == BYTES as u64) {
         return Ok(());
@@ -103,7 +103,7 @@ pub(crate) fn prepare(path: &Path) -> Result<(), StorageError> {
         .map_err(StorageError::io("write", path))
 }
 
-/// Writes the intent, or a blank; durable when it returns.
+/// Write the intent, or a blank; durable on return.
 pub(crate) fn write(path: &Path, intent: Option<&Intent>) -> Result<(), StorageError> {
     let text = intent.map_or_else(|| " ".repeat(BYTES), Intent::render);
     let file = OpenOptions::new()
@@ -115,7 +115,7 @@ pub(crate) fn write(path: &Path, intent: Option<&Intent>) -> Result<(), StorageE
         .map_err(StorageError::io("write", path))
 }
 
-/// The intent; `None` if there is none, or none that was written to its end: then nothing has been linked.
+/// Read the intent; `None` if there is none or it is incomplete: then nothing was linked.
 pub(crate) fn read(path: &Path) -> Result<Option<Intent>, StorageError> {
     let content = files::read_if_there(path, BYTES as u64)?;
     Ok(content

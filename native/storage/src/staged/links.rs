@@ -1,4 +1,4 @@
-//! A staged file and the segment of a log are one file with two names.
+//! Hard links: a staged file and the segment of a log are one file with two names.
 
 use super::{StagedSegment, staged_file};
 use crate::error::StorageError;
@@ -10,11 +10,11 @@ use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Files of a segment that are linked; the log last, so that a segment that is there has its indexes.
+/// Linked files of a segment; the log last, so that a segment in place has its indexes.
 const LINKED: [&str; 3] = [INDEX, TIME_INDEX, LOG];
 
-/// Links a staged segment into a log's directory. What is there under the name must be the same file, or an empty one
-/// that a roll or a truncation made.
+/// Link a staged segment into a log's directory. An existing file must be the same one, or an empty one from a roll or
+/// a truncation.
 pub(crate) fn link(
     staged: &StagedSegment,
     partition: &Path,
@@ -26,7 +26,7 @@ pub(crate) fn link(
         match std::fs::hard_link(&from, &to) {
             Ok(()) => {}
             Err(error) if error.kind() == std::io::ErrorKind::NotFound && suffix != LOG => {
-                // No index was needed; one that lies there under the name is another segment's.
+                // No index was needed; an existing one under the name belongs to another segment.
                 files::remove(&to)?;
             }
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
@@ -52,7 +52,7 @@ fn replace(from: &Path, to: &Path, suffix: &str) -> Result<(), StorageError> {
     std::fs::hard_link(from, to).map_err(StorageError::io("link", to))
 }
 
-/// Takes the links of a segment out of a log's directory again; another file under the name stays, with its indexes.
+/// Remove the links of a segment from a log's directory; another file under the name stays, with its indexes.
 pub(crate) fn unlink(
     staged: &StagedSegment,
     partition: &Path,
@@ -68,8 +68,8 @@ pub(crate) fn unlink(
     Ok(())
 }
 
-/// Gives a segment files of its own, with the first `bytes` of its log, if they are staged ones as well: what is staged
-/// stays whole, whatever becomes of the segment. Its indexes are to be made anew.
+/// Give a segment that is linked to staged files its own file, with the first `bytes` of its log: the staged files stay
+/// intact. Its indexes must be rebuilt.
 pub(crate) fn unshare(segment: &Segment, bytes: u64) -> Result<(), StorageError> {
     let path = segment.path(LOG);
     if !is_shared(&path)? {
@@ -88,7 +88,7 @@ pub(crate) fn unshare(segment: &Segment, bytes: u64) -> Result<(), StorageError>
     files::replace(&path)
 }
 
-/// Whether a file has another name as well; one that is not there has none.
+/// Return whether a file has another name; false if it does not exist.
 pub(crate) fn is_shared(path: &Path) -> Result<bool, StorageError> {
     match std::fs::metadata(path) {
         Ok(found) => Ok(found.nlink() > 1),

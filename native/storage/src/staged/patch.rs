@@ -1,4 +1,5 @@
-//! Giving staged batches their offsets and epoch where they lie: 16 bytes a batch, all before the checksummed part.
+//! Patching of offsets and epoch into staged batches in place: 16 bytes for each batch, all before the checksummed
+//! part.
 
 use super::{StagedSegment, staged_file};
 use crate::error::StorageError;
@@ -12,17 +13,17 @@ use pybroker_model::{
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 
-/// What becomes of the batches of a segment.
+/// Values to patch into the batches of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
     /// Offset of the segment's first record.
     pub(crate) base: i64,
     pub(crate) leader_epoch: i32,
-    /// LogAppendTime: the checksum covers it and is computed anew. `None`: timestamps stay.
+    /// LogAppendTime: the checksum covers it and is recomputed. `None`: timestamps stay.
     pub(crate) append_time: Option<i64>,
 }
 
-/// Patches the files of an attach, one behind the other from `base` on.
+/// Patch the files of an attach, consecutively from `base`.
 pub(crate) fn segments(
     staged: &[StagedSegment],
     base: i64,
@@ -42,7 +43,7 @@ pub(crate) fn segments(
     Ok(())
 }
 
-/// Patches all batches of a staged file. Doing it again, with the same or another stamp, is harmless.
+/// Patch all batches of a staged file. Repeating it, with the same or other values, is harmless.
 pub(crate) fn segment(staged: &StagedSegment, stamp: Stamp) -> Result<(), StorageError> {
     let path = staged_file(staged, LOG);
     let io = |operation| {
@@ -109,7 +110,7 @@ pub(crate) fn segment(staged: &StagedSegment, stamp: Stamp) -> Result<(), Storag
     Ok(())
 }
 
-/// All batches have one time: the index says so in one entry, that of the first batch.
+/// Write a time index with one entry, for the first batch: all batches have the same time.
 fn write_time_index(
     staged: &StagedSegment,
     timestamp: i64,
@@ -123,6 +124,6 @@ fn write_time_index(
     let file = File::create(&path).map_err(StorageError::io("create", &path))?;
     file.write_all_at(&entry.to_bytes(), 0)
         .map_err(StorageError::io("write", &path))?;
-    // An empty one would be believed after a power cut.
+    // After a power loss an empty index would be trusted.
     files::sync_data(&file).map_err(StorageError::io("sync", &path))
 }

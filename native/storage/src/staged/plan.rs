@@ -1,5 +1,5 @@
-//! `plan`: the attempts that a commit lists for a partition, in the order in which the log takes them, and the brokers
-//! that have them on disk. A commit that is prepared again writes another plan beside it; the decision names one.
+//! `plan`: the attempts that a commit lists for a partition, in the order of the log, and the brokers that have them on
+//! disk. Another prepare of the commit writes another plan; the decision names one.
 
 use super::StagedPartition;
 use crate::error::StorageError;
@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 /// Attempts in a plan take about 100 bytes each.
 const PLAN_BYTES_MAX: u64 = 64 << 20;
 
-/// One attempt that counts.
+/// A committed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlannedAttempt {
-    /// The writer: its number is its place.
+    /// Number of the writer: its position in the order.
     pub writer: i32,
-    /// Which attempt of it.
+    /// Number of the attempt.
     pub attempt: i64,
-    /// Records.
+    /// Number of records.
     pub rows: i64,
     /// Bytes of its batches.
     pub bytes: u64,
@@ -27,13 +27,13 @@ pub struct PlannedAttempt {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StagedSegment {
     pub(crate) dir: PathBuf,
-    /// Its base offset where it was staged: its name there.
+    /// Its base offset in the staged log, which is in its name.
     pub(crate) staged_base: i64,
     pub(crate) rows: i64,
     pub(crate) bytes: u64,
 }
 
-/// What a plan says.
+/// Content of a plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Plan {
     pub(crate) attempts: Vec<PlannedAttempt>,
@@ -56,7 +56,7 @@ pub(crate) fn render(attempts: &[PlannedAttempt], holders: &[i32]) -> String {
 fn parse(text: &str) -> Option<Plan> {
     let mut lines = text.lines();
     let holders = match lines.next()? {
-        // Of an earlier build, which knew one broker.
+        // From an earlier build, which had a single broker.
         "0" => Vec::new(),
         "1" => {
             let ids = lines.next()?.split_whitespace();
@@ -80,7 +80,7 @@ fn parse(text: &str) -> Option<Plan> {
     (attempts.len() == count).then_some(Plan { attempts, holders })
 }
 
-/// The plan of that place.
+/// Read the plan of a place.
 pub(crate) fn read(place: &StagedPartition) -> Result<Plan, StorageError> {
     let path = place.plan_path();
     let corrupt = |reason: &str| StorageError::Corrupt {
@@ -95,7 +95,7 @@ pub(crate) fn read(place: &StagedPartition) -> Result<Plan, StorageError> {
         .ok_or_else(|| corrupt("not a plan"))
 }
 
-/// The files that the plan stands for, in order. They must be as they were when it was written.
+/// Return the files of the plan, in order. They must be unchanged since it was written.
 pub(crate) fn segments(place: &StagedPartition) -> Result<Vec<StagedSegment>, StorageError> {
     let path = place.plan_path();
     let corrupt = |reason: String| StorageError::Corrupt {

@@ -1,4 +1,4 @@
-//! Finishing, before a partition's log is opened, what a crash interrupted between intent and flush.
+//! Completion of attaches that a crash interrupted between intent and flush, before a partition's log is opened.
 
 use super::intent::{self, Intent, State};
 use super::links::link;
@@ -11,8 +11,8 @@ use pybroker_model::TopicIdPartition;
 use std::fs::File;
 use std::path::Path;
 
-/// Completes every attach of this partition whose intent is written and not done. Answers how many. Nothing was
-/// acknowledged of them, and nobody else was given their offsets: the log's lock was held.
+/// Complete every attach of this partition whose intent is written and not done; return their number. None was
+/// acknowledged, and no other append got their offsets, because the log's lock was held.
 pub(crate) fn replay(
     log_dir: &Path,
     partition: &Path,
@@ -25,7 +25,7 @@ pub(crate) fn replay(
     Ok(waiting.len())
 }
 
-/// The attaches of this partition that are in `state`, in the order of their offsets.
+/// Return the attaches of this partition in `state`, by offset.
 pub(crate) fn waiting(
     log_dir: &Path,
     id: TopicIdPartition,

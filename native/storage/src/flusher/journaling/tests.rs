@@ -1,4 +1,4 @@
-//! Logs and their journal through crashes: of a power cut's disk only what was synced is left.
+//! Logs and their journal through crashes: after a power loss the disk has only synced bytes.
 
 use super::*;
 use crate::testing::*;
@@ -11,16 +11,16 @@ mod leaving;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a power cut leaves of bytes that were not synced.
+/// Effect of a power loss on unsynced bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Cut {
-    /// The process was killed: everything.
+    /// The process was killed: all bytes stay.
     Kept,
     /// The file ends where it was synced.
     Shorter,
-    /// The file is as long as it was, and has zeros.
+    /// The file keeps its length, with zeros.
     Zeros,
-    /// The first half of the bytes has come to the disk.
+    /// The first half of the bytes reached the disk.
     Half,
 }
 
@@ -34,7 +34,7 @@ fn wait(what: impl Fn() -> bool) {
     }
 }
 
-/// Appends and waits until it is on disk.
+/// Append and wait until it is on disk.
 fn put(f: &Fixture, value: &str) {
     f.append(batch(&[value])).expect("appends");
     flush(f);
@@ -45,18 +45,18 @@ fn flush(f: &Fixture) {
     wait(|| f.log().unflushed_records() == 0);
 }
 
-/// One partition, whose first record is in its segment: what follows is for the journal.
+/// Return one partition whose first record is in its segment: later ones go to the journal.
 fn begun() -> Fixture {
     let f = Fixture::new(LogConfig::default());
     put(&f, "first");
     f
 }
 
-/// Ends the process and takes from the segments what was not synced in them. What is on disk in the journal stays.
+/// End the process and remove unsynced bytes from the segments. Synced bytes of the journal stay.
 fn cut(f: &mut Fixture, kind: Cut) {
     let log = Arc::clone(f.log());
     f.crash();
-    // Not before: until then more is synced, and leaves the journal.
+    // Not earlier: until then more is synced, and leaves the journal.
     let synced = log.synced_end_offset();
     let segments = log.segments.load_full();
     let lost: Vec<_> = segments
@@ -104,7 +104,6 @@ fn journal_files(f: &Fixture) -> usize {
         .count()
 }
 
-// checklist: R1, R2
 #[test]
 fn what_only_the_journal_has_is_there_after_a_power_cut() {
     for kind in CUTS {
@@ -150,7 +149,6 @@ fn what_only_the_journal_has_is_there_after_a_power_cut() {
     }
 }
 
-// checklist: R1
 #[test]
 fn logs_that_wait_together_share_a_write() {
     let temp = tempfile::tempdir().expect("temp dir");
@@ -212,7 +210,7 @@ fn what_is_held_is_written_together_and_told_together() {
     assert_eq!(dir.flusher().journal_figures().flushes, 1);
 }
 
-/// How many logs have been told of a flush, and how many of them when somebody was woken.
+/// Number of logs notified of a flush, and that number when a waiter woke.
 #[derive(Default)]
 struct Heard {
     told: AtomicU64,
@@ -358,13 +356,13 @@ fn a_log_is_synced_beside_who_writes_the_journal() {
     put(&f, "a");
     f.log().flush_beside().expect("syncs");
     assert_eq!(f.log().synced_end_offset(), 2);
-    // Its first records are in a segment of their own, whose name is to be synced as well.
+    // Its first records are in their own segment, whose name must be synced as well.
     f.log().roll(0).expect("rolls");
     f.append(batch(&["b"])).expect("appends");
     f.log().flush_beside().expect("syncs");
     assert_eq!(f.log().synced_end_offset(), 3);
     f.append(batch(&["c"])).expect("appends");
-    // As of a log that is moved away.
+    // As for a log that is moved away.
     f.log().staged.store(true, Ordering::Release);
     assert!(matches!(
         f.log().flush_beside(),

@@ -1,14 +1,14 @@
-//! Several replicas of one partition: each attaches from its own files, at the leader's offsets, once, whatever
-//! truncations come between.
+//! Several replicas of one partition: each attaches its own files once, at the leader's offsets, whatever truncations
+//! happen.
 
 use super::*;
 use crate::log::AttachNotice;
 use std::cell::RefCell;
 
-/// Of the brokers that have the files.
+/// Brokers that have the files.
 const HOLDERS: [i32; 2] = [1, 2];
 
-/// A replica with one record in its log, and two writers' attempts sealed beside it, as plan 7.
+/// Return a replica with one record in its log, and two writers' attempts sealed as plan 7.
 fn replica() -> Fixture {
     let fixture = Fixture::new(small_segments());
     fixture.append(batch(&["before"])).expect("appends");
@@ -27,7 +27,7 @@ fn planned(fixture: &Fixture) -> StagedPartition {
     place(fixture).with_plan(7)
 }
 
-/// Attaches as leader; gives what followers are told.
+/// Attach as leader; return the announcement for followers.
 fn lead(fixture: &Fixture, epoch: i32, copy_bytes_max: u64) -> AttachNotice {
     let told = RefCell::new(None);
     let log = fixture.log();
@@ -84,7 +84,7 @@ fn a_follower_attaches_the_same_bytes_from_its_own_files() {
         assert_eq!((attached.base_offset, attached.end_offset), (1, 33));
         assert_eq!(follower.log().flushed_end_offset(), 33);
         assert_eq!(bytes(&leader), bytes(&follower));
-        // After a restart the follower knows what it has, and would tell its own followers the same.
+        // After a restart the follower has the attach, and would announce it to its own followers.
         follower.crash();
         follower.open();
         let mine = follower
@@ -131,7 +131,7 @@ fn what_a_new_leader_does_not_have_is_cut_off_and_attached_again_where_that_lead
         let mut follower = replica();
         let first = lead(&replica(), 3, LINK);
         follow(&follower, &first, copy).expect("attaches");
-        // The leader that died had it; the one of epoch 4 takes a record first.
+        // The dead leader had it; the leader of epoch 4 takes a record first.
         follower.log().truncate_to(1, NOW).expect("truncates");
         assert_eq!(values(follower.log()), ["before"]);
         assert_eq!(
@@ -156,7 +156,7 @@ fn what_a_new_leader_does_not_have_is_cut_off_and_attached_again_where_that_lead
         let mut all = vec!["before".to_owned(), "after".to_owned()];
         all.extend(expected(&[("a", 9), ("b", 7)]));
         assert_eq!(values(follower.log()), all);
-        // As a leader it has it, too: once.
+        // As a leader it also has it once.
         follower.log().begin_epoch(5).expect("begins");
         let again =
             follower
@@ -168,7 +168,7 @@ fn what_a_new_leader_does_not_have_is_cut_off_and_attached_again_where_that_lead
 
 #[test]
 fn cutting_an_attached_segment_leaves_what_is_staged_whole() {
-    // At its first record, in its middle, at its end; then more is appended and all is opened anew.
+    // Cut at its first record, in its middle, at its end; then append more and open everything again.
     for cut in [1, 2, 5, 19, 33] {
         let mut fixture = replica();
         let staged = staged_bytes(&fixture);
@@ -195,7 +195,7 @@ fn cutting_an_attached_segment_leaves_what_is_staged_whole() {
 fn nothing_is_appended_to_a_staged_file_after_a_restart() {
     let mut fixture = replica();
     let staged = staged_bytes(&fixture);
-    // The process ends before the empty segment behind the attached ones has a file.
+    // The process ends before the empty segment after the attached ones has a file.
     lead(&fixture, 3, LINK);
     fixture.crash();
     fixture.open();

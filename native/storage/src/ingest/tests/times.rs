@@ -1,10 +1,10 @@
-//! The times of what is attached: as the ingest began, whatever the topic says by now.
+//! Timestamps of attached records: of the type that the ingest began with, whatever the topic's is now.
 
 use super::*;
 
 #[test]
 fn an_ingest_with_log_append_time_stamps_what_is_attached() {
-    // The log's own setting has changed since the ingest began.
+    // The log's setting has changed since the ingest began.
     let mut fixture = Fixture::new(small_segments());
     sealed(&fixture);
     let later = NOW + 5_000;

@@ -1,4 +1,4 @@
-//! Power cuts and full disks around an attach: no gap below it, nothing of it twice, nothing of others lost.
+//! Power losses and full disks during an attach: no gap below it, no duplicates, no loss of other records.
 
 use super::*;
 use crate::files;
@@ -54,7 +54,7 @@ fn a_full_disk_after_the_links_says_nothing_wrong() {
     fixture.append(batch(&["before"])).expect("appends");
     sealed(&fixture);
     let log = Arc::clone(fixture.log());
-    // Writes to the producers' snapshot at the new end meet a full disk.
+    // Writes of the producer snapshot at the new end meet a full disk.
     let snapshot = file_names::of_segment(&fixture.partition(), 33, file_names::SNAPSHOT);
     let full = files::temporary(&snapshot);
     std::os::unix::fs::symlink("/dev/full", &full).expect("links");
@@ -95,7 +95,7 @@ fn an_attach_that_is_undone_leaves_the_log_as_it_was() {
             fixture.append(text).expect("appends");
         }
         if emptied {
-            // The active segment is an empty file then, open, and its name is all that tells the log's end.
+            // The active segment is then an empty open file, and only its name records the log end.
             let retained = fixture.log().apply_retention(6, NOW + 5_000);
             assert!(retained.expect("retains").segments > 0);
         }
@@ -189,7 +189,7 @@ fn a_copy_with_a_torn_batch_inside_is_made_again_whole() {
         let path = log.segments.load()[0].path(LOG);
         drop(log);
         fixture.crash();
-        // A power cut kept what follows, not one page of the copy.
+        // A power loss kept later bytes, but not one page of the copy.
         let mut bytes = std::fs::read(&path).expect("reads");
         let second = before as usize + (bytes.len() - before as usize) / 16;
         bytes[second + 70] ^= 1;
@@ -207,8 +207,7 @@ fn a_copy_with_a_torn_batch_inside_is_made_again_whole() {
     }
 }
 
-/// An index that has to be written out before the next append meets a full disk, until the file that is answered is
-/// removed.
+/// Make the next write-out of an index meet a full disk, until the returned file is removed.
 fn full_index(dir: &Path) -> PathBuf {
     let index = file_names::of_segment(dir, 0, file_names::INDEX);
     files::remove(&index).expect("removes");
@@ -216,7 +215,7 @@ fn full_index(dir: &Path) -> PathBuf {
     index
 }
 
-/// About as many batches as an index holds in memory, 4096: the write of it comes with, or soon after, what follows.
+/// About as many batches as an index holds in memory, 4096: its write comes with, or soon after, the next batches.
 const ALMOST_FULL: [usize; 3] = [4092, 4096, 4097];
 
 fn indexed(prefix: &str, count: usize) -> Vec<Vec<u8>> {
@@ -232,7 +231,7 @@ fn every_batch_indexed() -> LogConfig {
     }
 }
 
-/// Whether it was done; else a full disk refused it.
+/// Return true on success, false if a full disk refused it.
 fn done<T: std::fmt::Debug>(outcome: Result<T, AppendError>) -> bool {
     if let Err(error) = &outcome {
         let full = matches!(error, AppendError::Storage(StorageError::Full { .. }));

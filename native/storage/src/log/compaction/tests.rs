@@ -1,4 +1,4 @@
-//! What compaction leaves: the newest of each key, tombstones for a while, everything else as it was.
+//! Result of compaction: the newest record of each key, tombstones for a while, everything else unchanged.
 
 use crate::testing::*;
 use crate::{AppendOrigin, CleanupPolicy, LogConfig};
@@ -26,7 +26,7 @@ fn config() -> LogConfig {
     }
 }
 
-/// What a reader of the whole log ends up with.
+/// Return the final state that a reader of the whole log sees.
 fn table(f: &Fixture) -> BTreeMap<String, String> {
     let mut table = BTreeMap::new();
     for (_, key, value) in read_from(f.log(), f.log().log_start_offset(), 1 << 20) {
@@ -45,12 +45,12 @@ fn compact(f: &Fixture, now: i64) -> crate::Compacted {
         .expect("compacts")
 }
 
-/// Fills the active segment, so that what was appended before can be compacted.
+/// Roll, so that earlier records can be compacted.
 fn seal(f: &Fixture) {
     f.log().roll(NOW).expect("rolls");
 }
 
-/// Lets a pass put segments together: full ones have no room for each other.
+/// Let a pass merge segments: full ones have no space for each other.
 fn merge(f: &Fixture) {
     f.log().set_config(std::sync::Arc::new(LogConfig {
         segment_bytes: 1 << 20,
@@ -219,8 +219,7 @@ fn a_small_map_makes_several_passes() {
 
 #[test]
 fn a_tombstone_that_no_pass_has_covered_stays() {
-    // Found by `the_table_never_changes`: the pass's map was full before the tombstone, whose
-    // segment was rewritten all the same.
+    // Found by `the_table_never_changes`: the pass's map was full before the tombstone, but its segment was rewritten.
     let f = Fixture::new(LogConfig {
         segment_bytes: 1 << 20,
         delete_retention_ms: 0,

@@ -1,4 +1,4 @@
-//! Files that are damaged while the log is in use: readers get past it, and the next start takes it out.
+//! Files damaged while the log is in use: readers get past the damage, and the next start removes it.
 
 use super::*;
 use crate::{ReadError, StorageError};
@@ -72,7 +72,7 @@ fn a_damaged_batch_says_so_to_its_readers_until_the_next_start_takes_it_out() {
         let mut bytes = std::fs::read(&paths[1]).expect("reads");
         let mut walk = Batches::new(&bytes);
         walk.nth(batches - 1).expect("a batch").expect("good");
-        // The format number; the file's size and time stay what they were.
+        // Damage the format number; the file's size and time stay.
         let (at, modified) = (walk.position() + 16, std::fs::metadata(&paths[1]));
         bytes[at] = 9;
         std::fs::write(&paths[1], &bytes).expect("writes");

@@ -1,4 +1,4 @@
-//! Leader epochs, and what a follower does with its log.
+//! Leader epochs, and appends and truncations as follower.
 
 use super::*;
 
@@ -80,7 +80,7 @@ fn a_batch_that_begins_before_the_log_starts_is_taken_whole() {
         f.stop();
         f.open();
     }
-    // With records there is no such room.
+    // A log with records refuses such a batch.
     let end = f
         .log()
         .append_as_follower(&leader_batch(4, 1, &["x", "y"]), NOW);
@@ -90,7 +90,7 @@ fn a_batch_that_begins_before_the_log_starts_is_taken_whole() {
     ));
 }
 
-/// An answer with many batches, of which some are known, in two epochs, and larger than what a segment may be.
+/// A response with many batches: some known, in two epochs, larger than a segment.
 #[test]
 fn batches_that_stand_together_are_written_together() {
     let mut f = Fixture::new(small_segments());
@@ -116,7 +116,7 @@ fn batches_that_stand_together_are_written_together() {
         f.crash();
         f.open();
     }
-    // The topic's segments are smaller now than a batch that the leader has.
+    // The topic's segment size is now smaller than a batch of the leader.
     let large = leader_batch(60, 3, &["x".repeat(4_000).as_str()]);
     assert!(large.len() > f.log().config().segment_bytes as usize);
     let end = f.log().append_as_follower(&large, NOW);
@@ -137,7 +137,7 @@ fn a_sync_that_meets_a_truncation_claims_nothing() {
     assert!(log.was_truncated(&before));
     assert_eq!(log.publish_flushed(&before), None);
     assert!(log.flushed_end_offset() <= 40);
-    // In the middle of one, ends and segments may still be the old ones.
+    // During a truncation ends and segments may still be the old ones.
     let truncating = log.truncating();
     let meanwhile = log.sample();
     assert!(log.was_truncated(&meanwhile));

@@ -1,4 +1,4 @@
-//! Random operations against the simplest model: a list of records and where it starts.
+//! Random operations against a simple model: a list of records and the log start.
 
 use crate::LogConfig;
 use crate::testing::*;
@@ -15,7 +15,7 @@ enum Operation {
     Retention,
     Checkpoint,
     CleanRestart,
-    /// kill -9 after so many of the bytes since the last flush reached the file.
+    /// Kill -9 after this many of the bytes since the last flush reached the file.
     TornRestart(u16),
 }
 
@@ -33,7 +33,7 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// Batches as (base offset, values), and what is known to be on disk.
+/// Batches as (base offset, values), and the flushed end.
 #[derive(Debug, Default)]
 struct Model {
     batches: Vec<(i64, Vec<String>)>,
@@ -90,11 +90,11 @@ proptest! {
                 Operation::Roll => f.log().roll(NOW).expect("rolls"),
                 Operation::Truncate(part) => {
                     let offset = model.start + (model.end - model.start) * i64::from(*part) / 255;
-                    // Everything readable gone is another operation.
+                    // Removing everything readable is another operation.
                     if offset > model.start && model.start == 0 {
                         f.log().truncate_to(offset, NOW).expect("truncates");
                         model.truncate(offset);
-                        // What was cut away was cut on disk, too.
+                        // The truncation is on disk too.
                         model.flushed = f.log().flush().expect("flushes");
                     }
                 }

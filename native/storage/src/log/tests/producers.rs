@@ -134,14 +134,14 @@ fn a_transaction_begins_only_where_its_coordinator_was_asked() {
     f.log()
         .append_as_leader(marker, 0, AppendOrigin::Coordinator, NOW)
         .expect("appends");
-    // The answer was on its way while the transaction ended.
+    // The coordinator's answer was on its way while the transaction ended.
     assert!(refused(transactional(2, asked)));
     assert_eq!(f.log().open_transactions(), []);
     let asked = AppendOrigin::Verified(f.log().log_end_offset());
     transactional(2, asked).expect("another one begins");
 }
 
-/// KIP-890, version 2: each transaction has an epoch of its own, which its marker raises.
+/// KIP-890, version 2: each transaction has its own epoch, which its marker raises.
 #[test]
 fn a_transaction_of_version_2_begins_with_sequence_0_and_is_ended_once() {
     let f = Fixture::new(LogConfig::default());
@@ -163,7 +163,7 @@ fn a_transaction_of_version_2_begins_with_sequence_0_and_is_ended_once() {
     };
     let gap = |result| matches!(result, Err(AppendError::OutOfOrderSequence { .. }));
     write(2, 0, 0, added()).expect("appends");
-    // A batch before it is on its way: the log holds records, and knows nothing of the producer.
+    // An earlier batch is on its way: the log holds records, but no state of the producer.
     assert!(gap(write(1, 0, 1, added())));
     write(1, 0, 0, added()).expect("appends");
     write(1, 0, 1, AppendOrigin::Client).expect("it is open");
@@ -176,10 +176,10 @@ fn a_transaction_of_version_2_begins_with_sequence_0_and_is_ended_once() {
     end(1).expect("the answer was lost");
     assert!(gap(write(1, 1, 1, added())));
     write(1, 1, 0, added()).expect("another one begins");
-    // It comes once more, late.
+    // The marker arrives again, late.
     assert!(end(1).is_err());
     assert_eq!(f.log().open_transactions().len(), 2);
-    // Asked before the marker of the transaction before was here, and told yes behind it.
+    // Asked before the previous transaction's marker arrived, and confirmed after it.
     let asked = added();
     end(2).expect("ends");
     write(1, 2, 0, asked).expect("begins");

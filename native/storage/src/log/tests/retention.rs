@@ -1,4 +1,4 @@
-//! Times of records, and what retention removes.
+//! Timestamps of records, and removal by retention.
 
 use super::*;
 

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A cleanly stopped log of `count` one-record batches in many segments.
+/// Return a cleanly stopped log of `count` one-record batches in many segments.
 fn stopped(count: usize) -> (Fixture, Vec<String>) {
     let (mut f, expected) = crashed(count);
     f.open();
@@ -24,7 +24,7 @@ fn without(expected: &[String], lost: &[(i64, i64)]) -> Vec<String> {
     kept.map(|(_, value)| value.clone()).collect()
 }
 
-/// Its name, what it does to a file, and how many batches of so many are whole afterwards.
+/// Name, effect on a file, and number of whole batches left of a given number.
 type Damage = (&'static str, fn(&[u8]) -> Vec<u8>, fn(usize) -> usize);
 
 const DAMAGES: [Damage; 6] = [

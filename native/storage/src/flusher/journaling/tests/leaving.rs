@@ -1,4 +1,4 @@
-//! Records that are taken away, in files and journal alike: they do not come back, and others are not lost with them.
+//! Records removed from files and journal: they do not return, and others are not lost with them.
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn what_was_truncated_does_not_come_back() {
             cut(&mut f, kind);
             f.open();
             assert_eq!(values(f.log()), kept, "{kind:?} {to}");
-            // Other records in the same places, of the next epoch and of the same one.
+            // Other records at the same places, of the next epoch and of the same one.
             put(&f, "again");
             put(&f, "and again");
             f.log().truncate_to(to, NOW).expect("truncates");
@@ -96,7 +96,7 @@ fn what_is_deleted_waits_whole_and_its_successor_gets_nothing_of_it() {
         let (log, dir) = (Arc::clone(f.log()), Arc::clone(f.dir()));
         f.append(batch(&["not flushed"])).expect("appends");
         dir.stage_logs(&[&log], NOW).remove(0).expect("stages");
-        // Of the same name, and with as many bytes in the same places.
+        // Of the same name, and with as many bytes at the same places.
         let old = f.id;
         let new = many(&dir, "topic", TopicId::random(), 1).remove(0);
         f.id = new.id();

@@ -1,4 +1,4 @@
-//! What compaction leaves of producers and their transactions.
+//! Compaction of idempotent and transactional batches.
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn producers_keep_their_sequences() {
     seal(&f);
     compact(&f, NOW);
     assert_eq!(values(f.log()), ["two"]);
-    // Without snapshots the state comes from the batches that are left.
+    // Without snapshots the state comes from the remaining batches.
     f.crash();
     for name in f.files().iter().filter(|name| name.ends_with(".snapshot")) {
         std::fs::remove_file(f.partition().join(name)).expect("removes");
