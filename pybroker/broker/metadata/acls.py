@@ -1,7 +1,7 @@
-"""The nouns of access control with Kafka's wire codes (KIP-140, KIP-290), and how they lie in the store.
+"""ACLs with Kafka's wire codes (KIP-140, KIP-290), and their nodes in the store.
 
-/kafka-acl/[Type]/[name]                       entries of literal patterns; the name * is the wildcard
-/kafka-acl-extended/prefixed/[Type]/[prefix]   entries of prefixed patterns
+/kafka-acl/[Type]/[name]                       ACLs of literal patterns; the name * is the wildcard
+/kafka-acl-extended/prefixed/[Type]/[prefix]   ACLs of prefixed patterns
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from pybroker.native import AclEntry
 from pybroker.protocol.acl_codes import AclOperation, PatternType, PermissionType, ResourceType
 
 CLUSTER_NAME = "kafka-cluster"
-"""The one name of resource type CLUSTER."""
+"""The only name of resource type CLUSTER."""
 
 WILDCARD = "*"
-"""As a literal resource name: every resource. As a host: every host. "User:*": everybody."""
+"""As a literal resource name: every resource. As a host: every host. "User:*": every principal."""
 
 
 class AclBinding(NamedTuple):
-    """One entry and the resource pattern it belongs to; numbers are those of pybroker.protocol.acl_codes."""
+    """One ACL with its resource pattern; numbers are those of pybroker.protocol.acl_codes."""
 
     resource_type: int
     pattern_type: int
     name: str
     principal: str
-    """`User:alice`; `User:*` is everybody."""
+    """`User:alice`; `User:*` is every user."""
     host: str
     """An address, or `*`."""
     operation: int
@@ -38,11 +38,11 @@ class AclBinding(NamedTuple):
 
     @property
     def pattern(self) -> AclPattern:
-        """The pattern alone: one node of the store holds its entries."""
+        """The pattern alone: one node of the store holds its ACLs."""
         return self.resource_type, self.pattern_type, self.name
 
     def for_native(self) -> AclEntry:
-        """As native code takes it."""
+        """Return the ACL in native code's form."""
         return AclEntry(
             resource_type=self.resource_type,
             prefixed=self.pattern_type == PatternType.PREFIXED,
@@ -59,7 +59,7 @@ AclPattern = tuple[int, int, str]
 
 
 class AclFilter(NamedTuple):
-    """Which entries are meant; None and ANY match everything (KIP-290)."""
+    """A filter for ACLs; None and ANY match everything (KIP-290)."""
 
     resource_type: int
     pattern_type: int
@@ -70,7 +70,7 @@ class AclFilter(NamedTuple):
     permission: int
 
     def matches(self, binding: AclBinding) -> bool:
-        """Whether the entry is meant."""
+        """Whether the filter matches the ACL."""
         return (
             self.resource_type in (ResourceType.ANY, binding.resource_type)
             and self._matches_name(binding)
@@ -116,33 +116,33 @@ _PERMISSIONS = {name: permission for permission, name in PERMISSION_NAMES.items(
 ACL_PATHS = tuple(
     path for name in TYPE_NAMES.values() for path in (f"{ACLS}/{name}", f"{EXTENDED_ACLS}/prefixed/{name}")
 )
-"""Parents of the nodes; made once."""
+"""Parents of the nodes; created once."""
 
 
 class AclNode(msgspec.Struct, frozen=True):
-    """The entries of one pattern, and the version of its node."""
+    """The ACLs of one pattern, and the version of its node."""
 
     bindings: tuple[AclBinding, ...]
     version: int
 
 
 def acl_path(pattern: AclPattern) -> str:
-    """Kafka's place: `/kafka-acl/<Type>/<name>`, prefixed ones under `/kafka-acl-extended/prefixed`. What a path cannot
-    hold is percent-encoded."""
+    """Return Kafka's path: `/kafka-acl/<Type>/<name>`, prefixed patterns under `/kafka-acl-extended/prefixed`.
+    Characters that a path cannot contain are percent-encoded."""
     kind, pattern_type, name = pattern
     parent = ACLS if pattern_type == PatternType.LITERAL else f"{EXTENDED_ACLS}/prefixed"
     return f"{parent}/{TYPE_NAMES[ResourceType(kind)]}/{encode_name(name)}"
 
 
 def encode_name(name: str) -> str:
-    """A name as the last part of a path."""
+    """Return a name as the last part of a path."""
     if name in (".", ".."):
         return name.replace(".", "%2E")
     return name.replace("%", "%25").replace("/", "%2F").replace("\x00", "%00")
 
 
 def encode_acls(bindings: Iterable[AclBinding]) -> bytes:
-    """Kafka's JSON, version 1."""
+    """Return Kafka's JSON, version 1."""
     acls = [
         {
             "principal": binding.principal,
@@ -167,7 +167,7 @@ class _AclsJson(msgspec.Struct):
 
 
 def decode_acls(path: str, data: bytes) -> tuple[AclBinding, ...]:
-    """The entries of a node; raises DamagedNodeError."""
+    """Return the ACLs of a node. Raises DamagedNodeError."""
     parts = path.split("/")
     prefixed = parts[1] == EXTENDED_ACLS[1:]
     names = parts[3:] if prefixed else parts[2:]

@@ -1,8 +1,8 @@
-"""What clients of this broker may see of the cluster, as UpdateMetadata told it: what handlers answer from, and what
-native code is shown.
+"""The cluster metadata that clients of this broker see, from UpdateMetadata. Handlers answer from it, and native code
+gets it.
 
-One method changes it; the native side gets the same change as an ordered delta in the same call, so that the two never
-disagree for longer than a call. Everything runs on the loop's thread.
+One method changes it and passes the same change to native code as an ordered delta in the same call, so the two differ
+only during that call. Everything runs on the loop's thread.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class CachedTopic(msgspec.Struct):
 
 
 class RemovedTopic(msgspec.Struct, frozen=True):
-    """An incarnation that is no more."""
+    """A removed incarnation."""
 
     name: str
     topic_id: Uuid
@@ -51,16 +51,16 @@ class RemovedTopic(msgspec.Struct, frozen=True):
 
 
 class MetadataCache:
-    """See the module."""
+    """The metadata for clients."""
 
     def __init__(self, native: NativeBroker, cluster_id: str) -> None:
         self._native = native
         self.cluster_id = cluster_id
         self.controller_id = -1
         self.version = 0
-        """Of the native view: the number that `publish` gave last."""
+        """Version of the native view: the last result of `publish`."""
         self.topics_version = 0
-        """Grows with each topic that comes or goes or gets partitions."""
+        """Grows with each topic that is added, removed or gets partitions."""
         self._topics: dict[str, CachedTopic] = {}
         self._names: dict[Uuid, str] = {}
         self._brokers: dict[int, UpdateMetadataBroker] = {}
@@ -79,26 +79,26 @@ class MetadataCache:
         return self._brokers
 
     def topic(self, name: str) -> CachedTopic | None:
-        """The live topic of that name."""
+        """Return the live topic of that name."""
         return self._topics.get(name)
 
     def topic_by_id(self, topic_id: Uuid) -> CachedTopic | None:
-        """The live topic with that id."""
+        """Return the live topic with that id."""
         name = self._names.get(topic_id)
         return None if name is None else self._topics[name]
 
     def topic_id(self, name: str) -> Uuid | None:
-        """The id of a live topic."""
+        """Return the id of a live topic."""
         topic = self._topics.get(name)
         return None if topic is None else topic.topic_id
 
     def topic_name(self, topic_id: Uuid) -> str | None:
-        """The name of a live topic."""
+        """Return the name of a live topic."""
         return self._names.get(topic_id)
 
     def on_topic_changed(self, name: str, listener: Callable[[], None]) -> None:
-        """Calls `listener` after anything about the topic of that name has changed: leaders, partitions, incarnation,
-        its end. On the loop's thread; it must not raise and must not take long."""
+        """Call `listener` after any change of the topic of that name: leaders, partitions, incarnation, removal. On the
+        loop's thread; it must not raise and must be quick."""
         self._changed_listeners.setdefault(name, []).append(listener)
 
     # --- the change ---------------------------------------------------------------------------------------------------
@@ -106,8 +106,8 @@ class MetadataCache:
     def update(
         self, request: UpdateMetadataRequest, living: Container[Uuid] | None = None
     ) -> tuple[Sequence[RemovedTopic], Sequence[Uuid]]:
-        """Applies a request that the caller has found to be current. Gives the incarnations that are no more, and those
-        that have become visible. `living`: with a request that names all topics, those that there are."""
+        """Apply a request that the caller has checked to be current. Returns the removed incarnations, and the newly
+        visible ones. `living` accompanies a request that names all topics and contains the existing ones."""
         removed: list[RemovedTopic] = []
         fresh: list[Uuid] = []
         shown: list[TopicMetadata] = []
@@ -158,7 +158,7 @@ class MetadataCache:
     def _remove(self, state: UpdateMetadataTopicState) -> RemovedTopic | None:
         topic = self._topics.get(state.topic_name)
         if topic is None or topic.topic_id != state.topic_id:
-            # A late word about an incarnation that is gone already; the name may belong to a newer one (checklist 190).
+            # A late request about a removed incarnation; the name may belong to a newer one.
             return None
         self._forget(topic)
         return RemovedTopic(topic.name, topic.topic_id, len(topic.partitions))

@@ -1,11 +1,11 @@
-"""Whom quotas are for, and where the store keeps them, as Kafka on ZooKeeper does (KIP-124, KIP-546, KIP-612):
+"""Client quotas: their entities, and their nodes as in Kafka on ZooKeeper (KIP-124, KIP-546, KIP-612):
 
     /config/users/[user]                    beside the credentials of the user
     /config/users/[user]/clients/[client]
     /config/clients/[client]
     /config/ips/[address]
 
-The default of each kind has the name <default> there, which no sanitized name can be.
+The default of each kind has the name <default>; no sanitized name can be equal to it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pybroker.broker.metadata.image import ClusterImage
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
-"""Kafka's types of entities."""
+"""Kafka's entity types."""
 
 CLIENT_CONFIGS = "/config/clients"
 IP_CONFIGS = "/config/ips"
@@ -28,12 +28,12 @@ DEFAULT = "<default>"
 _CLIENTS = "clients"
 
 Entity = tuple[tuple[str, str | None], ...]
-"""Types and names, ascending by type; None is the default of the type. What `path_of` takes: a user, a client id,
+"""Types and names, ascending by type; None is the default of the type. The entities of `path_of`: a user, a client id,
 both, or an address."""
 
 
 class Kind(NamedTuple):
-    """Of a quota."""
+    """The kind of a quota's value."""
 
     integral: bool
     highest: float
@@ -53,7 +53,7 @@ OF_ADDRESSES: Mapping[str, Kind] = {"connection_creation_rate": _INT}
 
 
 def path_of(entity: Entity) -> str:
-    """The node with the quotas of an entity."""
+    """Return the node with the quotas of an entity."""
     match dict(entity):
         case {"ip": address}:
             return f"{IP_CONFIGS}/{_name(address)}"
@@ -67,7 +67,7 @@ def path_of(entity: Entity) -> str:
 
 
 def entity_of(path: str) -> Entity | None:
-    """The other way round; None: the node holds no quotas, but is a parent of such."""
+    """Return the entity of a node; None if it is only a parent of quota nodes."""
     match path.split("/")[2:]:
         case ["ips", address]:
             return ((IP, _unnamed(address)),)
@@ -81,19 +81,19 @@ def entity_of(path: str) -> Entity | None:
 
 
 def is_credentials(path: str) -> bool:
-    """Whether it is the node of a user, which holds credentials, too."""
+    """Whether it is the node of a user, which also holds credentials."""
     entity = entity_of(path)
     return entity is not None and len(entity) == 1 and entity[0][0] == USER and entity[0][1] is not None
 
 
 def parents_of(path: str) -> tuple[str, ...]:
-    """Those between the node and what is always there, from the top."""
+    """Return the nodes between this one and those that always exist, from the top."""
     parts = path.split("/")
     return tuple("/".join(parts[:length]) for length in range(4, len(parts)))
 
 
 def stored_quotas(image: ClusterImage) -> Iterator[tuple[Entity, Mapping[str, str]]]:
-    """All entities that have quotas, with them, as texts."""
+    """Yield all entities with quotas, with their values as texts."""
     for user, node in image.users.items():
         found = {name: value for name, value in node.config.items() if name in OF_CLIENTS}
         if found:

@@ -1,4 +1,4 @@
-"""The cluster id (KIP-78): read it, or make it, or read what another broker made in the meantime."""
+"""The cluster id (KIP-78): read it, create it, or read the one that another broker has just created."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pybroker.native import Uuid
 
 
 async def get_or_generate_cluster_id(store: MetadataStore) -> str:
-    """Checklist 272–274: the first broker that creates the node decides; all others read."""
+    """Return the cluster id. The first broker that creates the node decides; all others read it."""
     node = await get_or_none(store, znodes.CLUSTER_ID)
     if node is None:
         await ensure_path(store, "/cluster")

@@ -1,10 +1,9 @@
-"""What a controller says to brokers, and what they answer: LeaderAndIsr v5, StopReplica v4 and UpdateMetadata v7 as
-KIP-516 has them, and the messages that Kafka does not have. To brokers that know no topic ids
-(`inter.broker.protocol.version` below 2.8) the three go in the versions before, by name: LeaderAndIsr v4 without type,
-StopReplica v3, UpdateMetadata v6.
+"""Messages from the controller to brokers, and their responses: LeaderAndIsr v5, StopReplica v4 and UpdateMetadata v7
+of KIP-516, and messages that Kafka does not have. Brokers without topic ids (`inter.broker.protocol.version` below 2.8)
+get the versions before, by name: LeaderAndIsr v4 without type, StopReplica v3, UpdateMetadata v6.
 
 With the embedded store they travel as objects, from the controller's channel to `api.control`. Controller and replicas
-share these nouns and nothing else.
+share only these types.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ NO_ERROR = 0
 
 
 class LeaderAndIsrType(IntEnum):
-    """Whether partitions that are missing in the request mean anything (checklist 64, 65). 0 and unknown values are
-    treated as INCREMENTAL: they never delete."""
+    """Whether a missing partition in the request has a meaning (KIP-516). 0 and unknown values count as INCREMENTAL:
+    they never delete."""
 
     UNKNOWN = 0
     INCREMENTAL = 1
@@ -44,7 +43,7 @@ class LeaderAndIsrPartitionState(msgspec.Struct, gc=False):
     removing_replicas: tuple[int, ...]
     is_new: bool
     start_offset: int = 0
-    """Where the log begins if it is new: above 0 it continues an earlier incarnation. A tag of ours."""
+    """The start of a new log: above 0 it continues an earlier incarnation. Our own tagged field."""
 
 
 class LeaderAndIsrTopicState(msgspec.Struct):
@@ -56,7 +55,7 @@ class LeaderAndIsrTopicState(msgspec.Struct):
 
 
 class LiveLeader(msgspec.Struct, frozen=True):
-    """Where a leader can be reached by its followers."""
+    """The address of a leader for its followers."""
 
     broker_id: int
     host_name: str
@@ -64,7 +63,7 @@ class LiveLeader(msgspec.Struct, frozen=True):
 
 
 class LeaderAndIsrRequest(msgspec.Struct):
-    """Version 5; in version 4 `type` and topic ids are not on the wire."""
+    """Version 5; version 4 has no `type` and no topic ids on the wire."""
 
     controller_id: int
     controller_epoch: int
@@ -75,21 +74,21 @@ class LeaderAndIsrRequest(msgspec.Struct):
 
 
 class PartitionError(msgspec.Struct, gc=False):
-    """Outcome for one partition."""
+    """Result of one partition."""
 
     partition_index: int
     error_code: int
 
 
 class TopicPartitionErrors(msgspec.Struct):
-    """Outcomes grouped under a topic id."""
+    """Results by topic id."""
 
     topic_id: Uuid
     partition_errors: list[PartitionError]
 
 
 class NamedPartitionError(msgspec.Struct, gc=False):
-    """Outcome for one partition, where topics go by name."""
+    """Result of one partition, in versions with topic names."""
 
     topic_name: str
     partition_index: int
@@ -97,7 +96,7 @@ class NamedPartitionError(msgspec.Struct, gc=False):
 
 
 class LeaderAndIsrResponse(msgspec.Struct):
-    """Version 5: no names; version 4: nothing but names."""
+    """Version 5 has no names; version 4 has only names."""
 
     error_code: int
     topics: list[TopicPartitionErrors] = []
@@ -105,7 +104,7 @@ class LeaderAndIsrResponse(msgspec.Struct):
 
 
 class StopReplicaPartitionState(msgspec.Struct, gc=False):
-    """One replica to stop. leader_epoch -2 = the topic is deleted."""
+    """One replica to stop. leader_epoch -2: the topic is deleted."""
 
     partition_index: int
     leader_epoch: int
@@ -113,24 +112,24 @@ class StopReplicaPartitionState(msgspec.Struct, gc=False):
 
 
 class StopReplicaTopicState(msgspec.Struct):
-    """In version 4 by id only: a request for a dead incarnation cannot touch a live one (checklist 86). In version 3 by
-    name only: leader epochs tell incarnations apart."""
+    """Version 4 uses only the id: a request for a dead incarnation cannot touch a live one. Version 3 uses only the
+    name: leader epochs distinguish incarnations."""
 
     topic_name: str
-    """"": there is none."""
+    """"" if there is none."""
     topic_id: Uuid
     partition_states: list[StopReplicaPartitionState]
     last_epoch: int = -1
-    """The highest leader epoch of a deleted incarnation: what has a higher one is a successor. A tag of ours in version
-    3; -1: not told."""
+    """The highest leader epoch of a deleted incarnation: a log with a higher one belongs to a successor. Our own tagged
+    field in version 3; -1 if absent."""
 
 
 EPOCH_DURING_DELETE = -2
-"""Leader epoch in StopReplica that says: whatever epoch you know, the topic is deleted."""
+"""Leader epoch in StopReplica of a deleted topic: it overrides every known epoch."""
 
 
 class StopReplicaRequest(msgspec.Struct):
-    """Version 4; in version 3 `delete_partitions` is not on the wire."""
+    """Version 4; version 3 has no `delete_partitions` on the wire."""
 
     controller_id: int
     controller_epoch: int
@@ -140,7 +139,7 @@ class StopReplicaRequest(msgspec.Struct):
 
 
 class StopReplicaResponse(msgspec.Struct):
-    """Version 4: no names; version 3: nothing but names."""
+    """Version 4 has no names; version 3 has only names."""
 
     error_code: int
     topics: list[TopicPartitionErrors] = []
@@ -148,7 +147,7 @@ class StopReplicaResponse(msgspec.Struct):
 
 
 class RestoreTopicState(msgspec.Struct, frozen=True):
-    """Partitions of a deleted topic that the receiver may still hold, and the name that they get."""
+    """Partitions of a deleted topic that the receiver may still hold, and their future name."""
 
     topic_name: str
     topic_id: Uuid
@@ -156,7 +155,7 @@ class RestoreTopicState(msgspec.Struct, frozen=True):
 
 
 class RestoreReplicasRequest(msgspec.Struct, frozen=True):
-    """Undelete: move what waits for removal back, unserved; LeaderAndIsr follows when every replica has done so. No
+    """Undelete: move staged data back, out of service; LeaderAndIsr follows after every replica has done it. Not a
     Kafka message: with the embedded store it travels as an object."""
 
     controller_id: int
@@ -166,14 +165,14 @@ class RestoreReplicasRequest(msgspec.Struct, frozen=True):
 
 
 class RestoreReplicasResponse(msgspec.Struct, frozen=True):
-    """An answer for each partition."""
+    """A result for each partition."""
 
     error_code: int
     topics: tuple[TopicPartitionErrors, ...] = ()
 
 
 class UpdateMetadataPartitionState(msgspec.Struct, frozen=True, gc=False):
-    """What clients may know of a partition. leader -1: none; leader -2: the topic is deleted."""
+    """A partition's metadata for clients. leader -1: none; leader -2: the topic is deleted."""
 
     partition_index: int
     controller_epoch: int
@@ -189,7 +188,7 @@ LEADER_DURING_DELETE = -2
 
 
 class UpdateMetadataTopicState(msgspec.Struct):
-    """All partitions of a topic whose state changed."""
+    """The partitions of a topic whose state changed."""
 
     topic_name: str
     topic_id: Uuid
@@ -214,7 +213,7 @@ class UpdateMetadataBroker(msgspec.Struct, frozen=True):
 
 
 class UpdateMetadataRequest(msgspec.Struct):
-    """Version 7; in version 6 topic ids are not on the wire. `live_brokers` is always the whole list."""
+    """Version 7; version 6 has no topic ids on the wire. `live_brokers` is always the whole list."""
 
     controller_id: int
     controller_epoch: int
@@ -234,71 +233,71 @@ SECURITY_PROTOCOL_NUMBERS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SAS
 
 
 class UpdateCluster(msgspec.Struct, frozen=True):
-    """What has changed in the cluster, before the orders that follow from it: settings, for one, are in force before a
-    replica is opened under them. No message of Kafka's.
+    """A change of the cluster, sent before the orders that follow from it: settings, for example, are applied before a
+    replica is opened under them. Not a Kafka message.
 
-    There is one order of changes for each controller epoch, and every broker gets all of them. What does not follow on
-    what a broker knows is refused with INVALID_UPDATE_VERSION; it then gets everything again.
+    Each controller epoch has one order of changes, and every broker gets all of them. A broker refuses a change that
+    does not follow its last one with INVALID_UPDATE_VERSION and then gets the whole image.
     """
 
     controller_id: int
     controller_epoch: int
     broker_epoch: int
     number: int
-    """Of the change in that order; with a whole image that of the last change in it."""
+    """The number of the change in that order; for a whole image the number of its last change."""
     change: ImageDelta | ClusterImage
-    """The change, or all that there is: what a broker gets first."""
+    """The change, or the whole image: the first message to a broker."""
 
 
 class UpdateClusterResponse(msgspec.Struct, frozen=True):
-    """Whoever asks this broker from now on is answered from it, and its settings are in force."""
+    """Sent when the broker answers from the change, and its settings are applied."""
 
     error_code: int = 0
 
 
 class CloseTopics(msgspec.Struct, frozen=True):
-    """Before topics are deleted or truncated: what the receiver leads of them takes no more appends, and groups that it
-    coordinates no more commits, until ReopenTopics. No message of Kafka's."""
+    """The write fence before topics are deleted or truncated: the receiver's leaders accept no appends, and its group
+    coordinator no commits, until ReopenTopics. Not a Kafka message."""
 
     controller_id: int
     controller_epoch: int
     broker_epoch: int
     topics: tuple[Uuid, ...]
     number: int = 0
-    """Of the closing, under this controller; its ReopenTopics has the same. 0: from a controller that does not number
-    them."""
+    """The fence's number under this controller; its ReopenTopics has the same. 0: the controller does not number
+    fences."""
 
 
 class ClosedTopic(msgspec.Struct, frozen=True):
-    """What one broker has of a topic, and nothing will be added to."""
+    """One broker's state of a fenced topic."""
 
     topic_id: Uuid
     ends: Mapping[int, tuple[int, int]]
     """Log start and log end of the partitions that it leads."""
     offsets: tuple[Mapping[str, Any], ...]
-    """What groups have committed, in the form of the deletion record."""
+    """Committed offsets of groups, in the form of the deletion record."""
 
 
 class CloseTopicsResponse(msgspec.Struct, frozen=True):
-    """Comes when what was taken before is on disk."""
+    """Sent when earlier appends and commits are on disk."""
 
     error_code: int = 0
     topics: tuple[ClosedTopic, ...] = ()
 
 
 class ReopenTopics(msgspec.Struct, frozen=True):
-    """The decision is made: what still lives takes appends and commits again. Follows on each CloseTopics."""
+    """The decision is made: live topics accept appends and commits again. Follows each CloseTopics."""
 
     controller_id: int
     controller_epoch: int
     broker_epoch: int
     topics: tuple[Uuid, ...]
     number: int = 0
-    """As in its CloseTopics."""
+    """The number of its CloseTopics."""
 
 
 class ReopenTopicsResponse(msgspec.Struct, frozen=True):
-    """Done."""
+    """The fence is lifted."""
 
     error_code: int = 0
 
@@ -334,12 +333,12 @@ _RESPONSES: dict[type, type[ControlResponse]] = {
 
 
 def refusal(request: ControlRequest, error_code: int) -> ControlResponse:
-    """The response that says of a request, as a whole, that it was not obeyed."""
+    """Return the response that refuses a whole request."""
     return _RESPONSES[type(request)](error_code)
 
 
 def partition_state(index: int, partition: PartitionImage, new: bool, start_offset: int) -> LeaderAndIsrPartitionState:
-    """Return the state of a partition as its replicas learn it; `new`: their logs do not exist yet."""
+    """Return the state of a partition for its replicas; with `new` their logs do not exist yet."""
     return LeaderAndIsrPartitionState(
         index,
         partition.controller_epoch,

@@ -1,8 +1,9 @@
-"""Delegation tokens (KIP-48), where Kafka on ZooKeeper has them:
+"""Delegation tokens (KIP-48), in the nodes of Kafka on ZooKeeper:
 
     /tokenauth/tokens/[id]   {"version":3,"owner":"User:alice","tokenRequester":…,"renewers":[…],"issueTimestamp":…,…}
 
-What a client logs in with is not there: it is the HMAC of the token's id under `delegation.token.secret.key`.
+The store does not contain the client's password: it is the HMAC of the token's id under
+`delegation.token.secret.key`.
 """
 
 from __future__ import annotations
@@ -20,26 +21,26 @@ log = logging.getLogger(__name__)
 TOKENS = "/tokenauth/tokens"
 
 _VERSION = 3
-"""With `tokenRequester` (KIP-373); without it the owner has asked."""
+"""The version with `tokenRequester` (KIP-373); without it the owner is the requester."""
 
 
 class DelegationToken(msgspec.Struct, frozen=True):
-    """A token. Principals are as in access control (`User:alice`), times are milliseconds since 1970."""
+    """A token. Principals are as in ACLs (`User:alice`), times are milliseconds since 1970."""
 
     token_id: str
     owner: str
-    """Whose rights it gives."""
+    """The principal whose permissions it grants."""
     requester: str
     renewers: tuple[str, ...]
     issued_ms: int
     max_ms: int
-    """It cannot be renewed beyond that."""
+    """The token cannot be renewed beyond this time."""
     expires_ms: int
     version: int = -1
-    """Of its node."""
+    """Version of its node."""
 
     def may_be_changed_by(self, principal: str) -> bool:
-        """Whether somebody may renew it or let it expire."""
+        """Whether a principal may renew or expire the token."""
         return principal in (self.owner, self.requester, *self.renewers)
 
 
@@ -55,12 +56,12 @@ class _Json(msgspec.Struct, rename="camel"):
 
 
 def token_path(token_id: str) -> str:
-    """Its node."""
+    """Return the token's node."""
     return f"{TOKENS}/{token_id}"
 
 
 def encode_token(token: DelegationToken) -> bytes:
-    """The node's data."""
+    """Return the node's data."""
     return msgspec.json.encode(
         _Json(
             token.owner,
@@ -76,7 +77,7 @@ def encode_token(token: DelegationToken) -> bytes:
 
 
 def load_tokens(nodes: Mapping[str, Node]) -> dict[str, DelegationToken]:
-    """Those that can be read, of the nodes below `TOKENS`: nobody can log in by another one."""
+    """Return the readable tokens of the nodes below `TOKENS`: a damaged one allows no login."""
     found: dict[str, DelegationToken] = {}
     for path, node in nodes.items():
         if not path.startswith(TOKENS + "/"):

@@ -1,10 +1,10 @@
-"""`/admin/deleted_topics/[topic id]`: one deletion, from the request to the removal of the last byte, and afterwards
-the tombstone: the proof that the id is dead, and its history. What brokers have found of an id that nobody knows has
-one, too, in a state of its own.
+"""Deletion records, `/admin/deleted_topics/[topic id]`: one deletion from the request to the removal of the last byte,
+then the tombstone: the proof that the id is dead, with its history. Stray replicas of an unknown id have a record too,
+in its own state.
 
-A record may grow beyond what a node should hold (50,000 partitions, or a thousand groups' offsets): what is large in it
-and does not change is then cut into pieces, `/0`, `/1`, … below its node. They may be written before the deletion is
-decided, under a node that says PREPARED: a load removes what was not decided.
+A record may exceed the size of a node (50,000 partitions, or a thousand groups' offsets). Its large, unchanging fields
+are then cut into pieces, `/0`, `/1`, … below its node. They may be written before the deletion is decided, under a node
+in state PREPARED: a load removes them if the deletion was not decided.
 """
 
 from __future__ import annotations
@@ -23,49 +23,49 @@ from pybroker.native import Uuid
 DELETING = "deleting"
 """The name is free; not every replica has confirmed that its data is staged."""
 STAGED = "staged"
-"""Every replica has staged its data; it is kept until the delay is over."""
+"""Every replica has staged its data; it is kept until the delay ends."""
 UNDELETING = "undeleting"
-"""Its replicas are moving its data back; the name that it will have is taken."""
+"""The replicas are moving their data back; the topic's future name is reserved."""
 LIVE = "live"
-"""It lives again; offsets of groups, or markers of transactions, are still to be written back."""
+"""The topic is live again; group offsets or transaction markers are still to be written back."""
 REMOVED = "removed"
 """The data is gone. The record stays as a tombstone: proof that the id is dead."""
 
 FOUND = "found"
-"""Nobody knows of its topic; brokers have put aside what they have of it, and keep it. Not deleted: found."""
+"""Stray replicas: the topic is unknown, and brokers have staged its data and keep it."""
 PREPARED = "prepared"
-"""Of a node only: pieces are being written for a deletion that is not decided."""
+"""State of a node only: pieces are being written for a deletion that is not decided."""
 
 DEAD_STATES = frozenset({DELETING, STAGED, REMOVED})
-"""States in which a replica of the topic has no right to be in service."""
+"""States in which no replica of the topic may be in service."""
 
 PIECE_BYTES_MAX = 512 * 1024
-"""Of a node's value; stores take 1 MiB."""
+"""Limit of a node's value; stores accept 1 MiB."""
 
 
 BULK = ("partitions", "offsets", "ends", "isr", "departed")
-"""Fields that are in the pieces, where there are any."""
+"""Fields stored in the pieces, if there are any."""
 
 
 class TransactionOutcome(msgspec.Struct, frozen=True):
-    """How a transaction ended that had written to the topic before it was deleted: the marker that its partitions are
-    owed if the topic comes back."""
+    """The outcome of a transaction that had written to the topic before its deletion: the marker that its partitions
+    need if the topic comes back."""
 
     producer_id: int
     producer_epoch: int
     coordinator_epoch: int
     committed: bool
     version: int
-    """Of the transaction."""
+    """The transaction version."""
     partitions: tuple[int, ...]
 
 
 OUTCOMES_MAX = 10_000
-"""Partitions with an outcome that one record keeps, so that it fits into a node."""
+"""Limit of partitions with an outcome in one record, so that it fits into a node."""
 
 
 class DeletionRecord(msgspec.Struct, frozen=True):
-    """See the module. Times are wall time in milliseconds."""
+    """A deletion record. Times are wall time in milliseconds."""
 
     topic: str
     topic_id: Uuid
@@ -74,48 +74,48 @@ class DeletionRecord(msgspec.Struct, frozen=True):
     deleted_ms: int
     deleted_by: str
     remove_after_ms: int
-    """Before this no broker removes its data, by its own clock."""
+    """No broker removes its data earlier, by its own clock."""
     partitions: Mapping[int, tuple[int, ...]]
     config: Mapping[str, str]
     leader_epoch_max: int
     offsets: tuple[Mapping[str, Any], ...] = ()
-    """Offsets that groups had committed for it: what undelete writes back."""
+    """Committed offsets of groups: an undelete writes them back."""
     how: str = DELETED
-    """delete or truncate; "found" before anybody has said what becomes of it."""
+    """delete or truncate; "found" for stray replicas before an operator decides."""
     ends: tuple[tuple[int, int], ...] = ()
-    """Log start and log end by partition; -1 where nobody could say."""
+    """Log start and log end by partition; -1 if unknown."""
     lineage: TopicLineage = TopicLineage()
     successor: Uuid | None = None
-    """The incarnation that took its place, when one decision made it."""
+    """The incarnation that replaced it, if the same decision made it."""
     restore_as: str | None = None
-    """While UNDELETING: the name that it gets."""
+    """While UNDELETING: the future name."""
     restored_by: str = ""
     restored_ms: int = -1
     offsets_for: Uuid | None = None
-    """The incarnation that still has to get `offsets`: itself after an undelete, its successor after a truncate."""
+    """The incarnation that still has to get `offsets`: the topic itself after an undelete, its successor after a
+    truncate."""
     by_order: bool = False
-    """Deleted in the format from before topic ids: the name stays taken, by the topic's node and the order in
-    `/admin/delete_topics`, until every replica has answered (checklist 118, 120)."""
+    """Deleted in the format without topic ids: the topic's node and the order in `/admin/delete_topics` occupy the name
+    until every replica has answered."""
     isr: tuple[tuple[int, ...], ...] = ()
-    """Who was in sync, by partition: only they may lead it after an undelete. () in records from before this was
-    kept."""
+    """The ISR by partition: only its members may lead after an undelete. () in old records without this field."""
     missing: tuple[int, ...] | None = None
-    """While DELETING: brokers that have not confirmed that their data is staged. None: none has been asked yet."""
+    """While DELETING: brokers that have not confirmed that their data is staged. None: all brokers are awaited."""
     closed: bool = False
-    """It cannot be undeleted any more: brokers may remove its data."""
+    """True if the topic can no longer be undeleted: brokers may remove its data."""
     outcomes: tuple[TransactionOutcome, ...] = ()
-    """Of transactions that have ended since it was deleted; while it is LIVE: those whose markers are not written."""
+    """Outcomes of transactions that have ended since the deletion; while LIVE: those whose markers are not written."""
     departed: Mapping[int, tuple[int, ...]] = {}
-    """Brokers that may still have data of partitions that were moved away from them before, by partition."""
+    """Brokers that may still have data of partitions moved away from them earlier, by partition."""
     pieces: int = 0
-    """Nodes below its own; counted by whoever read or wrote it."""
+    """Number of nodes below the record's own, as last read or written."""
     unregistered: tuple[int, ...] = ()
-    """Brokers that had data of it and were unregistered since: nobody waits for them."""
+    """Brokers that had data of the topic and were unregistered since: the deletion does not wait for them."""
     offsets_given: tuple[str, ...] = ()
     """Groups whose offsets `offsets_for` has already: their coordinators are on several brokers."""
     delay_max_ms: int = -1
-    """Brokers keep the data at most this long after they staged it, because an administrator shortened the delay of
-    this deletion; 0: the topic was purged. -1: only their own delay counts."""
+    """Maximum time for which brokers keep the data after staging it, because an administrator shortened the delay of
+    this deletion; 0: the topic was purged. -1: only the brokers' own delay counts."""
 
     @property
     def purged(self) -> bool:
@@ -129,13 +129,13 @@ class DeletionRecord(msgspec.Struct, frozen=True):
 
     @property
     def brokers(self) -> set[int]:
-        """All that had a replica, as far as they are still known."""
+        """All brokers that had a replica, except unregistered ones."""
         had = {broker for replicas in self.partitions.values() for broker in replicas}
         return had.difference(self.unregistered)
 
     @property
     def unconfirmed(self) -> set[int]:
-        """Brokers of which nobody knows that they have put their data aside."""
+        """Brokers that are not known to have staged their data."""
         if self.state != DELETING:
             return set()
         if self.missing is not None:
@@ -143,21 +143,21 @@ class DeletionRecord(msgspec.Struct, frozen=True):
         return self.brokers.union(*self.departed.values()).difference(self.unregistered)
 
     def holders(self, partition: int) -> tuple[int, ...]:
-        """Brokers that have, or may have, data of a partition."""
+        """Return the brokers that have, or may have, data of a partition."""
         return self._known((*self.partitions[partition], *self.departed.get(partition, ())))
 
     def held_by(self, broker_id: int) -> list[int]:
-        """The partitions of which a broker has data, or may have."""
+        """Return the partitions of which a broker has, or may have, data."""
         if broker_id in self.unregistered:
             return []
         return [index for index in self.partitions if broker_id in self.holders(index)]
 
     def replicas(self, partition: int) -> tuple[int, ...]:
-        """Who has a partition if the topic comes back."""
+        """Return the replicas of a partition if the topic comes back."""
         return self._known(self.partitions[partition])
 
     def in_sync(self, partition: int) -> tuple[int, ...]:
-        """Who may lead a partition after an undelete."""
+        """Return the replicas that may lead a partition after an undelete."""
         return self._known(self.isr[partition] if partition < len(self.isr) else self.partitions[partition])
 
     def _known(self, brokers: tuple[int, ...]) -> tuple[int, ...]:
@@ -171,18 +171,18 @@ class DeletionRecord(msgspec.Struct, frozen=True):
         return msgspec.json.encode({"version": 1, "id": str(self.topic_id), **fields}, enc_hook=str)
 
     def encode_head(self, pieces: int) -> bytes:
-        """All but what is in the pieces."""
+        """Return the record without the fields in the pieces."""
         fields = msgspec.structs.asdict(self)
         for name in ("topic_id", *BULK):
             del fields[name]
         return msgspec.json.encode({"version": 1, "id": str(self.topic_id), **fields, "pieces": pieces}, enc_hook=str)
 
     def encode_bulk(self) -> bytes:
-        """What is in the pieces."""
+        """Return the fields in the pieces."""
         return msgspec.json.encode({name: getattr(self, name) for name in BULK}, enc_hook=str)
 
     def end(self, partition: int) -> tuple[int, int]:
-        """Log start and log end of a partition; -1: nobody could say."""
+        """Return log start and log end of a partition; -1 if unknown."""
         return self.ends[partition] if partition < len(self.ends) else (-1, -1)
 
 
@@ -218,18 +218,18 @@ class _Json(msgspec.Struct):
 
 
 class DeletionHead(msgspec.Struct):
-    """What a record's own node says, also of one that is cut into pieces."""
+    """The content of a record's own node, also if the record is cut into pieces."""
 
     state: str
     pieces: int = 0
     topic: str = ""
     deleted_ms: int = -1
-    """-1 with an empty name: cut into pieces by a broker that did not repeat them here."""
+    """-1 with an empty name: an older broker cut the record into pieces and did not repeat the fields here."""
     closed: bool = False
 
 
 def decode_deletion(path: str, data: bytes, pieces: int = 0) -> DeletionRecord:
-    """A whole record. Raises DamagedNodeError."""
+    """Return a whole record. Raises DamagedNodeError."""
     node: _Json = znodes.decode_json(path, data, _Json)
     if node.state not in (*DEAD_STATES, UNDELETING, LIVE, FOUND):
         raise DamagedNodeError(f"{path}: unknown state {node.state!r}")
@@ -267,13 +267,13 @@ def decode_deletion(path: str, data: bytes, pieces: int = 0) -> DeletionRecord:
 
 
 def decode_deletion_head(path: str, data: bytes) -> DeletionHead:
-    """State and name of a record, from the value of its own node alone. Raises DamagedNodeError."""
+    """Return state and name of a record, from its own node only. Raises DamagedNodeError."""
     head: DeletionHead = znodes.decode_json(path, data, DeletionHead)
     return head
 
 
 def read_deletions(admin: Mapping[str, Node]) -> tuple[dict[Uuid, DeletionRecord], list[str]]:
-    """All records below /admin, and a sentence for each that is damaged."""
+    """Return all records below /admin, and a sentence for each damaged one."""
     found: dict[Uuid, DeletionRecord] = {}
     problems: list[str] = []
     prefix = len(znodes.DELETED_TOPICS) + 1
@@ -301,14 +301,14 @@ def _assembled(path: str, data: bytes, admin: Mapping[str, Node]) -> DeletionRec
     whole = b"".join(piece.data for piece in pieces if piece is not None)
     bulk = znodes.decode_json(path, whole, dict[str, msgspec.Raw])
     if "state" in bulk:
-        # Of a version that wrote everything into the pieces.
+        # Written by a version that put everything into the pieces.
         return decode_deletion(path, whole, head.pieces)
     own = znodes.decode_json(path, data, dict[str, msgspec.Raw])
     return decode_deletion(path, msgspec.json.encode({**own, **bulk}), head.pieces)
 
 
 def forget_prepared(admin: Mapping[str, Node]) -> list[Operation]:
-    """Removes what was written for deletions that were not decided."""
+    """Return the removal of records that were written for undecided deletions."""
     operations: list[Operation] = []
     prefix = len(znodes.DELETED_TOPICS) + 1
     prepared = set()
@@ -324,7 +324,7 @@ def forget_prepared(admin: Mapping[str, Node]) -> list[Operation]:
 
 
 def write_operations(before: DeletionRecord | None, record: DeletionRecord) -> tuple[DeletionRecord, list[Operation]]:
-    """Replaces (or makes) the nodes of a record; gives it with its number of pieces."""
+    """Return the operations that replace or create the nodes of a record, and the record with its number of pieces."""
     path, data = znodes.deletion_path(record.topic_id), record.encode()
     had = 0 if before is None else before.pieces
     if before is not None and had and all(getattr(before, name) == getattr(record, name) for name in BULK):
@@ -341,7 +341,7 @@ def write_operations(before: DeletionRecord | None, record: DeletionRecord) -> t
 
 
 def prepare_operations(record: DeletionRecord) -> tuple[DeletionRecord, list[list[Operation]], Operation]:
-    """A new record in steps that may each be a multi of its own, and the one that makes it count."""
+    """Return a new record in steps that may each be a separate multi, and the operation that makes it valid."""
     path, pieces = znodes.deletion_path(record.topic_id), _pieces(record)
     head = msgspec.json.encode({"version": 1, "state": PREPARED, "topic": record.topic, "pieces": len(pieces)})
     steps: list[list[Operation]] = [[Create(path, head)]]
@@ -356,6 +356,6 @@ def _pieces(record: DeletionRecord) -> list[bytes]:
 
 
 def forget_operations(record: DeletionRecord) -> list[Operation]:
-    """Removes the nodes of a record."""
+    """Return the removal of a record's nodes."""
     path = znodes.deletion_path(record.topic_id)
     return [*(Delete(f"{path}/{number}") for number in range(record.pieces)), Delete(path)]

@@ -1,12 +1,11 @@
 """The embedded `MetadataStore`: SQLite, one file in the data directory, for one node.
 
-Promises: an operation that returned is on disk (WAL with synchronous=FULL); a multi is one transaction; after a crash
-the store opens with the last committed state. What it assumes: fsync works. A failed commit or fsync leaves unknown
-what is on disk, therefore nothing is retried: the store closes itself, tells its owner, and the broker stops.
+Guarantees: an operation that returned is on disk (WAL with synchronous=FULL); a multi is one transaction; after a crash
+the store opens with the last committed state. It assumes that fsync works. After a failed commit or fsync the content
+of the disk is unknown, so nothing is retried: the store closes itself, reports the failure, and the broker stops.
 
-One thread owns the connection. Calls queue up for it, so that the loop never waits for the disk; their order is the
-order of the calls. The thread holds the watches too: a watch fires in the order of the changes, before the change's
-own answer.
+One thread owns the connection. Calls queue up for it in their order, so the loop never waits for the disk. The thread
+also holds the watches: a watch fires in the order of the changes, before the change's own answer.
 """
 
 from __future__ import annotations
@@ -47,16 +46,16 @@ FILE_NAME = "metadata.db"
 LOCK_NAME = "metadata.lock"
 
 FORMAT = 1
-"""Number of the tables' layout. A newer one is refused."""
+"""Version of the table layout. A newer one is refused."""
 
 APPLICATION_ID = 0x70796272
-"""Marks the file as ours ("pybr")."""
+"""Marks the file as pybroker's ("pybr")."""
 
 T = TypeVar("T")
 
 
 class EmbeddedStore:
-    """See the module. `await EmbeddedStore.open(directory)` makes one."""
+    """The embedded store; create it with `await EmbeddedStore.open(directory)`."""
 
     def __init__(
         self, directory: Path, loop: asyncio.AbstractEventLoop, on_fatal: Callable[[FatalError], None]
@@ -83,11 +82,11 @@ class EmbeddedStore:
         *,
         sealed: bool = False,
     ) -> EmbeddedStore:
-        """Opens or creates the store in `directory`. `on_fatal` is called on the loop if a commit fails later.
-        `sealed`: also one whose content has moved to ZooKeeper.
+        """Open or create the store in `directory`. `on_fatal` is called on the loop if a commit fails later. `sealed`
+        also allows a store whose content has moved to ZooKeeper.
 
-        Raises StartError: another broker holds the directory, the file is of a newer format, damaged or not ours, or
-        sealed.
+        Raises StartError if another broker holds the directory, or the file has a newer format, is damaged, is not
+        pybroker's or is sealed.
         """
         if not sealed:
             refuse_sealed(directory)
@@ -107,7 +106,7 @@ class EmbeddedStore:
         return self._session_id
 
     def starting(self, is_starting: bool) -> None:
-        """It is never away."""
+        """Do nothing: the store is always reachable."""
 
     def on_session(self, listener: Callable[[SessionState], None]) -> None:
         self._listeners.append(listener)
@@ -165,7 +164,7 @@ class EmbeddedStore:
         try:
             return await self._loop.run_in_executor(self._executor, function, *arguments)
         except sqlite3.Error as problem:
-            # Whatever SQLite reports here (disk full, IO error, corruption), memory and disk may differ from now on.
+            # After any SQLite error (disk full, I/O error, corruption), memory and disk may differ.
             raise self._fail(problem) from problem
 
     def _fail(self, problem: Exception) -> StoreClosedError:

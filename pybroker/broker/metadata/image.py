@@ -1,7 +1,7 @@
-"""The cluster as the controller knows it: immutable, replaced whole by `apply`. Decisions read it; nobody changes it.
+"""The cluster image of the controller: immutable, replaced as a whole by `apply`. Decisions only read it.
 
-Mappings are plain dicts that are never changed after construction. `apply` copies the dicts a delta touches: with
-10,000 topics that is 0.1 ms for a decision that costs a commit anyway.
+Mappings are plain dicts that never change after construction. `apply` copies the dicts that a delta touches: with
+10,000 topics that is 0.1 ms, in a decision that also needs a commit.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pybroker.native import INTERNAL_TOPICS, Uuid
 
 NO_LEADER = -1
 UNREGISTERED = -1
-"""In the place of a broker epoch."""
+"""Takes the place of a broker epoch."""
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
@@ -37,63 +37,63 @@ class PartitionImage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     leader_epoch: int
     isr: tuple[int, ...]
     controller_epoch: int
-    """Of the controller that decided this state."""
+    """The epoch of the controller that decided this state."""
     state_version: int
     """Version of the state node: the expected version of the next change, "zk_version" on the wire."""
     adding_replicas: tuple[int, ...] = ()
     removing_replicas: tuple[int, ...] = ()
     suspect: tuple[LogEnd, ...] = ()
-    """Replicas that were in sync and have lost something since, or may have: they are not elected while there is
-    another one that was. Kept until a leader has shown that it lives, by changing the ISR: what is registered may be
-    the leftover of a dead life, whose next one has lost something, too."""
+    """ISR members that have lost records since, or may have: they are not elected while another member is left. Kept
+    until a leader proves that it is alive, by changing the ISR: a registration may be left over from a dead process,
+    whose successor has lost records too."""
     young: bool = False
-    """Whether no leader has shown since it was made that it lives, by changing the ISR: all of the ISR have been in it
-    from the beginning, and one of them that has never had a log proves that nothing was acknowledged."""
+    """True until a leader has proved that it is alive, by changing the ISR. Until then all ISR members are the original
+    ones, and one that never had a log proves that no record was acknowledged."""
     offline: tuple[int, ...] = ()
-    """Replicas on failed log directories of brokers that run. Not stored: brokers report them to each controller."""
+    """Replicas in failed log directories of running brokers. Not stored: brokers report them to each controller."""
 
 
 def may_lack_logs(partition: PartitionImage) -> bool:
-    """Whether a replica without a log may never have had one: no leader has shown that it lives, or another replica has
-    no log either."""
+    """Whether a replica without a log may never have had one: no leader has proved that it is alive, or another replica
+    has no log either."""
     return partition.young or any(one.end == MISSING_LOG for one in partition.suspect)
 
 
 def is_moving(partition: PartitionImage) -> bool:
-    """Whether it is being reassigned: some of its replicas are to come, or to go."""
+    """Whether the partition is being reassigned: it has replicas to add or to remove."""
     return bool(partition.adding_replicas or partition.removing_replicas)
 
 
 def target_replicas(partition: PartitionImage) -> tuple[int, ...]:
-    """Its replicas, as they will be when nothing is reassigned any more."""
+    """Return the replicas after the running reassignment."""
     removing = partition.removing_replicas
     return tuple(one for one in partition.replicas if one not in removing) if removing else partition.replicas
 
 
 class TopicImage(msgspec.Struct, frozen=True):
-    """One incarnation of a name."""
+    """One incarnation of a topic name."""
 
     name: str
     topic_id: Uuid
     partitions: tuple[PartitionImage, ...]
     config: Mapping[str, str]
-    """Only what is set for this topic."""
+    """Only the configs that the topic sets itself."""
     created_ms: int
     node_version: int
     config_version: int
-    """Version of the config node, -1 when there is none."""
+    """Version of the config node, -1 if there is none."""
     lineage: TopicLineage = TopicLineage()
     departed: Mapping[int, Mapping[int, int]] = {}
-    """Brokers from which partitions were moved away and that have not confirmed that they have put their data aside:
-    partition → broker → the leader epoch with which it was none of the replicas any more."""
+    """Pending replica removals: partition → broker → leader epoch of the removal. The broker has not confirmed that it
+    has staged the data."""
 
     @property
     def internal(self) -> bool:
-        """Topics the broker itself keeps."""
+        """Whether the topic is one of the broker's own."""
         return self.name in INTERNAL_TOPICS
 
     def left(self, broker_id: int) -> dict[int, int]:
-        """The partitions that were moved away from a broker which has not confirmed it, with the leader epochs."""
+        """Return the pending removals of a broker: partition → leader epoch."""
         return {index: brokers[broker_id] for index, brokers in self.departed.items() if broker_id in brokers}
 
 
@@ -102,42 +102,42 @@ class BrokerImage(msgspec.Struct, frozen=True):
 
     broker_id: int
     epoch: int
-    """Creation number of its registration (KIP-380): fences requests meant for its previous life."""
+    """Creation zxid of its registration (KIP-380): fences requests for its earlier epochs."""
     endpoints: tuple[Endpoint, ...]
     rack: str | None
     emptied: bool = False
-    """A log directory of an earlier life is gone: what only this broker had is lost with it."""
+    """A log directory of an earlier run is gone, with the data that only this broker had."""
     log_dirs: tuple[str, ...] = ()
     cordoned: tuple[str, ...] = ()
-    """Those of them that its settings file cordons (KIP-1066); dynamic settings go over it."""
+    """The log directories that its configuration file cordons (KIP-1066); dynamic settings override it."""
 
 
 class ConfigImage(msgspec.Struct, frozen=True):
-    """Dynamic configs of a broker, or of all (name "<default>")."""
+    """Dynamic configs of a broker, or of all brokers (name "<default>")."""
 
     config: Mapping[str, str]
     version: int
 
 
 class ChangedStates(msgspec.Struct, frozen=True):
-    """A topic of which nothing is new but the states of some partitions."""
+    """A topic of which only the states of some partitions have changed."""
 
     name: str
     partitions: Mapping[int, PartitionImage]
 
 
 class ImageDelta(msgspec.Struct, frozen=True):
-    """What one decision changes. New values, not differences."""
+    """The changes of one decision. New values, not differences."""
 
     topics: tuple[TopicImage, ...] = ()
     states: tuple[ChangedStates, ...] = ()
-    """As brokers are told of `topics`, see `as_told`; decisions have none."""
+    """The brokers' form of `topics`, see `as_told`; decisions have none."""
     removed: tuple[TopicImage, ...] = ()
     brokers: tuple[BrokerImage, ...] = ()
     lost_brokers: tuple[int, ...] = ()
     broker_epochs: Mapping[int, int] = {}
     forgotten_brokers: tuple[int, ...] = ()
-    """Of `broker_epochs`."""
+    """Brokers to remove from `broker_epochs`."""
     leaving: tuple[int, ...] = ()
     """Brokers that are about to stop."""
     deletions: tuple[DeletionRecord, ...] = ()
@@ -147,11 +147,11 @@ class ImageDelta(msgspec.Struct, frozen=True):
     group_configs: Mapping[str, ConfigImage] = {}
     client_metrics: Mapping[str, ConfigImage] = {}
     acls: Mapping[AclPattern, AclNode] = {}
-    """Entries of each pattern that changed; none = the pattern is gone."""
+    """ACLs of each changed pattern; an empty list removes the pattern."""
     users: Mapping[str, ConfigImage] = {}
     quotas: Mapping[str, ConfigImage] = {}
     tokens: Mapping[str, DelegationToken | None] = {}
-    """None: it is gone."""
+    """None removes the token."""
     features: FeaturesImage | None = None
     ingests: tuple[IngestRecord, ...] = ()
     ended_ingests: tuple[IngestKey, ...] = ()
@@ -160,11 +160,11 @@ class ImageDelta(msgspec.Struct, frozen=True):
     made_ingest_folders: Mapping[str, Uuid] = {}
     removed_ingest_folders: tuple[str, ...] = ()
     dropped_orders: tuple[str, ...] = ()
-    """Of `delete_orders`, besides those of removed topics."""
+    """Orders to drop from `delete_orders`, besides those of removed topics."""
     raised: bool = False
-    """Topics have ids from now on."""
+    """True if topics have ids after this change."""
     leftovers: Mapping[str, int] = {}
-    """See `ClusterImage`; -1: nothing is left."""
+    """See `ClusterImage`; -1: no nodes are left."""
 
     @property
     def empty(self) -> bool:
@@ -175,8 +175,8 @@ _NOTHING = ImageDelta()
 
 
 def as_told(before: ClusterImage, delta: ImageDelta) -> ImageDelta:
-    """The same change for those who know `before`: of a topic whose partitions change, only those that do. One ISR that
-    shrinks would weigh as much as the whole topic otherwise, for each broker."""
+    """Return the same change for brokers that know `before`: a topic with changed partitions is reduced to those.
+    Otherwise each broker would get the whole topic when one ISR shrinks."""
     topics: list[TopicImage] = []
     states: list[ChangedStates] = []
     for topic in delta.topics:
@@ -200,85 +200,85 @@ def _with_states(topic: TopicImage, states: Mapping[int, PartitionImage]) -> Top
 
 
 class ClusterImage(msgspec.Struct, frozen=True):
-    """Everything."""
+    """The whole state of the cluster."""
 
     controller_epoch: int
     topics: Mapping[str, TopicImage]
     names: Mapping[Uuid, str]
     clash_keys: Mapping[str, str]
-    """Metric names cannot tell "." from "_": key with "." replaced → the one topic that has it."""
+    """Metric names do not distinguish "." and "_": key with "." replaced → the one topic that has it."""
     brokers: Mapping[int, BrokerImage]
     deletions: Mapping[Uuid, DeletionRecord]
     floors: Mapping[str, int]
     broker_configs: Mapping[str, ConfigImage]
     damaged: Mapping[str, str]
-    """Topics whose nodes cannot be read: name → why. They are neither served nor deleted, and their names are taken."""
+    """Topics with unreadable nodes: name → reason. They are neither served nor deleted, and their names are taken."""
     acls: Mapping[AclPattern, AclNode] = {}
     users: Mapping[str, ConfigImage] = {}
-    """What is stored for users: SCRAM credentials under the mechanisms' names, and quotas."""
+    """The stored values of users: SCRAM credentials under the mechanisms' names, and quotas."""
     quotas: Mapping[str, ConfigImage] = {}
-    """Quotas of everybody else, by path, and the nodes between (`metadata.client_quotas`)."""
+    """Quotas of other entities by path, and the nodes between (`metadata.client_quotas`)."""
     tokens: Mapping[str, DelegationToken] = {}
-    """Delegation tokens, by id."""
+    """Delegation tokens by id."""
     features: FeaturesImage = FeaturesImage()
     group_configs: Mapping[str, ConfigImage] = {}
     client_metrics: Mapping[str, ConfigImage] = {}
-    """Subscriptions to metrics of clients, by name (KIP-714)."""
+    """Client metrics subscriptions by name (KIP-714)."""
     ingests: Mapping[IngestKey, IngestRecord] = {}
-    """Open ones."""
+    """Open ingests."""
     committed_ingests: Mapping[SeriesKey, IngestRecord] = {}
     ingest_folders: Mapping[str, Uuid] = {}
-    """The nodes that are there of those above the records of a topic's ingests: path → topic id."""
+    """The existing parent nodes of ingest records: path → topic id."""
     damaged_ingests: frozenset[str] = frozenset()
-    """Nodes of ingests that cannot be read: whether those are committed, and which files are theirs, nobody knows."""
+    """Unreadable ingest nodes: neither their commit state nor their files are known."""
     leftovers: Mapping[str, int] = {}
-    """Names that are free, below which nodes of a dead topic are still to be removed: of how many partitions."""
+    """Free names with nodes of a dead topic still to remove: name → number of partitions."""
     reserved: Mapping[str, Uuid] = {}
     """Names that deleted topics are about to get back, or have not given up yet."""
     delete_orders: frozenset[str] = frozenset()
-    """Names that a controller of the old format was told to delete and has not finished (checklist 116)."""
+    """Names with an unfinished order to delete in the old format."""
     broker_epochs: Mapping[int, int] = {}
-    """The life of each broker that a controller has last dealt with: one that has another is new, whoever was
-    controller meanwhile. UNREGISTERED: it is dead, and what it has noted in the store is being removed."""
+    """The last broker epoch of each broker that a controller has processed: any other epoch is new, also to a later
+    controller. UNREGISTERED: the broker is dead, and its nodes in the store are being removed."""
     leaving: frozenset[int] = frozenset()
-    """Live brokers that are about to stop: they lead nothing that another one can lead, and come into no ISR."""
+    """Live brokers that are about to stop: they lead only partitions without another candidate, and join no ISR."""
     topic_ids: bool = True
-    """False: `inter.broker.protocol.version` is below 2.8, nothing outside shows an id (checklist 206)."""
+    """False if `inter.broker.protocol.version` is below 2.8: clients and old brokers see no ids."""
     unclean_elections: bool = False
-    """`unclean.leader.election.enable` of topics that do not set it, as the controller takes it."""
+    """The controller's `unclean.leader.election.enable` for topics that do not set it."""
 
     @staticmethod
     def initial(controller_epoch: int) -> ClusterImage:
-        """Nothing at all."""
+        """Return an empty image."""
         return ClusterImage(controller_epoch, {}, {}, {}, {}, {}, {}, {}, {})
 
     def group_config(self, group_id: str) -> Mapping[str, str]:
-        """What a group sets itself."""
+        """Return the configs that a group sets itself."""
         stored = self.group_configs.get(group_id)
         return {} if stored is None else stored.config
 
     def topic_by_id(self, topic_id: Uuid) -> TopicImage | None:
-        """The live topic with that id."""
+        """Return the live topic with that id."""
         name = self.names.get(topic_id)
         return None if name is None else self.topics[name]
 
     def is_deleted(self, topic_id: Uuid) -> bool:
-        """Whether the topic is known not to live. One whose nodes are damaged may be any that is missing."""
+        """Whether the topic is known not to be live. A topic with damaged nodes may have any missing id."""
         return topic_id not in self.names and (topic_id in self.deletions or not self.damaged)
 
     def is_dead(self, topic_id: Uuid) -> bool:
-        """Whether it cannot come back either."""
+        """Whether the topic is deleted and cannot come back."""
         deletion = self.deletions.get(topic_id)
         return self.is_deleted(topic_id) and (deletion is None or deletion.state == REMOVED)
 
     def commit_of(self, key: IngestKey) -> IngestRecord | None:
-        """The commit that covers an ingest: its own, or for a stream that of the same or a later batch."""
+        """Return the commit that covers an ingest: its own, or for a stream that of the same or a later batch."""
         record = self.committed_ingests.get(series_of(key))
         return None if record is None or record.batch_id < key[2] else record
 
     def describe(self, topic_id: Uuid) -> str:
-        """Name and id, for log lines and messages that know a topic by its id only (checklist 59): of a dead one with
-        the time of its deletion. To be said after the word "topic"."""
+        """Return name and id for log lines and messages that know a topic only by its id; for a dead topic with the
+        time of its deletion. The text follows the word "topic"."""
         name = self.names.get(topic_id)
         if name is not None:
             return f"{name} (id {topic_id})"
@@ -288,7 +288,7 @@ class ClusterImage(msgspec.Struct, frozen=True):
         return f"with id {topic_id}, of which nothing is known"
 
     def name_of(self, text: str) -> str | None:
-        """The name of a living or deleted topic by the text of its id; None for other texts."""
+        """Return the name of a live or deleted topic by the text of its id; None for other texts."""
         try:
             topic_id = Uuid.parse(text)
         except ValueError:
@@ -297,7 +297,7 @@ class ClusterImage(msgspec.Struct, frozen=True):
         return self.names.get(topic_id) or (None if record is None else record.topic)
 
     def apply(self, delta: ImageDelta) -> ClusterImage:
-        """The image after the change."""
+        """Return the image after the change."""
         topics, names, keys = self.topics, self.names, self.clash_keys
         if delta.topics or delta.removed or delta.states:
             topics, names, keys = dict(topics), dict(names), dict(keys)
@@ -396,7 +396,7 @@ def _changed(before: Mapping[_K, _V], new: Mapping[_K, _V], gone: Sequence[_K]) 
 
 
 def reserved_names(deletions: Mapping[Uuid, DeletionRecord]) -> dict[str, Uuid]:
-    """Names that are taken by topics on their way back, or by those whose replicas have to answer first."""
+    """Return the names reserved by topics that are being undeleted, or whose replicas must answer first."""
     names: dict[str, Uuid] = {}
     for record in deletions.values():
         if record.by_order:
@@ -407,10 +407,10 @@ def reserved_names(deletions: Mapping[Uuid, DeletionRecord]) -> dict[str, Uuid]:
 
 
 def has_clash_key(name: str) -> bool:
-    """Only names with "." or "_" can clash."""
+    """Whether a name can clash: only names with "." or "_" can."""
     return "." in name or "_" in name
 
 
 def clash_key(name: str) -> str:
-    """Two different names with one key would share their metrics."""
+    """Return the key of a name; two different names with one key would share their metrics."""
     return name.replace(".", "_")

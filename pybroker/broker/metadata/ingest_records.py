@@ -1,9 +1,9 @@
-"""Staged ingests as the store knows them: what is open, and what was committed (docs/staged-ingest.md).
+"""Records of staged ingests in the store: the open and the committed ones (docs/staged-ingest.md).
 
     /ingest/open/[topic id]/[key]        begun; removed by commit, abort, expiry
     /ingest/committed/[topic id]/[key]   written by the multi that decides a commit; later with the offsets
 
-Keys are digests, because names are the clients' own. A stream has one node under `committed`, that of its latest batch.
+Keys are digests, because clients choose the names. A stream has one node under `committed`, for its latest batch.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pybroker.native import Uuid
 
 INGEST_OPEN = "/ingest/open"
 INGEST_COMMITTED = "/ingest/committed"
-"""Both are made by the start of a broker; the nodes of a topic by the decision that needs them."""
+"""Each broker creates both at its start; the decision that needs a topic's nodes creates those."""
 
 OPEN = "open"
 COMMITTING = "committing"
@@ -28,12 +28,12 @@ COMMITTED = "committed"
 NO_BATCH = -1
 
 ANSWERED_SETTINGS = ("cleanup.policy", "compression.type", "max.message.bytes", "message.timestamp.type")
-"""Of the topic's settings: what IngestBegin answers. A committed ingest keeps no others, its records are attached."""
+"""The topic settings in IngestBegin's answer. A committed ingest keeps only these, its records are linked."""
 
 IngestKey = tuple[Uuid, str, int]
 """(topic id, ingest id, batch id)."""
 SeriesKey = tuple[Uuid, str, bool]
-"""(topic id, ingest id, whether it is a stream): what is remembered of the committed has one entry for a stream."""
+"""(topic id, ingest id, whether it is a stream): a stream has one entry among the committed ingests."""
 
 
 PENDING = -1
@@ -41,8 +41,8 @@ LOST = -2
 
 
 class IngestedPartition(msgspec.Struct, frozen=True):
-    """What a commit brings to one partition. Offsets are PENDING until it is attached, LOST if every replica that had
-    it staged has lost it; `end_offset` is exclusive."""
+    """A partition's share of a commit. Offsets are PENDING until the segments are linked, LOST if every replica has
+    lost them; `end_offset` is exclusive."""
 
     rows: int
     bytes: int
@@ -61,19 +61,19 @@ class IngestRecord(msgspec.Struct, frozen=True):
     ttl_ms: int
     created_ms: int
     config: Mapping[str, str]
-    """The topic's settings when it began: the rules of all its records. Of a committed one ANSWERED_SETTINGS."""
+    """The topic's settings at its beginning, which apply to all its records. If committed, only ANSWERED_SETTINGS."""
     committed_ms: int = 0
     partitions: Mapping[int, IngestedPartition] = {}
     plan: int = 0
-    """Of a decided one in a cluster: which of the plans on the brokers' disks was decided."""
+    """For a decided commit in a cluster: the number of the decided plan among those on the brokers' disks."""
     reopened: int = 0
-    """How often a commit was prepared that came to nothing: one that was prepared before counts no more."""
+    """Number of failed prepares: an earlier prepare no longer counts."""
     touched_ms: int = 0
-    """In a cluster: when it had taken records last, as of the last time that somebody wrote it down."""
+    """In a cluster: the time of its last append, as last stored."""
 
     @property
     def last_ms(self) -> int:
-        """From when on it can expire."""
+        """The time from which its expiry counts."""
         return max(self.created_ms, self.touched_ms)
 
     @property
@@ -86,7 +86,7 @@ class IngestRecord(msgspec.Struct, frozen=True):
 
     @property
     def directory(self) -> str:
-        """Name of the directory of its files; another one for each epoch."""
+        """Name of the directory of its files; each epoch has another one."""
         return f"{_digest(str(self.batch_id), self.ingest_id)}-{self.epoch}"
 
     @property
@@ -101,7 +101,7 @@ class IngestRecord(msgspec.Struct, frozen=True):
 
     @property
     def append_time(self) -> bool:
-        """Whether the commit stamps the records. A node that does not say leaves them their times."""
+        """Whether the commit stamps the records. Without the setting, records keep their times."""
         return self.config.get("message.timestamp.type") == "LogAppendTime"
 
     @property
@@ -112,11 +112,11 @@ class IngestRecord(msgspec.Struct, frozen=True):
 
     @property
     def folder(self) -> str:
-        """The node above its own."""
+        """The parent of its node."""
         return self.path.rpartition("/")[0]
 
     def committed(self) -> IngestRecord:
-        """The record when its partitions have the records."""
+        """Return the record after its partitions have the records."""
         rules = {name: self.config[name] for name in ANSWERED_SETTINGS if name in self.config}
         return msgspec.structs.replace(self, state=COMMITTED, config=rules)
 
@@ -129,12 +129,12 @@ class IngestRecord(msgspec.Struct, frozen=True):
 
 
 def series_of(key: IngestKey) -> SeriesKey:
-    """Under which entry its commit is remembered."""
+    """Return the key under which its commit is remembered."""
     return key[0], key[1], key[2] != NO_BATCH
 
 
 def ingest_paths(key: IngestKey) -> tuple[str, str]:
-    """The nodes of an ingest: while it is open, and as decided."""
+    """Return the nodes of an ingest: while it is open, and once decided."""
     topic_id, ingest_id, batch_id = key
     kind = "stream" if series_of(key)[2] else "one"
     return (
@@ -144,7 +144,7 @@ def ingest_paths(key: IngestKey) -> tuple[str, str]:
 
 
 def topic_paths(topic_id: Uuid) -> tuple[str, str]:
-    """The nodes above the records of a topic."""
+    """Return the parents of a topic's ingest records."""
     return f"{INGEST_OPEN}/{topic_id}", f"{INGEST_COMMITTED}/{topic_id}"
 
 
@@ -170,7 +170,7 @@ class _RecordJson(msgspec.Struct):
 
 
 def decode_ingest(path: str, data: bytes) -> IngestRecord:
-    """The record in a node; DamagedNodeError says which and why."""
+    """Return the record in a node. Raises DamagedNodeError, which names node and problem."""
     node: _RecordJson = decode_json(path, data, _RecordJson)
     fields = msgspec.structs.asdict(node)
     fields["topic_id"] = parse_topic_id(path, node.topic_id)

@@ -1,15 +1,15 @@
-"""From the store's nodes to the first image, with the writes that mend what is incomplete. Pure.
+"""The first image, from the store's nodes, with the writes that complete unfinished changes. Pure.
 
-What may be incomplete: a topic without an id, and a topic whose partition states were not written (a create that was
-cut off between its parts). What cannot be read is `damaged`: not served, not deleted, its name taken.
+Incomplete are a topic without an id, and a topic without partition states (a crash interrupted its creation). An
+unreadable topic is `damaged`: not served, not deleted, its name taken.
 
-With `inter.broker.protocol.version` below 2.8 no topic's node shows an id; it stands beside (`controller/protocol.py`).
-Otherwise a topic without an id is from before version 3 (checklist 208), or an older tool has written its node anew
-(KAFKA-14190). Its id is, in this order, that of a migration that has begun; the one whose history says that it lives
-under that name; the one that all its directories here name in `partition.metadata`; a random one. Two of them settle
-nothing: the topic is damaged.
+With `inter.broker.protocol.version` below 2.8 no topic's node shows an id; another node holds it
+(`controller/protocol.py`). Otherwise a topic without an id is older than version 3, or an old tool has rewritten its
+node (KAFKA-14190). Its id is, in this order, that of a migration that has begun; the one whose history names this live
+topic; the one that all its local directories have in `partition.metadata`; a random one. If two ids qualify, the topic
+is damaged.
 
-10,000 partitions share a handful of distinct states; equal bytes are decoded once.
+10,000 partitions share few distinct states; equal bytes are decoded once.
 """
 
 from __future__ import annotations
@@ -86,14 +86,14 @@ class LoadedImage(NamedTuple):
 
 
 LocalIds = Mapping[str, AbstractSet[Uuid]]
-"""Topic ids by name, as the `partition.metadata` of the directories of that name say."""
+"""Topic ids by name, from `partition.metadata` in the directories of that name."""
 
 
 def lacks_ids(nodes: Nodes) -> bool:
-    """Whether a topic has no id, so that `load_image` needs to know what the directories say."""
+    """Whether a topic has no id, so that `load_image` needs the ids in the directories."""
     prefix = len(znodes.TOPICS) + 1
     for path, node in nodes.topics.items():
-        # What this broker writes is told at sight: with 10,000 topics nothing is decoded twice.
+        # A byte search recognizes this broker's own format: with 10,000 topics no node is decoded twice.
         if "/" not in path[prefix:] and b'"id":"' not in node.data:
             try:
                 if znodes.decode_topic(path, node.data).topic_id is None:
@@ -104,8 +104,8 @@ def lacks_ids(nodes: Nodes) -> bool:
 
 
 def shown_id(topics: Mapping[str, Node]) -> str | None:
-    """A topic whose node shows its id, of the nodes below `/brokers/topics`; None: `inter.broker.protocol.version` was
-    never 2.8 or later, or no topic lives."""
+    """Return a topic whose node shows its id, among the nodes below `/brokers/topics`. None:
+    `inter.broker.protocol.version` was never 2.8 or later, or there is no topic."""
     prefix = len(znodes.TOPICS) + 1
     for path, node in topics.items():
         if "/" not in path[prefix:] and b'"id":"' in node.data:
@@ -116,7 +116,7 @@ def shown_id(topics: Mapping[str, Node]) -> str | None:
 
 
 class LoweredError(Exception):
-    """The protocol version is below 2.8 and topics have ids already. Says which topic, and the remedy."""
+    """The protocol version is below 2.8 and topics have ids already. Names a topic and the remedy."""
 
     def __init__(self, topic: str) -> None:
         super().__init__(
@@ -133,11 +133,11 @@ def load_image(
     *,
     topic_ids: bool = True,
 ) -> LoadedImage:
-    """Builds the image, in which no broker is alive. With `topic_ids` nodes without an id are migrated; else they stay
-    as they are, and a node that shows one raises LoweredError."""
+    """Return the image, without live brokers. With `topic_ids`, nodes without an id are migrated; otherwise they stay,
+    and a node that shows an id raises LoweredError."""
     deletions, problems = read_deletions(nodes.admin)
     for problem in problems:
-        # Its name in the path still proves that the id is dead; the rest is lost.
+        # The path still proves that the id is dead; the rest is lost.
         log.error("the record of a deletion is damaged: %s", problem)
     floors = _floors(nodes.admin)
     topics = _Topics(nodes, controller_epoch, floors, local_ids=local_ids, new_id=new_id, topic_ids=topic_ids)
@@ -181,7 +181,7 @@ def load_image(
 
 
 class _Topics:
-    """Reads topics one after another; gathers what they share."""
+    """Reads the topics one by one and gathers their shared state."""
 
     def __init__(
         self,
@@ -196,7 +196,7 @@ class _Topics:
         self._topic_ids = topic_ids
         self._local_ids = local_ids
         self._histories: defaultdict[int, list[tuple[str, Node]]] | None = None
-        """By the change that began them; looked through when a topic has no id."""
+        """Histories by the zxid that created them; needed if a topic has no id."""
         self._nodes = nodes
         self._controller_epoch = controller_epoch
         self._floors = floors
@@ -206,7 +206,7 @@ class _Topics:
         self.damaged: dict[str, str] = {}
         self.leftovers: dict[str, int] = {}
         self.forgotten: set[Uuid] = set()
-        """Records of what lives."""
+        """Records of live topics."""
         self.repairs: list[Operation] = []
 
     def load(self, deletions: Mapping[Uuid, DeletionRecord]) -> None:
@@ -238,7 +238,7 @@ class _Topics:
                 continue
             found = deletions.get(topic.topic_id)
             if found is not None and found.state == FOUND:
-                # It was not known for a while.
+                # The topic was unknown for a while.
                 repairs += forget_operations(found)
                 self.forgotten.add(topic.topic_id)
             self.topics[name] = topic
@@ -246,7 +246,7 @@ class _Topics:
             self.repairs += repairs
 
     def _leftover(self, name: str) -> int:
-        """How many partitions of a dead topic still have nodes; the rest of one that was cut off between is removed."""
+        """Return how many partitions of a dead topic still have nodes; remove the rest of a half-removed one."""
         parent = znodes.partitions_path(name)
         if parent not in self._nodes.topics:
             self.repairs.append(Create(parent))
@@ -282,7 +282,7 @@ class _Topics:
             topic_id,
             self._partitions(name, content, repairs),
             {} if config_node is None else znodes.decode_config(config_path, config_node.data),
-            # The node is younger than the topic when it came from another store, or after an undelete.
+            # The node is younger than the topic after a move between stores, or after an undelete.
             node.created_ms if lineage.created_ms is None else lineage.created_ms,
             version,
             -1 if config_node is None else config_node.version,
@@ -312,8 +312,8 @@ class _Topics:
         return topic_id
 
     def _in_histories(self, name: str, topic: Node) -> AbstractSet[Uuid]:
-        """The id whose history was begun by the very write that made the topic's node. One that another tool has made
-        anew under the name is another topic."""
+        """Return the ids whose history was created by the same write as the topic's node. A node that another tool has
+        created again under the name is another topic."""
         if self._histories is None:
             self._histories = defaultdict(list)
             for path, node in self._nodes.admin.items():
@@ -338,7 +338,7 @@ class _Topics:
         try:
             return decode_lineage(path, node.data)
         except DamagedNodeError as problem:
-            # The topic itself is whole: only its history is lost.
+            # The topic itself is intact: only its history is lost.
             log.error("the lineage of a topic is damaged: %s", problem)
             repairs.append(Delete(path))
             return TopicLineage()
@@ -355,7 +355,7 @@ class _Topics:
             if node is not None:
                 found = self._partition(index, path, node, content)
                 if found.leader_epoch <= floor:
-                    # Of the topic before, whose truncation was cut off.
+                    # State of the earlier incarnation, whose truncation was interrupted.
                     found = msgspec.structs.replace(
                         _missing_state(content.partitions[index], self._controller_epoch, floor + 1),
                         state_version=node.version + 1,
@@ -396,7 +396,7 @@ class _Topics:
 
 
 def _missing_state(replicas: tuple[int, ...], controller_epoch: int, leader_epoch: int) -> PartitionImage:
-    """No leader yet; the registration of a replica elects one."""
+    """Return a state without a leader; the registration of a replica elects one."""
     return PartitionImage(replicas, NO_LEADER, leader_epoch, replicas, controller_epoch, 0)
 
 
@@ -405,7 +405,7 @@ def _state_bytes(partition: PartitionImage) -> bytes:
 
 
 def _ingests(nodes: Mapping[str, Node]) -> tuple[list[IngestRecord], frozenset[str]]:
-    """The records, and the paths of those that are damaged."""
+    """Return the records, and the paths of the damaged ones."""
     found: list[IngestRecord] = []
     damaged = set()
     for path, node in nodes.items():
@@ -440,14 +440,14 @@ def _floors(admin: Mapping[str, Node]) -> dict[str, int]:
 
 
 def _delete_orders(admin: Mapping[str, Node], deletions: Mapping[Uuid, DeletionRecord]) -> frozenset[str]:
-    """Those that nobody has begun to carry out."""
+    """Return the orders that no deletion has begun to execute."""
     start = len(znodes.OLD_DELETE_TOPICS) + 1
     begun = {record.topic for record in deletions.values() if record.by_order}
     return frozenset(path[start:] for path in admin if path.startswith(znodes.OLD_DELETE_TOPICS + "/")) - begun
 
 
 def broker_configs(nodes: Mapping[str, Node]) -> dict[str, ConfigImage]:
-    """Dynamic settings of brokers, by name of the resource."""
+    """Return the dynamic settings of brokers, by resource name."""
     return _settings_of(znodes.BROKER_CONFIGS, nodes)
 
 
@@ -466,15 +466,15 @@ def _settings_of(parent: str, nodes: Mapping[str, Node]) -> dict[str, ConfigImag
 def guards_image(
     acls: Mapping[str, Node], configs: Mapping[str, Node], tokens: Mapping[str, Node]
 ) -> ClusterImage:
-    """An image with access control entries, users and delegation tokens only, of the nodes below `ACLS` and
-    `EXTENDED_ACLS`, of those that hold users, and those below `TOKENS`. Raises DamagedNodeError."""
+    """Return an image with only ACLs, users and delegation tokens, from the nodes below `ACLS` and `EXTENDED_ACLS`, the
+    nodes with users, and those below `TOKENS`. Raises DamagedNodeError."""
     return msgspec.structs.replace(
         ClusterImage.initial(0), acls=_acls(acls), users=_users(configs), tokens=load_tokens(tokens)
     )
 
 
 def _acls(nodes: Mapping[str, Node]) -> dict[AclPattern, AclNode]:
-    """Raises DamagedNodeError: an entry that is lost may be one that denies, so no broker starts without it."""
+    """Return the ACLs. Raises DamagedNodeError: a lost ACL may be a DENY, so no broker starts without it."""
     found: dict[AclPattern, AclNode] = {}
     for path, node in nodes.items():
         if node.data:
@@ -510,7 +510,7 @@ def _quotas(nodes: Mapping[str, Node]) -> dict[str, ConfigImage]:
         if path.startswith((USER_CONFIGS + "/", CLIENT_CONFIGS + "/", IP_CONFIGS + "/")) and not is_credentials(path):
             config: dict[str, str] = {}
             try:
-                # What is only the parent of others has no data.
+                # A node that is only a parent has no data.
                 config = znodes.decode_config(path, node.data) if node.data else {}
             except DamagedNodeError as problem:
                 log.error("quotas are damaged and left out: %s", problem)

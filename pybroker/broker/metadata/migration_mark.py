@@ -1,6 +1,6 @@
-"""`/migration`: this ZooKeeper has, or is getting, the metadata of a broker that was alone.
+"""`/migration`: this ZooKeeper has, or is getting, the metadata of a single broker.
 
-While it is COPYING no broker starts on it: what is not there yet would be taken for deleted.
+While it is COPYING no broker starts on it: missing nodes would count as deleted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ DONE = "done"
 
 
 class Mark(msgspec.Struct):
-    """migration: a random word, which the seal of the source has, too."""
+    """The mark. `migration` is a random word that the seal of the source has too."""
 
     migration: str
     cluster_id: str
@@ -25,18 +25,18 @@ class Mark(msgspec.Struct):
     version: int = 1
 
     def encode(self) -> bytes:
-        """The node's value."""
+        """Return the node's value."""
         return msgspec.json.encode(self)
 
 
 def decode_mark(node: Node) -> Mark:
-    """Raises DamagedNodeError."""
+    """Return the mark. Raises DamagedNodeError."""
     mark: Mark = decode_json(PATH, node.data, Mark)
     return mark
 
 
 async def refuse_unfinished(store: MetadataStore) -> None:
-    """Raises StartError while the copy is not whole; DamagedNodeError."""
+    """Raise StartError while the copy is incomplete; DamagedNodeError."""
     node = await get_or_none(store, PATH)
     if node is not None and decode_mark(node).state != DONE:
         raise StartError(

@@ -2,8 +2,8 @@
 
     node(parent, name) → data, version, children_version, zxids, owner        clustered on its key
 
-A node's children lie next to each other, and a subtree is two ranges of the key: listing 10 topics does not walk their
-10,000 partitions. The root is the row ("", "").
+A node's children are adjacent, and a subtree is two ranges of the key: listing 10 topics does not read their 10,000
+partitions. The root is the row ("", "").
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _COLUMNS = "data, version, created_zxid, changed_zxid, created_ms, owner"
 
 
 def split(path: str) -> tuple[str, str]:
-    """The key of a path: the parent's path without the slash ("" for the root's children) and the name."""
+    """Return the key of a path: the parent's path without the slash ("" for the root's children) and the name."""
     if path == "/":
         return "", ""
     at = path.rindex("/")
@@ -56,7 +56,7 @@ def split(path: str) -> tuple[str, str]:
 
 
 class NodeTable:
-    """Reads and changes the table. Of its errors only sqlite3.Error is fatal; StoreError means "refused"."""
+    """Reads and changes the table. Only sqlite3.Error is fatal; StoreError means that an operation was refused."""
 
     def __init__(self, connection: sqlite3.Connection, *, create: bool) -> None:
         self._sql: Callable[..., sqlite3.Cursor] = connection.execute
@@ -72,13 +72,13 @@ class NodeTable:
     # --- sessions -----------------------------------------------------------------------------------------------------
 
     def begin_session(self, now_ms: int) -> int:
-        """Removes what the process before left behind and gives the new session's id."""
+        """Remove the ephemeral nodes of the process before, and return the new session's id."""
         self.end_session(None, now_ms)
         self._sql("UPDATE counter SET value = value + 1 WHERE name = 'session'")
         return self._counter("session")
 
     def end_session(self, session: int | None, now_ms: int) -> None:
-        """Deletes the ephemeral nodes of one session, or of all."""
+        """Delete the ephemeral nodes of one session, or of all."""
         if session is None:
             rows = self._sql("SELECT parent, name FROM node WHERE owner <> 0").fetchall()
         else:
@@ -89,13 +89,13 @@ class NodeTable:
     # --- reads --------------------------------------------------------------------------------------------------------
 
     def get(self, path: str) -> Node | None:
-        """The node or None."""
+        """Return the node or None."""
         check_path(path)
         row = self._sql(f"SELECT {_COLUMNS} FROM node WHERE parent = ? AND name = ?", split(path)).fetchone()
         return None if row is None else Node(*row)
 
     def children(self, path: str) -> list[str]:
-        """Sorted names; NoNodeError."""
+        """Return the sorted names. Raises NoNodeError."""
         if self.get(path) is None:
             raise NoNodeError(path)
         key = "" if path == "/" else path
@@ -103,7 +103,7 @@ class NodeTable:
         return [row[0] for row in rows]
 
     def subtree(self, path: str) -> dict[str, Node]:
-        """Everything below, by full path, ordered by (parent, name), hence parents first."""
+        """Return everything below, by full path, ordered by (parent, name), so parents come first."""
         check_path(path)
         key = "" if path == "/" else path
         # "0" is the character after "/": the second range is every parent that starts with `key/`.
@@ -119,7 +119,7 @@ class NodeTable:
     def apply(
         self, operations: Sequence[Operation], session: int, now_ms: int
     ) -> tuple[list[OperationResult], list[WatchEvent]]:
-        """Applies all, as one change. MultiError names the first that failed; the caller rolls back."""
+        """Apply all operations as one change. MultiError names the first that failed; the caller rolls back."""
         change = _Change(self._sql, self._zxid + 1, session, now_ms)
         results: list[OperationResult] = []
         for index, operation in enumerate(operations):
@@ -137,7 +137,7 @@ class NodeTable:
 
 
 class _Change:
-    """One multi. Remembers the parents it has seen: 10,000 partitions of a new topic share one."""
+    """One multi. Caches the parents: 10,000 partitions of a new topic share one."""
 
     def __init__(self, sql: Callable[..., sqlite3.Cursor], zxid: int, session: int, now_ms: int) -> None:
         self._sql = sql
@@ -161,7 +161,7 @@ class _Change:
         return None
 
     def finish(self) -> None:
-        """Writes what was gathered: the children's versions of the parents."""
+        """Write the gathered child versions of the parents."""
         for (parent, name), version in self._children_versions.items():
             self._sql("UPDATE node SET children_version = ? WHERE parent = ? AND name = ?", (version, parent, name))
 
@@ -175,7 +175,7 @@ class _Change:
         return version
 
     def _count_child(self, parent_path: str, *, adding: bool) -> int:
-        """Notes that a child of the node comes or goes; gives the children's version from before."""
+        """Record that a child of the node is added or removed; return the child version before."""
         key = split(parent_path or "/")
         version = self._children_versions.get(key)
         if version is None:

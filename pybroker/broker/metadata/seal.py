@@ -1,6 +1,6 @@
-"""`metadata.sealed` beside the embedded store: its content has moved to ZooKeeper, nobody opens it any more.
+"""`metadata.sealed` beside the embedded store: its content has moved to ZooKeeper, and brokers must not open it.
 
-It is written before the copy in ZooKeeper may be used, so that there is never a moment in which both can be.
+It is written before the copy in ZooKeeper may be used, so the two are never usable at the same time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SEAL_BYTES_MAX = 64 * 1024
 
 
 class Seal(msgspec.Struct):
-    """Where the metadata is now. migration: a random word that the copy in ZooKeeper has, too."""
+    """The present location of the metadata. `migration` is a random word that the copy in ZooKeeper has too."""
 
     connect: str
     cluster_id: str
@@ -26,7 +26,7 @@ class Seal(msgspec.Struct):
 
 
 def read_seal(directory: Path) -> Seal | None:
-    """Of the directory with the store; None: it is not sealed. Raises StartError: nobody can tell."""
+    """Return the seal of the store's directory; None if it has none. Raises StartError if the file is unreadable."""
     path = directory / FILE_NAME
     try:
         return msgspec.json.decode(read_bounded(path, SEAL_BYTES_MAX), type=Seal)
@@ -37,12 +37,12 @@ def read_seal(directory: Path) -> Seal | None:
 
 
 def write_seal(directory: Path, seal: Seal) -> None:
-    """Durable when it returns."""
+    """Write the seal; it is durable on return."""
     write_atomically(directory / FILE_NAME, msgspec.json.encode(seal))
 
 
 def refuse_sealed(directory: Path) -> None:
-    """Raises StartError if the store of the directory has moved."""
+    """Raise StartError if the store of the directory has moved."""
     seal = read_seal(directory)
     if seal is not None:
         raise StartError(

@@ -1,4 +1,4 @@
-"""How this broker's session with the metadata store is, and has been."""
+"""State and history of this broker's session with the metadata store."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from pybroker.broker.metadata.store import MetadataStore, SessionState
 
 
 class StoreSession:
-    """Follows the store's word from its making on. An embedded store is always connected."""
+    """Follows the store's session events from its creation. An embedded store is always connected."""
 
     def __init__(self, store: MetadataStore) -> None:
         self.state = SessionState.CONNECTED
         self.told: dict[SessionState, int] = dict.fromkeys(SessionState, 0)
-        """How often each was said since the start."""
+        """Number of each event since the start."""
         store.on_session(self._changed)
 
     @property
     def connected(self) -> bool:
-        """Whether the store can be reached."""
+        """Whether the store is reachable."""
         return self.state in (SessionState.CONNECTED, SessionState.RECONNECTED)
 
     def _changed(self, state: SessionState) -> None:

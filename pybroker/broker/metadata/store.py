@@ -1,9 +1,9 @@
-"""`MetadataStore`: the one interface behind which the cluster's metadata lives, in ZooKeeper's shape.
+"""`MetadataStore`: the interface to the store of the cluster's metadata, in ZooKeeper's form.
 
-Paths are absolute, without a trailing slash; every node has bytes, a version that counts its changes, and may have
-children. The embedded store (one node, SQLite) and ZooKeeper (clusters) are held to one contract by
-`tests/unit/metadata/test_store_contract.py`. Callers are on the loop's thread; watches and session events are
-delivered there too.
+Paths are absolute, without a trailing slash. Every node has bytes and a version that counts its changes, and may have
+children. The embedded store (one node, SQLite) and ZooKeeper (clusters) fulfil one contract,
+`tests/unit/metadata/test_store_contract.py`. Callers are on the loop's thread; watches and session events run there
+too.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ from typing import Protocol
 import msgspec
 
 VALUE_BYTES_MAX = 1 << 20
-"""ZooKeeper's `jute.maxbuffer` default; the embedded store keeps it so that nothing is stored that cannot move to a
+"""ZooKeeper's default of `jute.maxbuffer`; the embedded store has the same limit, so that all its values can move to a
 cluster."""
 
 MULTI_BYTES_MAX = VALUE_BYTES_MAX - 4096
-"""Of one multi in ZooKeeper, where `jute.maxbuffer` bounds the whole request; the embedded store has no such limit."""
+"""Limit of one multi in ZooKeeper, where `jute.maxbuffer` bounds the whole request; the embedded store has no such
+limit."""
 
 ANY_VERSION = -1
 
 
 class StoreError(Exception):
-    """An operation of the store was refused. Nothing was changed."""
+    """The store refused an operation. Nothing was changed."""
 
 
 class NoNodeError(StoreError):
@@ -33,11 +34,11 @@ class NoNodeError(StoreError):
 
 
 class NodeExistsError(StoreError):
-    """The node to create is there already."""
+    """The node to create exists already."""
 
 
 class BadVersionError(StoreError):
-    """The node's version is not the expected one: somebody else changed it."""
+    """The node's version is not the expected one: another process changed it."""
 
 
 class NotEmptyError(StoreError):
@@ -57,12 +58,11 @@ class ValueTooLargeError(StoreError):
 
 
 class RolledBackError(StoreError):
-    """In the results of a failed multi: this operation was fine, another one failed."""
+    """In the results of a failed multi: this operation was valid, another one failed."""
 
 
 class MultiError(StoreError):
-    """A multi failed as a whole. `results` has one error for each operation, RolledBackError for those that were
-    fine."""
+    """A multi failed as a whole. `results` has one error for each operation, RolledBackError for valid ones."""
 
     def __init__(self, index: int, results: Sequence[StoreError]) -> None:
         super().__init__(f"operation {index}: {results[index]!r}")
@@ -76,29 +76,28 @@ class MultiError(StoreError):
 
 
 class RefusedError(StoreError):
-    """This process may not do that (ZooKeeper only: ACLs)."""
+    """This process lacks the permission (ZooKeeper only: ACLs)."""
 
 
 class StoreClosedError(StoreError):
-    """The store is closed, or stopped after a failure it cannot mend."""
+    """The store is closed, or stopped after an unrecoverable failure."""
 
 
 class UnavailableError(StoreError):
-    """The store cannot be reached (ZooKeeper only). Nothing was changed."""
+    """The store is unreachable (ZooKeeper only). Nothing was changed."""
 
 
 class UnknownOutcomeError(StoreError):
-    """The connection broke while a write was under way (ZooKeeper only): it was done, or it was not. Reads that follow
-    see which."""
+    """The connection broke during a write (ZooKeeper only): it may have succeeded. Later reads show the outcome."""
 
 
 class Node(msgspec.Struct, frozen=True, gc=False):
-    """A node's value and what the store knows about it."""
+    """A node's value and metadata."""
 
     data: bytes
     version: int
     created_zxid: int
-    """Number of the change that made it: orders incarnations of one path."""
+    """Number of the change that created it: orders incarnations of one path."""
     changed_zxid: int
     created_ms: int
     """Wall time."""
@@ -131,7 +130,7 @@ class Delete(msgspec.Struct, frozen=True, gc=False):
 
 
 class Check(msgspec.Struct, frozen=True, gc=False):
-    """Demands a version. Result: None."""
+    """Requires a version. Result: None."""
 
     path: str
     version: int
@@ -142,18 +141,18 @@ OperationResult = str | int | None
 
 
 class WatchKind(Enum):
-    """What happened to a watched node."""
+    """The kind of change of a watched node."""
 
     CREATED = "created"
     CHANGED = "changed"
     DELETED = "deleted"
     CHILDREN = "children"
     SESSION = "session"
-    """The session is lost; the watch is gone and nothing is known."""
+    """The session is lost; the watch is gone, and changes may have been missed."""
 
 
 class WatchEvent(msgspec.Struct, frozen=True):
-    """A watch fired. It fires once: read again to see the state and to watch on."""
+    """The event of a watch. It fires once: read again to see the state and to set a new watch."""
 
     kind: WatchKind
     path: str
@@ -172,31 +171,32 @@ class SessionState(Enum):
 
 
 OPERATION_OVERHEAD_BYTES = 64
-"""What one operation of a multi takes on ZooKeeper's wire besides its path and value, at most."""
+"""Maximum overhead of one operation of a multi on ZooKeeper's wire, besides its path and value."""
 
 
 def operation_bytes(operation: Operation) -> int:
-    """What an operation takes of MULTI_BYTES_MAX, at most."""
+    """Return the maximum share of an operation in MULTI_BYTES_MAX."""
     data = operation.data if isinstance(operation, Create | Set) else b""
     return OPERATION_OVERHEAD_BYTES + len(operation.path) + len(data)
 
 
 PART_OPERATIONS_MAX = 2_000
-"""Of what is written in parts: others have their turn in between."""
+"""Limit of operations in one part: other tasks run between two parts."""
 
 
 DECISION_BYTES_MAX = 900 * 1024
-"""Of a multi of ours: what does not fit is cut where that may be done, also where the embedded store would take it."""
+"""Limit of one of our multis: larger changes are split where allowed, also where the embedded store would accept them.
+"""
 
 
 def operations_bytes(operations: Iterable[Operation]) -> int:
-    """What operations take of a multi, at most."""
+    """Return the maximum size of operations in a multi."""
     return sum(map(operation_bytes, operations))
 
 
 def at_seams(operations: Sequence[Operation], seams: Sequence[int]) -> list[Sequence[Operation]]:
-    """As few multis as possible, each below DECISION_BYTES_MAX if the positions at which a new one may begin allow it;
-    one, if everything fits."""
+    """Return as few multis as possible, each below DECISION_BYTES_MAX if the split points allow it; one multi if
+    everything fits."""
     if operations_bytes(operations) <= DECISION_BYTES_MAX:
         return [operations]
     ends = [*(seam for seam in seams if seam), len(operations)]
@@ -213,7 +213,7 @@ def at_seams(operations: Sequence[Operation], seams: Sequence[int]) -> list[Sequ
 
 
 def in_parts(operations: Sequence[Operation]) -> Iterator[Sequence[Operation]]:
-    """Cuts what need not be done at once into multis that every store takes, in order."""
+    """Split operations that need not be atomic into multis that every store accepts, in order."""
     part: list[Operation] = []
     size = 0
     for operation in operations:
@@ -228,72 +228,74 @@ def in_parts(operations: Sequence[Operation]) -> Iterator[Sequence[Operation]]:
 
 
 class MetadataStore(Protocol):
-    """All operations may raise StoreError subclasses; after a failure that leaves the state unknown,
-    StoreClosedError."""
+    """All operations may raise subclasses of StoreError; after a failure with an unknown state, StoreClosedError."""
 
     @property
     def session_id(self) -> int:
-        """Owner of the ephemeral nodes made by this process; never 0 while open."""
+        """Owner of this process's ephemeral nodes; never 0 while open."""
         ...
 
     def starting(self, is_starting: bool) -> None:
-        """Whether the broker starts: nobody waits for its answers yet, so that calls wait for a store that is away as
-        long as a start may."""
+        """Set whether the broker is starting: no client waits for it yet, so calls wait for an unreachable store as
+        long as a start may take."""
         ...
 
     def on_session(self, listener: Callable[[SessionState], None]) -> None:
-        """Adds a listener for session events."""
+        """Add a listener for session events."""
         ...
 
     async def get(self, path: str, watch: Watch | None = None) -> Node:
-        """The node. The watch fires when it is changed or deleted. NoNodeError (and no watch) if it does not exist."""
+        """Return the node. The watch fires when it is changed or deleted. Raises NoNodeError (and sets no watch) if it
+        does not exist."""
         ...
 
     async def exists(self, path: str, watch: Watch | None = None) -> Node | None:
-        """The node or None. The watch fires when it is created, changed or deleted."""
+        """Return the node or None. The watch fires when it is created, changed or deleted."""
         ...
 
     async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False) -> str:
-        """Creates a node and gives its path. NodeExistsError; NoNodeError without a parent;
+        """Create a node and return its path. Raises NodeExistsError; NoNodeError without a parent;
         NoChildrenForEphemeralsError."""
         ...
 
     async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> int:
-        """Replaces the value and gives the new version. NoNodeError, BadVersionError."""
+        """Replace the value and return the new version. Raises NoNodeError, BadVersionError."""
         ...
 
     async def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        """Removes the node. NoNodeError, BadVersionError, NotEmptyError."""
+        """Remove the node. Raises NoNodeError, BadVersionError, NotEmptyError."""
         ...
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
-        """Names of the children, sorted. The watch fires when a child comes or goes, or the node is deleted.
-        NoNodeError."""
+        """Return the sorted names of the children. The watch fires when a child is added or removed, or the node is
+        deleted. Raises NoNodeError."""
         ...
 
     async def subtree(self, path: str) -> dict[str, Node]:
-        """All nodes below `path` (not itself) by full path, parents before children; empty if there is no such node.
+        """Return all nodes below `path` (without itself) by full path, parents before children; empty if it does not
+        exist.
 
-        The bulk read of start-up: one statement in the embedded store, pipelined reads in ZooKeeper (there it is no
-        snapshot).
+        The bulk read at start: one statement in the embedded store, pipelined reads in ZooKeeper (not a snapshot
+        there).
         """
         ...
 
     async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
-        """All or nothing; later operations see earlier ones. Raises MultiError with a result for each operation."""
+        """Apply all operations or none; later operations see earlier ones. Raises MultiError with a result for each
+        operation."""
         ...
 
     async def sync(self) -> None:
-        """Afterwards reads see every write that was acknowledged to anybody before the call."""
+        """Ensure that later reads see every write that was acknowledged to any client before the call."""
         ...
 
     async def close(self) -> None:
-        """Ends the session: its ephemeral nodes are removed."""
+        """End the session and remove its ephemeral nodes."""
         ...
 
 
 def check_path(path: str) -> None:
-    """Raises InvalidPathError unless the path is one both stores accept."""
+    """Raise InvalidPathError unless both stores accept the path."""
     if path == "/":
         return
     if not path.startswith("/") or "\x00" in path:
@@ -304,7 +306,7 @@ def check_path(path: str) -> None:
 
 
 async def ensure_path(store: MetadataStore, path: str) -> None:
-    """Creates `path` and its parents as far as they are missing (persistent, empty)."""
+    """Create `path` and its missing parents (persistent, empty)."""
     at = ""
     for part in path[1:].split("/"):
         at += "/" + part
@@ -315,7 +317,7 @@ async def ensure_path(store: MetadataStore, path: str) -> None:
 
 
 async def ensure_paths(store: MetadataStore, paths: Iterable[str]) -> None:
-    """`ensure_path` of each; one commit for what is missing, none when all is there."""
+    """Create each path and its missing parents; one commit for all missing nodes, none if all exist."""
     looked_at: set[str] = set()
     missing: list[str] = []
     for path in paths:
@@ -339,7 +341,7 @@ async def ensure_paths(store: MetadataStore, paths: Iterable[str]) -> None:
 
 
 async def get_or_none(store: MetadataStore, path: str) -> Node | None:
-    """The node, or None when it does not exist."""
+    """Return the node, or None if it does not exist."""
     try:
         return await store.get(path)
     except NoNodeError:
@@ -347,7 +349,7 @@ async def get_or_none(store: MetadataStore, path: str) -> Node | None:
 
 
 def values(nodes: Mapping[str, Node], prefix: str) -> dict[str, Node]:
-    """Of a subtree: the direct children of `prefix`, by name."""
+    """Return the direct children of `prefix` in a subtree, by name."""
     start = len(prefix) + 1
     return {
         path[start:]: node for path, node in nodes.items() if path.startswith(prefix + "/") and "/" not in path[start:]

@@ -1,10 +1,10 @@
-"""Was the store set back? ZooKeeper that was restored from a backup has the cluster's id and names states that were;
-whoever obeys it takes topics for unknown that are alive, and deletions for final that were taken back.
+"""Detection of a store that was restored from a backup. Such a ZooKeeper has the right cluster id and an old state: a
+broker that trusts it takes live topics for unknown, and undone deletions for final.
 
-Every controller leaves in the store, with its epoch, a random word and the number of its first decision; decisions
-are counted across epochs. A broker keeps on its disk the last of both that it has heard of. The store is the same one,
-and not older, exactly if it still has that epoch with that word, and no later epoch began before that decision. This
-also holds when the store has caught up in the meantime, which a comparison of numbers (zxid, epoch) would not notice.
+Every controller writes its epoch, a random word and the number of its first decision to the store; decisions are
+counted across epochs. A broker keeps the last of each on its own disk. The store is the same one, and not older,
+exactly if it still has that epoch with that word, and no later epoch began before that decision. This also works if the
+store has caught up meanwhile, which a comparison of numbers (zxid, epoch) would miss.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import msgspec
 from pybroker.broker.metadata import znodes
 
 OFFICES_MAX = 1_000
-"""So many are remembered, the latest."""
+"""Number of remembered terms, the latest."""
 
 
 class Seen(NamedTuple):
-    """What a broker has heard from controllers, the newest of it."""
+    """The newest decision that a broker has received from controllers."""
 
     epoch: int
     word: str
@@ -29,15 +29,15 @@ class Seen(NamedTuple):
 
 
 class Office(NamedTuple):
-    """One controller's time in office, as the store has it."""
+    """One term of the controller leadership, as stored."""
 
     word: str
     first_decision: int
 
 
 def set_back(seen: Seen | None, offices: Mapping[int, Office], last_decision: int) -> str | None:
-    """Why a store with these offices by epoch, and so many decisions, is older than what was seen of it, or another
-    one; None if nothing speaks against it. Offices before the oldest in `offices` are forgotten: they prove nothing."""
+    """Return why a store with these terms by epoch, and this number of decisions, is older than the seen state, or
+    another store; None if it is neither. Terms before the oldest in `offices` are forgotten and prove nothing."""
     if seen is None:
         return None
     office = offices.get(seen.epoch)
@@ -57,7 +57,7 @@ def set_back(seen: Seen | None, offices: Mapping[int, Office], last_decision: in
 
 
 def encode_offices(offices: Mapping[int, Office]) -> bytes:
-    """Of /controller_offices: the latest of them."""
+    """Return the content of /controller_offices: the latest terms."""
     latest = sorted(offices)[-OFFICES_MAX:]
     return msgspec.json.encode({"version": 1, "offices": {str(epoch): tuple(offices[epoch]) for epoch in latest}})
 
@@ -67,7 +67,7 @@ class _Offices(msgspec.Struct):
 
 
 def decode_offices(data: bytes) -> dict[int, Office]:
-    """Of /controller_offices, which is empty at first. Raises DamagedNodeError."""
+    """Return the terms in /controller_offices, which is empty at first. Raises DamagedNodeError."""
     if not data:
         return {}
     node: _Offices = znodes.decode_json(znodes.OFFICES, data, _Offices)
@@ -75,13 +75,13 @@ def decode_offices(data: bytes) -> dict[int, Office]:
 
 
 def office_of(offices: Mapping[int, Office], decision: int) -> tuple[int, Office] | None:
-    """The epoch and the office in which a decision was made; None if that is forgotten."""
+    """Return the epoch and the term of a decision; None if it is forgotten."""
     begun = [epoch for epoch, office in offices.items() if office.first_decision <= decision]
     return (max(begun), offices[max(begun)]) if begun else None
 
 
 class Acceptance(msgspec.Struct, frozen=True):
-    """/cluster/restored: an operator has said that the store is to be taken as it is."""
+    """The node /cluster/restored: an operator has accepted the store as it is."""
 
     id: str
     accepted_ms: int
@@ -91,6 +91,6 @@ class Acceptance(msgspec.Struct, frozen=True):
 
 
 def decode_acceptance(data: bytes) -> Acceptance:
-    """Raises DamagedNodeError."""
+    """Return the acceptance. Raises DamagedNodeError."""
     node: Acceptance = znodes.decode_json(znodes.RESTORED, data, Acceptance)
     return node

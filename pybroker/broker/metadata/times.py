@@ -1,4 +1,4 @@
-"""How times are said in log lines and error messages."""
+"""Formats of times in log lines and error messages."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import datetime
 
 
 def time_text(wall_ms: int) -> str:
-    """A time as log lines and error messages show it: UTC, to the second."""
+    """Return a time as in log lines and error messages: UTC, to the second."""
     return datetime.datetime.fromtimestamp(wall_ms / 1000, datetime.UTC).isoformat(timespec="seconds")

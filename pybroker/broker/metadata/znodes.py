@@ -1,35 +1,34 @@
-"""Paths and JSON of the nodes in the metadata store: those of KIP-516 and KIP-78, in the places that Kafka on
-ZooKeeper has for them.
+"""Paths and JSON of the nodes in the metadata store: those of KIP-516 and KIP-78, at the paths of Kafka on ZooKeeper.
 
     /cluster/id                                    {"version":1,"id":…}                                     KIP-78
     /controller            (ephemeral)             {"version":1,"brokerid":…,"timestamp":…}
     /controller_epoch                              decimal number
-    /controller_decisions, /controller_offices     how many decisions were made, and in whose office
-    /cluster/restored                              that a store which was set back is accepted
+    /controller_decisions, /controller_offices     number of decisions, and the controller terms
+    /cluster/restored                              acceptance of a restored store
     /brokers/ids/[id]      (ephemeral)             endpoints of a broker, version 5
     /brokers/topics/[topic]                        id and replica assignment, version 3                      KIP-516
     /brokers/topics/[topic]/partitions/[p]/state   leader, ISR, epochs
     /config/topics|brokers|groups|users/[name]     {"version":1,"config":{…}}
     /config/clients|ips/[name], /config/users/[name]/clients/[name]         quotas, see client_quotas.py
     /tokenauth/tokens/[id]                         a delegation token, see delegation_tokens.py              KIP-48
-    /feature                                       finalized levels of features, see features.py            KIP-584
-    /admin/delete_topics/[topic]                   order to delete a name, in the format from before topic ids
+    /feature                                       finalized feature levels, see features.py                KIP-584
+    /admin/delete_topics/[topic]                   order to delete a name, in the format without topic ids
     /admin/deleted_topics/[topic id]               one deletion: what was deleted, when, until when its data stays
-    /admin/deleted_topics/[topic id]/[n]           its pieces, when it is larger than a node should be
-    /admin/lineage/[topic id]                      who made a living topic, and what has happened to it
+    /admin/deleted_topics/[topic id]/[n]           its pieces, if it exceeds the size of a node
+    /admin/lineage/[topic id]                      creator and history of a live topic
     /admin/epoch_floors/[topic]                    highest leader epoch of any incarnation of the name
-    /admin/running/[broker id]                     left by a start, taken away by a clean stop
-    /admin/staged/[broker id]/[topic id]           what this broker has staged, and its own deadline
+    /admin/running/[broker id]                     written at start, removed by a clean stop
+    /admin/staged/[broker id]/[topic id]           this broker's staged data, and its deadline
     /admin/topic_ids/[topic]                       id of a topic whose node does not show it, or whose migration
                                                    to version 3 is not finished
-    /admin/audit/op-[number]                       offline commands that changed what the cluster is
+    /admin/audit/op-[number]                       offline commands that changed the cluster
     /ingest/open|committed/[topic id]/[key]        staged ingests: see ingest_records.py
     /migration                                     see migration_mark.py
     /latest_producer_id_block                      owned by the producer id manager
-    /kafka-acl, /kafka-acl-extended                access control entries, see `acls`
+    /kafka-acl, /kafka-acl-extended                ACLs, see `acls`
 
 Reading is lenient where KIP-516 contradicts itself ("topic_id" beside "id", numbers as strings); writing is exact.
-Anything else raises DamagedNodeError, which quarantines what the node describes and never deletes it.
+Any other content raises DamagedNodeError: the topic or record is quarantined and never deleted.
 """
 
 from __future__ import annotations
@@ -62,13 +61,13 @@ AUDIT = "/admin/audit"
 TOPIC_IDS = "/admin/topic_ids"
 BROKER_EPOCHS = "/brokers/epochs"
 DECISIONS = "/controller_decisions"
-"""How many decisions controllers have made durable."""
+"""Number of durable decisions of all controllers."""
 OFFICES = "/controller_offices"
-"""When controllers have taken the office, see `store_history`."""
+"""The terms of controllers, see `store_history`."""
 RESTORED = "/cluster/restored"
-"""That a store which was set back is accepted, see `store_history`."""
+"""Acceptance of a restored store, see `store_history`."""
 OUTCOMES = "/controller_outcomes"
-"""In a cluster: what became of what controllers were asked in the last ten minutes, by request id."""
+"""In a cluster: the request deduplication log of the last ten minutes, by request id."""
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 
 PERSISTENT_PATHS = (
@@ -91,14 +90,14 @@ PERSISTENT_PATHS = (
     DECISIONS,
     OFFICES,
 )
-"""Made once, when the store is new."""
+"""Created once, when the store is new."""
 
 TOPIC_VERSION = 3
 TOPIC_VERSION_WITHOUT_ID = 2
 
 
 class DamagedNodeError(Exception):
-    """A node's bytes are not what belongs there. Says which and why."""
+    """A node's content is invalid. Names the node and the problem."""
 
 
 def topic_path(name: str) -> str:
@@ -150,7 +149,7 @@ def floor_path(name: str) -> str:
 
 
 def decode_json(path: str, data: bytes, shape: Any) -> Any:
-    """A node's content as `shape`; DamagedNodeError if it is anything else."""
+    """Return a node's content as `shape`. Raises DamagedNodeError."""
     try:
         return msgspec.json.decode(data, type=shape)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
@@ -158,7 +157,7 @@ def decode_json(path: str, data: bytes, shape: Any) -> Any:
 
 
 def parse_topic_id(path: str, text: str) -> Uuid:
-    """A topic's id in a node; DamagedNodeError for a reserved one."""
+    """Return a topic id from a node. Raises DamagedNodeError, also for a reserved id."""
     try:
         topic_id = Uuid.parse(text)
     except ValueError as problem:
@@ -172,7 +171,7 @@ def parse_topic_id(path: str, text: str) -> Uuid:
 
 
 class TopicNode(msgspec.Struct, frozen=True):
-    """/brokers/topics/[topic]. `topic_id` is None before the migration to version 3 (checklist 45)."""
+    """/brokers/topics/[topic]. `topic_id` is None before the migration to version 3."""
 
     topic_id: Uuid | None
     partitions: Mapping[int, tuple[int, ...]]
@@ -182,7 +181,7 @@ class TopicNode(msgspec.Struct, frozen=True):
     """See `TopicImage.departed`. Not in Kafka's node."""
 
     def encode(self) -> bytes:
-        """Version 3, fields in the order of the golden example (checklist 44); without an id version 2."""
+        """Return version 3, fields in the order of KIP-516's example; without an id version 2."""
         head: dict[str, Any] = {"version": TOPIC_VERSION, "id": str(self.topic_id)}
         if self.topic_id is None:
             head = {"version": TOPIC_VERSION_WITHOUT_ID}
@@ -211,7 +210,7 @@ _topic_decoder = msgspec.json.Decoder(_TopicJson)
 
 
 def decode_topic(path: str, data: bytes) -> TopicNode:
-    """Versions 1 to 3 and later ones that only add fields."""
+    """Read versions 1 to 3, and later ones that only add fields."""
     try:
         node = _topic_decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
@@ -231,7 +230,7 @@ def decode_topic(path: str, data: bytes) -> TopicNode:
 
 
 def encode_leftover(topic_id: Uuid) -> bytes:
-    """Of the node of a dead topic whose partitions' nodes are still to be removed: its name is free."""
+    """Return the content of a dead topic's node whose partition nodes are still to be removed: its name is free."""
     return msgspec.json.encode({"version": TOPIC_VERSION, "deleted": str(topic_id)})
 
 
@@ -240,7 +239,7 @@ class _LeftoverJson(msgspec.Struct):
 
 
 def decode_leftover(path: str, data: bytes) -> Uuid | None:
-    """The id of the dead topic; None if the node is a topic's."""
+    """Return the id of the dead topic; None if the node belongs to a live topic."""
     if b'"deleted"' not in data[:40]:
         return None
     node: _LeftoverJson = decode_json(path, data, _LeftoverJson)
@@ -248,18 +247,18 @@ def decode_leftover(path: str, data: bytes) -> Uuid | None:
 
 
 WITH_ITS_TOPIC = 0
-"""The record and the topic's node were made by one multi, which knows no zxid yet."""
+"""One multi created the record and the topic's node; it knows no zxid yet."""
 
 
 class TopicIdRecord(msgspec.Struct, frozen=True):
-    """/admin/topic_ids/[topic]: written in the multi that gives a topic an id that its node does not show yet; gone
-    when it does and every replica has the id in its `partition.metadata`. Until then it is the proof that a directory
-    without that file is the topic's own.
-    """
+    """/admin/topic_ids/[topic]: written in the multi that gives a topic an id that its node does not show yet. Removed
+    when the node shows it and every replica has it in `partition.metadata`. Until then it proves that a directory
+    without that file belongs to the topic."""
 
     topic_id: Uuid
     created_zxid: int
-    """Of the topic's node: a topic made anew under the name is another one. WITH_ITS_TOPIC: that of this node."""
+    """The zxid of the topic's node: a topic created again under the name has another one. WITH_ITS_TOPIC: this node's
+    zxid."""
 
     def encode(self) -> bytes:
         return msgspec.json.encode({"version": 1, "id": str(self.topic_id), "created_zxid": self.created_zxid})
@@ -276,12 +275,12 @@ def decode_topic_id(path: str, data: bytes) -> TopicIdRecord:
 
 
 class LogEnd(NamedTuple):
-    """How far the log of a replica goes that may have lost its end: its last leader epoch, and its end offset."""
+    """The log end of a replica that may have lost records: its last leader epoch, and its end offset."""
 
     broker_id: int
     epoch: int
     end: int
-    """`UNKNOWN_END` until it has been told, `MISSING_LOG` if nothing of the log is there."""
+    """`UNKNOWN_END` until the broker reports it, `MISSING_LOG` if there is no log."""
 
 
 UNKNOWN_END = -1
@@ -289,7 +288,7 @@ MISSING_LOG = -2
 
 
 class StateNode(msgspec.Struct, frozen=True, omit_defaults=True):
-    """/brokers/topics/[topic]/partitions/[p]/state, fields as ZooKeeper-Kafka writes them."""
+    """/brokers/topics/[topic]/partitions/[p]/state, fields as Kafka writes them to ZooKeeper."""
 
     controller_epoch: int
     leader: int
@@ -298,7 +297,7 @@ class StateNode(msgspec.Struct, frozen=True, omit_defaults=True):
     isr: tuple[int, ...]
     suspect: tuple[LogEnd, ...] = ()
     young: bool = False
-    """See `PartitionImage`, as for `suspect`. Not in Kafka's node."""
+    """See `PartitionImage`, also for `suspect`. Not in Kafka's node."""
 
 
 _state_decoder = msgspec.json.Decoder(StateNode)
@@ -328,7 +327,7 @@ def decode_state(path: str, data: bytes) -> StateNode:
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """Where a listener of a broker can be reached."""
+    """The address of a broker's listener."""
 
     listener: str
     host: str
@@ -343,15 +342,15 @@ class BrokerNode(msgspec.Struct, frozen=True):
     rack: str | None
     timestamp_ms: int
     intact: bool = True
-    """Nothing that was visible in the life before can be lost. Not in Kafka's node."""
+    """True if no record visible before the restart can be lost. Not in Kafka's node."""
     directory_id: str = ""
-    """Names the first log directory: whose leftover a registration is. Not in Kafka's node."""
+    """The id of the first log directory: it identifies the broker of a left-over registration. Not in Kafka's node."""
     emptied: bool = False
-    """A log directory of an earlier life is gone, and with it what nobody else may have. Not in Kafka's node."""
+    """A log directory of an earlier run is gone, with data that no other broker may have. Not in Kafka's node."""
     log_dirs: tuple[str, ...] = ()
     """Not in Kafka's node."""
     cordoned: tuple[str, ...] = ()
-    """Those of them that its settings file cordons. Not in Kafka's node."""
+    """The log directories that its configuration file cordons. Not in Kafka's node."""
 
     def encode(self) -> bytes:
         first = self.endpoints[0]
@@ -412,7 +411,7 @@ def decode_broker(path: str, data: bytes) -> BrokerNode:
 
 
 def broker_id_of(path: str, name: str) -> int:
-    """The id that a registration's name is."""
+    """Return the broker id in a registration's name."""
     if not (name.isascii() and name.isdigit()):
         raise DamagedNodeError(f"{path}: {name!r} is no broker id")
     return int(name)
@@ -423,7 +422,7 @@ def encode_broker_epochs(epochs: Mapping[int, int]) -> bytes:
 
 
 def decode_broker_epochs(data: bytes) -> Mapping[int, int]:
-    """Of /brokers/epochs, which is empty at first."""
+    """Return the content of /brokers/epochs, which is empty at first."""
     found: dict[int, int] = decode_json(BROKER_EPOCHS, data, dict[int, int]) if data else {}
     return found
 
@@ -433,7 +432,7 @@ def encode_controller(broker_id: int, now_ms: int) -> bytes:
 
 
 def decode_decisions(data: bytes) -> int:
-    """Of /controller_decisions, which is empty at first."""
+    """Return the content of /controller_decisions, which is empty at first."""
     try:
         return int(data or b"0")
     except ValueError:
@@ -445,7 +444,7 @@ class _ControllerJson(msgspec.Struct):
 
 
 def decode_controller(data: bytes) -> int:
-    """The id of the broker that is the controller."""
+    """Return the broker id of the controller."""
     node: _ControllerJson = decode_json(CONTROLLER, data, _ControllerJson)
     return node.brokerid
 
@@ -469,12 +468,12 @@ class _ClusterJson(msgspec.Struct):
 
 
 def is_cluster_id(text: str) -> bool:
-    """Whether it is a string of the alphabet [a-zA-Z0-9_-]; it need not be a UUID (checklist 260)."""
+    """Whether the text uses only the alphabet [a-zA-Z0-9_-]; it need not be a UUID (KIP-78)."""
     return bool(text) and text.isascii() and all(c.isalnum() or c in "_-" for c in text)
 
 
 def decode_cluster_id(data: bytes) -> str:
-    """The id. The node's version is a number (KIP-78) or a string (Kafka) and says nothing."""
+    """Return the id. The node's version is a number (KIP-78) or a string (Kafka) and is ignored."""
     node: _ClusterJson = decode_json(CLUSTER_ID, data, _ClusterJson)
     if not is_cluster_id(node.id):
         raise DamagedNodeError(f"{CLUSTER_ID}: {node.id!r} has characters outside [a-zA-Z0-9_-]")
@@ -514,28 +513,28 @@ def decode_floor(path: str, data: bytes) -> int:
 
 
 class StagedNode(msgspec.Struct, frozen=True):
-    """/admin/staged/[broker]/[topic id]: this broker's own promise not to remove earlier.
+    """/admin/staged/[broker]/[topic id]: this broker's promise not to remove the data earlier.
 
-    Wall time is for readers. What counts down is the monotonic clock of this run of the machine (`boot_id`), so that a
-    wall clock that was set while the broker was down brings no removal forward.
+    Wall time is for readers. The delay counts in the monotonic clock of this run of the machine (`boot_id`), so a wall
+    clock that was changed while the broker was down causes no early removal.
     """
 
     topic: str
     staged_ms: int
     remove_after_ms: int
-    """-1: never by itself. Nobody knows of its topic, and missing information never deletes."""
+    """-1: never automatically. The topic is unknown, and missing information never deletes."""
     boot_id: str = ""
-    """The run of the machine to which `monotonic_ms` belongs; "" if the system does not tell."""
+    """The run of the machine to which `monotonic_ms` belongs; "" if the system has no id."""
     monotonic_ms: int = 0
     left_ms: int = -1
-    """Time that was left at `monotonic_ms`."""
+    """The remaining time at `monotonic_ms`."""
     promised: bool = False
-    """Stored when the data was about to be moved, and nothing is stored of the move yet: the delay has not begun, or
-    nobody knows when."""
+    """True if stored before the move, and the move is not stored yet: the delay has not begun, or its beginning is
+    unknown."""
 
     @property
     def endless(self) -> bool:
-        """It waits for an operator."""
+        """Whether it waits for an operator."""
         return self.remove_after_ms < 0
 
     def encode(self) -> bytes:
@@ -548,20 +547,20 @@ def decode_staged(path: str, data: bytes) -> StagedNode:
 
 
 class RunningNode(msgspec.Struct, frozen=True):
-    """/admin/running/[broker id]: under which circumstances a broker runs, or ran at its end."""
+    """/admin/running/[broker id]: the conditions of a broker's present or last run."""
 
     boot_id: str
     flush_mode: str
     directory_ids: tuple[str, ...] = ()
-    """Of its log directories, as far as they could be read."""
+    """The ids of its log directories, as far as they are readable."""
     gone: tuple[str, ...] = ()
-    """Those that lives before had."""
+    """The ids that earlier runs had."""
     stopped: bool = False
-    """That life ended with a clean stop."""
+    """True if the run ended with a clean stop."""
     suspect: bool = False
-    """What the life before it has lost, or may have, no controller has judged yet."""
+    """True if a controller has not processed yet that the run before has lost records, or may have."""
     topic_ids: bool = False
-    """Its `inter.broker.protocol.version` was 2.8 or later."""
+    """True if its `inter.broker.protocol.version` was 2.8 or later."""
 
     def encode(self) -> bytes:
         return msgspec.json.encode({"version": 1, **msgspec.structs.asdict(self)})

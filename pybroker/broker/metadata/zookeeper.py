@@ -1,15 +1,15 @@
 """The `MetadataStore` of a cluster: Apache ZooKeeper, through kazoo.
 
-kazoo works on a thread of its own. Everything that it has to say (results, watches, changes of the session) comes to
-the loop through one queue, in the order in which the server said it.
+kazoo works on its own thread. All its events (results, watches, session changes) come to the loop through one queue, in
+the order in which the server sent them.
 
-What a caller must know beyond the contract:
-- A read is tried again, whatever happens to the connection, for as long as a session lasts, or a start (`starting`);
-  then UnavailableError.
-- A write is sent once. If the connection breaks before its answer came, nobody knows whether it was done:
-  UnknownOutcomeError. Who wrote must look, and a look after the connection is back sees what has become of it.
-- The session outlives a broken connection. SUSPENDED: it may or may not be over; LOST: it is over, with its ephemeral
-  nodes, and every watch has fired with SESSION; kazoo makes a new one by itself, CONNECTED tells of it.
+Beyond the contract, callers must know:
+- A read is retried after any connection error, for the length of a session, or of a start (`starting`); then it raises
+  UnavailableError.
+- A write is sent once. If the connection breaks before the answer, its outcome is unknown: UnknownOutcomeError. The
+  caller must read; a read after the reconnect sees the outcome.
+- The session outlives a broken connection. SUSPENDED: it may or may not have ended. LOST: it has ended, with its
+  ephemeral nodes, and every watch has fired with SESSION; kazoo opens a new session by itself and reports CONNECTED.
 - Watches do not outlive the connection: at SUSPENDED each fires with SESSION.
 """
 
@@ -69,16 +69,16 @@ log = logging.getLogger(__name__)
 RECONNECT_DELAY_S = 0.05
 RECONNECT_DELAY_MAX_S = 1.0
 CONNECTIONS_A_SESSION_MIN = 3
-"""kazoo waits for a connection for the time of a session by the number of hosts. A server that takes the request and
-never answers it, as one that is starting may, must not cost the session."""
+"""kazoo divides the session timeout by the number of hosts to get its connection timeout. One server that accepts the
+request and never answers, as a starting one may, must not cost the session."""
 CLOSE_S_MAX = 5.0
 """A server that does not answer ends the session by itself."""
 
 READS_A_REQUEST_MAX = 500
-"""In one `multiRead`. Values of partitions have some hundred bytes; the server builds the answer in memory."""
+"""Limit for one `multiRead`. Partition states have a few hundred bytes; the server builds the answer in memory."""
 
 OPERATIONS_A_TURN_MAX = 200
-"""Of one multi."""
+"""Number of operations of one multi to process in one turn of the loop."""
 
 _REFUSALS: dict[type[Exception], type[StoreError]] = {
     kz.NoNodeError: NoNodeError,
@@ -100,10 +100,10 @@ _KINDS = {
 
 
 class Tls(NamedTuple):
-    """Files in PEM format for a connection under TLS."""
+    """PEM files for a TLS connection."""
 
     truststore: str | None
-    """Certificates that are trusted; None: those of the system."""
+    """Trusted certificates; None uses those of the system."""
     keystore: str | None
     """The client's certificate and key."""
     key_password: str | None
@@ -111,22 +111,22 @@ class Tls(NamedTuple):
 
 
 class ZooKeeperSettings(NamedTuple):
-    """How the ensemble is reached."""
+    """Settings of the connection to the ensemble."""
 
     connect: str
     """`host:port[,host:port…][/chroot]`, as in Kafka's `zookeeper.connect`."""
     session_timeout_ms: int
     connection_timeout_ms: int
-    """For the first connection, and for each one that breaks while the broker starts."""
+    """Limit for the first connection, and for each reconnect while the broker starts."""
     digest: str | None = None
     """`user:password` of ZooKeeper's digest scheme."""
     set_acl: bool = False
-    """Nodes that are made can be changed by that user only."""
+    """True if only that user may change the created nodes."""
     tls: Tls | None = None
 
 
 class ZooKeeperStore:
-    """See the module. `await ZooKeeperStore.open(settings, on_fatal)` makes one."""
+    """The ZooKeeper store; create it with `await ZooKeeperStore.open(settings, on_fatal)`."""
 
     def __init__(
         self, settings: ZooKeeperSettings, loop: asyncio.AbstractEventLoop, on_fatal: Callable[[FatalError], None]
@@ -142,7 +142,7 @@ class ZooKeeperStore:
         self._was_connected = False
         self._handler = LoopHandler(loop, self._failed)
         self._sending = asyncio.Lock()
-        """Writes are sent in the order in which they are asked for, also behind one that is built in turns."""
+        """Writes are sent in the order of the calls, also behind a multi that is built in several turns."""
         tls, digest = settings.tls, settings.digest
         acl = None
         if settings.set_acl and digest is not None:
@@ -170,10 +170,10 @@ class ZooKeeperStore:
     async def open(
         cls, settings: ZooKeeperSettings, on_fatal: Callable[[FatalError], None] = lambda problem: None
     ) -> ZooKeeperStore:
-        """Connects, and makes the chroot if it is missing. `on_fatal` is called on the loop when the ensemble refuses
-        the credentials, or when a watcher fails (a bug).
+        """Connect, and create the chroot if it is missing. `on_fatal` is called on the loop if the ensemble refuses the
+        credentials, or if a watcher fails (a bug).
 
-        Raises StartError: no server answered within `connection_timeout_ms`, or the credentials are refused.
+        Raises StartError if no server answers within `connection_timeout_ms`, or the credentials are refused.
         """
         store = cls(settings, asyncio.get_running_loop(), on_fatal)
         try:
@@ -196,7 +196,7 @@ class ZooKeeperStore:
                 f"zookeeper.connect={where}: {why} within zookeeper.connection.timeout.ms="
                 f"{self._settings.connection_timeout_ms}"
             ) from None
-        # kazoo puts the chroot before every path, also before that of the chroot's own nodes.
+        # kazoo prefixes every path with the chroot, also the paths of the chroot's own nodes.
         chroot, self._client.chroot = self._client.chroot, ""
         try:
             if chroot:
@@ -214,7 +214,7 @@ class ZooKeeperStore:
 
     @property
     def session_timeout_ms(self) -> int:
-        """What was asked for; the server may have settled for another."""
+        """The requested timeout; the server may have chosen another one."""
         return self._settings.session_timeout_ms
 
     def starting(self, is_starting: bool) -> None:
@@ -235,7 +235,7 @@ class ZooKeeperStore:
             stat = await self._read(path, self._client.exists_async, path, _watcher(path, watch))
             if stat is None:
                 return None
-            # The value comes by a read of its own. The watch is set already: a change in between fires it.
+            # A second read gets the value. The watch is set already: a change in between fires it.
             try:
                 data, stat = await self._read(path, self._client.get_async, path)
             except NoNodeError:
@@ -272,7 +272,7 @@ class ZooKeeperStore:
         return await read_subtree(path, self._read_many, _node)
 
     async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
-        """The nodes, in order; None for each that does not exist. No snapshot: they are read in several requests."""
+        """Return the nodes in order, None for each missing one. Not a snapshot: several requests read them."""
         answers = await self._read_many(GET_DATA, paths)
         return [None if answer is None else _node(*answer) for answer in answers]
 
@@ -311,7 +311,7 @@ class ZooKeeperStore:
         return [_outcome(operation, result) for operation, result in zip(operations, results, strict=True)]
 
     async def _transaction(self, operations: Sequence[Operation]) -> TransactionRequest:
-        """Thousands of operations take tens of milliseconds: others have their turn in between."""
+        """Build the transaction. Thousands of operations take tens of milliseconds, so other tasks run in between."""
         transaction = self._client.transaction()
         size = 0
         for begin in range(0, len(operations), OPERATIONS_A_TURN_MAX):
@@ -340,7 +340,7 @@ class ZooKeeperStore:
         self._closed = True
         self._connected.clear()
         over = asyncio.Event()
-        # A thread of its own, which the end of the process does not wait for.
+        # A daemon thread: the end of the process does not wait for it.
         threading.Thread(target=self._stop, args=(over,), name="zookeeper-close", daemon=True).start()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_S_MAX):
@@ -415,7 +415,7 @@ class ZooKeeperStore:
     # --- the session --------------------------------------------------------------------------------------------------
 
     def _kazoo_state(self, state: str) -> None:
-        """On kazoo's thread."""
+        """Pass kazoo's state to the loop; runs on kazoo's thread."""
         self._handler.queue.put(lambda: self._state_changed(state))
 
     def _state_changed(self, state: str) -> None:
@@ -476,7 +476,7 @@ def _outcome(operation: Operation, result: Any) -> OperationResult:
 
 
 def _repeated(connect: str) -> str:
-    """The same hosts, each as often as it takes for kazoo to try so many in the time of a session."""
+    """Return the hosts, repeated until kazoo makes at least the minimum of attempts within the session timeout."""
     hosts, slash, chroot = connect.partition("/")
     times = -(-CONNECTIONS_A_SESSION_MIN // (hosts.count(",") + 1))
     return ",".join([hosts] * times) + slash + chroot
@@ -488,8 +488,8 @@ def _check_size(path: str, data: bytes) -> None:
 
 
 def _checked_bytes(operations: Sequence[Operation], begin: int, end: int, before: int) -> int:
-    """What these of the operations take, behind others of `before` bytes. The server ends the connection at a packet
-    that is too large: found out before it is sent."""
+    """Return the size of these operations, after `before` bytes of earlier ones. The server closes the connection on a
+    packet that is too large, so the size is checked before sending."""
     total = before
     for index, operation in enumerate(operations[begin:end], begin):
         problem: StoreError | None = None

@@ -1,4 +1,4 @@
-"""kazoo beside an asyncio loop: a thread of kazoo's own for the socket, one queue to the loop for all that it says."""
+"""kazoo beside an asyncio loop: kazoo has its own socket thread, and one queue carries all its events to the loop."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from typing import Any
 from kazoo.handlers.threading import SequentialThreadingHandler
 
 CALLBACKS_A_TURN_MAX = 512
-"""Of the queue to the loop: a bulk read with 100,000 answers must not hold it for longer than some milliseconds."""
+"""Number of callbacks in one turn of the loop: a bulk read with 100,000 answers must not block it for more than a few
+milliseconds."""
 
 
 class _LoopQueue:
-    """From kazoo's thread to the loop: callables, in order. One wake-up of the loop serves all that wait."""
+    """Callables from kazoo's thread to the loop, in order. One wake-up of the loop runs all waiting ones."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, on_problem: Callable[[Exception], None]) -> None:
         self._loop = loop
@@ -28,7 +29,7 @@ class _LoopQueue:
         self._waiting.append(function)
         if not self._awake and self._open:
             self._awake = True
-            # The loop is closed: nobody is there to hear it.
+            # After the loop is closed, callbacks are dropped.
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._drain)
 
@@ -38,7 +39,7 @@ class _LoopQueue:
 
     def _drain(self) -> None:
         for _ in range(CALLBACKS_A_TURN_MAX):
-            # Before the look: what is put after it wakes the loop again.
+            # Reset before the pop: a later put wakes the loop again.
             self._awake = False
             try:
                 function = self._waiting.popleft()
@@ -47,13 +48,13 @@ class _LoopQueue:
             self._awake = True
             try:
                 function()
-            except Exception as problem:  # whoever watches must not go on half blind
+            except Exception as problem:  # a failed watcher would miss changes; report it as fatal
                 self._on_problem(problem)
         self._loop.call_soon(self._drain)
 
 
 class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
-    """kazoo's threads for the socket; its callbacks run on the loop."""
+    """kazoo's socket threads; its callbacks run on the loop."""
 
     name = "pybroker_loop_handler"
 
@@ -63,17 +64,17 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
 
     @property
     def running(self) -> bool:
-        """Always: kazoo calls back on its own thread otherwise."""
+        """Always True: otherwise kazoo calls back on its own thread."""
         return True
 
     def start(self) -> None:
-        """The loop runs already."""
+        """Do nothing: the loop runs already."""
 
     def stop(self) -> None:
-        """The loop goes on."""
+        """Do nothing: the loop continues."""
 
     def disconnect(self) -> None:
-        """What still comes is dropped."""
+        """Drop further events."""
         self.queue.close()
 
     def dispatch_callback(self, callback: Any) -> None:

@@ -1,7 +1,7 @@
-"""ZooKeeper's `multiRead` (key 22, servers from 3.6 on), which kazoo does not have: many reads in one request.
+"""ZooKeeper's `multiRead` (key 22, servers 3.6 and later), which kazoo lacks: many reads in one request.
 
-A read of its own costs 150 µs of CPU here, most of it in kazoo's loop; one of several hundred in a request 10 µs. The
-start of a controller reads a node for each partition of the cluster.
+A separate read costs 150 µs of CPU here, most of it in kazoo's loop; one of several hundred in a request costs 10 µs. A
+starting controller reads a node for each partition of the cluster.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from pybroker.broker.metadata.store import Node
 GET_DATA = 4
 GET_CHILDREN = 8
 READS_A_TURN_MAX = 4_000
-"""What is asked for, and worked on, before others have their turn on the loop."""
+"""Number of reads to send and process before other tasks get a turn on the loop."""
 _ERROR = -1
 _END = -1
 
 _INT = struct.Struct("!i")
 _HEADER = struct.Struct("!i?i")
-"""Type of the operation, whether it is the end, error."""
+"""Type of the operation, end marker, error."""
 _STAT = struct.Struct("!qqqqiiiqiiq")
 
 
 class MultiRead:
     """A request in the form that kazoo's connection sends: each path's value (GET_DATA) or children (GET_CHILDREN). A
-    node that is missing costs nobody else his answer."""
+    missing node does not affect the other results."""
 
     type = 22
 
@@ -40,7 +40,7 @@ class MultiRead:
         self.paths = paths
 
     def serialize(self) -> bytes:
-        """The request's body."""
+        """Return the request's body."""
         parts = []
         head = _HEADER.pack(self.kind, False, _END)
         for path in self.paths:
@@ -51,7 +51,7 @@ class MultiRead:
         return b"".join(parts)
 
     def deserialize(self, buffer: bytes, offset: int) -> list[tuple[bytes, ZnodeStat] | list[str] | None]:
-        """An answer for each path, None where there is no node. Raises kazoo's exception of any other error."""
+        """Return a result for each path, None for a missing node. Raises kazoo's exception for any other error."""
         results: list[tuple[bytes, ZnodeStat] | list[str] | None] = []
         while True:
             kind, done, _ = _HEADER.unpack_from(buffer, offset)
@@ -86,15 +86,15 @@ def _bytes(buffer: bytes, offset: int) -> tuple[bytes, int]:
 
 
 def slices(paths: Sequence[str], size: int) -> list[Sequence[str]]:
-    """In order, not longer than `size` each."""
+    """Return slices of at most `size` paths, in order."""
     return [paths[at : at + size] for at in range(0, len(paths), size)]
 
 
 async def read_subtree(
     path: str, read_many: Callable[[int, Sequence[str]], Awaitable[list[Any]]], node_of: Callable[..., Node]
 ) -> dict[str, Node]:
-    """Everything below a path, level by level. The stat of a node tells whether it has children, so that leaves, most
-    of all nodes, cost one read."""
+    """Read everything below a path, level by level. The stat of a node shows whether it has children, so leaves, which
+    are most nodes, cost one read."""
     found: dict[str, Node] = {}
     parents = [path]
     while parents:
