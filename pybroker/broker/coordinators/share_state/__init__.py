@@ -1,1 +1,1 @@
-"""Where share groups' state of partitions is kept (KIP-932): shards of `__share_group_state`, and who asks them."""
+"""Storage of share state (KIP-932): shards of `__share_group_state`, and clients of their coordinators."""

@@ -1,4 +1,4 @@
-"""Share coordinators on other brokers, asked by Kafka's requests 83 to 87. Only a broker in a cluster imports this."""
+"""Share coordinators on other brokers, reached by Kafka's requests 83 to 87. Only imported in a cluster."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from pybroker.protocol.error_codes import ErrorCode
 
 
 class OtherShareCoordinators:
-    """`share_state.coordinator.Colleagues`."""
+    """Implements `share_state.coordinator.Colleagues`."""
 
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
 
     async def initialize(self, broker_id: int, key: Key, state_epoch: int, start_offset: int) -> None:
-        """See `Persister`."""
+        """See `Persister.initialize`."""
         wanted = m.InitializeShareGroupStateRequest_PartitionData(key.partition, state_epoch, start_offset)
         topic = m.InitializeShareGroupStateRequest_InitializeStateData(key.topic_id, [wanted])
         await self._ask(broker_id, m.InitializeShareGroupStateRequest(key.group, [topic]))
 
     async def read(self, broker_id: int, key: Key, leader_epoch: int) -> ShareState:
-        """See `Persister`."""
+        """See `Persister.read`."""
         wanted = m.ReadShareGroupStateRequest_PartitionData(key.partition, leader_epoch)
         topic = m.ReadShareGroupStateRequest_ReadStateData(key.topic_id, [wanted])
         result = await self._ask(broker_id, m.ReadShareGroupStateRequest(key.group, [topic]))
@@ -37,7 +37,7 @@ class OtherShareCoordinators:
         return ShareState(result.state_epoch, result.start_offset, leader_epoch, NO_COUNT, batches)
 
     async def write(self, broker_id: int, key: Key, write: Write) -> None:
-        """See `Persister`."""
+        """See `Persister.write`."""
         wanted = m.WriteShareGroupStateRequest_PartitionData(
             partition=key.partition,
             state_epoch=write.state_epoch,
@@ -50,13 +50,13 @@ class OtherShareCoordinators:
         await self._ask(broker_id, m.WriteShareGroupStateRequest(key.group, [topic]))
 
     async def delete(self, broker_id: int, key: Key) -> None:
-        """See `Persister`."""
+        """See `Persister.delete`."""
         wanted = m.DeleteShareGroupStateRequest_PartitionData(key.partition)
         topic = m.DeleteShareGroupStateRequest_DeleteStateData(key.topic_id, [wanted])
         await self._ask(broker_id, m.DeleteShareGroupStateRequest(key.group, [topic]))
 
     async def summary(self, broker_id: int, key: Key) -> ShareState | None:
-        """See `Persister`."""
+        """See `Persister.summary`."""
         wanted = m.ReadShareGroupStateSummaryRequest_PartitionData(key.partition, -1)
         topic = m.ReadShareGroupStateSummaryRequest_ReadStateSummaryData(key.topic_id, [wanted])
         result = await self._ask(broker_id, m.ReadShareGroupStateSummaryRequest(key.group, [topic]))
@@ -65,7 +65,7 @@ class OtherShareCoordinators:
         return ShareState(result.state_epoch, result.start_offset, result.leader_epoch, result.delivery_complete_count)
 
     async def _ask(self, broker_id: int, request: Any) -> Any:
-        """The result for the one partition that was asked for. KafkaError: why there is none."""
+        """Return the result for the requested partition. Raise KafkaError with the result's error code."""
         answer = await self._brokers.ask(broker_id, request)
         results = [result for topic in answer.results for result in topic.partitions]
         if len(results) != 1:
@@ -75,5 +75,5 @@ class OtherShareCoordinators:
         return results[0]
 
     def close(self) -> None:
-        """Ends all connections."""
+        """Close all connections."""
         self._brokers.close()

@@ -1,7 +1,7 @@
-"""The share coordinator of this broker, and whoever asks one: states live on the leader of the partition of
-`__share_group_state` that their key hashes to.
+"""The share coordinator of this broker, and the client of all share coordinators.
 
-`Persister` asks wherever that is; another broker by Kafka's requests 83 to 87.
+A state's key hashes to a partition of `__share_group_state`, whose leader stores the state. `Persister` calls that
+broker; other brokers by Kafka's requests 83 to 87.
 """
 
 from __future__ import annotations
@@ -31,26 +31,27 @@ SHARE_STATE_TOPIC = "__share_group_state"
 
 
 class Colleagues(Protocol):
-    """Share coordinators on other brokers. KafkaError: what that one answered, or that it cannot be reached."""
+    """Share coordinators on other brokers. Methods raise KafkaError with the response's code, or if the broker is
+    unreachable."""
 
     async def initialize(self, broker_id: int, key: Key, state_epoch: int, start_offset: int) -> None:
-        """As `Persister`."""
+        """See `Persister.initialize`."""
         ...
 
     async def read(self, broker_id: int, key: Key, leader_epoch: int) -> ShareState:
-        """As `Persister`."""
+        """See `Persister.read`."""
         ...
 
     async def write(self, broker_id: int, key: Key, write: Write) -> None:
-        """As `Persister`."""
+        """See `Persister.write`."""
         ...
 
     async def delete(self, broker_id: int, key: Key) -> None:
-        """As `Persister`."""
+        """See `Persister.delete`."""
         ...
 
     async def summary(self, broker_id: int, key: Key) -> ShareState | None:
-        """As `Persister`."""
+        """See `Persister.summary`."""
         ...
 
 
@@ -58,13 +59,16 @@ class Trimming(Protocol):
     """Deletes the beginning of a partition (`NativePartitions`)."""
 
     def delete_records(self, topic_id: Uuid, partition: int, offset: int) -> int:
-        """*Blocking.* Moves the log start up; NativeError."""
+        """Raise the log start offset. *Blocking.* Raise NativeError."""
         ...
 
 
 class ShareStateCoordinator:
-    """The states that live here. Answers are there when they are on disk. KafkaError: NOT_COORDINATOR, COORDINATOR_…,
-    and what the shard says."""
+    """The share states that this broker stores. Methods return once changes are durable.
+
+    They raise KafkaError NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, and the shard's
+    errors.
+    """
 
     def __init__(self, ports: Ports, config: Mapping[str, Any], trimming: Trimming) -> None:
         self._ports = ports
@@ -90,12 +94,12 @@ class ShareStateCoordinator:
         )
 
     def start(self) -> None:
-        """Takes over all shards that this broker leads."""
+        """Take over all shards that this broker leads."""
         self.shards.start()
         self._watch_pruning()
 
     async def stop(self) -> None:
-        """Waits for writes that are on their way."""
+        """Stop, and wait for writes in flight."""
         self._driver.stop()
         if self._pruning is not None:
             self._pruning.cancel()
@@ -135,7 +139,7 @@ class ShareStateCoordinator:
         return state
 
     def summary(self, key: Key) -> ShareState | None:
-        """The state as it is on disk; None if there is none."""
+        """Return the state as stored; None if there is none."""
         return self._shard(key).found(key)
 
     async def _stored(self, begin: Callable[[Done], None]) -> None:
@@ -157,7 +161,7 @@ class ShareStateCoordinator:
             self._pruning = self._ports.loop.create_task(self._prune_all())
 
     async def _prune_all(self) -> None:
-        """Deletes what lies before the oldest snapshot that is needed."""
+        """Delete records before the oldest snapshot that is still needed."""
         for shard in list(self.shards):
             if shard.state is not ShardState.ACTIVE:
                 continue
@@ -174,7 +178,7 @@ class ShareStateCoordinator:
 
 
 class Persister:
-    """Asks the coordinator of a state, wherever it is. `colleagues`: None of a broker that is alone."""
+    """Calls the coordinator of a state on whichever broker it is. `colleagues`: None on a broker without peers."""
 
     def __init__(self, ports: Ports, coordinator: ShareStateCoordinator, colleagues: Colleagues | None) -> None:
         self._ports = ports
@@ -182,7 +186,7 @@ class Persister:
         self._colleagues = colleagues
 
     async def _where(self, key: Key) -> int | None:
-        """The broker to ask; None: this one. KafkaError COORDINATOR_NOT_AVAILABLE."""
+        """Return the broker that stores the state; None: this one. Raise KafkaError COORDINATOR_NOT_AVAILABLE."""
         topics = self._ports.topics
         topic_id = topics.topic_id(SHARE_STATE_TOPIC)
         if topic_id is None:
@@ -199,7 +203,7 @@ class Persister:
         return leader
 
     async def initialize(self, key: Key, state_epoch: int, start_offset: int) -> None:
-        """Makes a state, or sets its start offset under a later state epoch."""
+        """Create a state, or set its start offset under a later state epoch."""
         broker = await self._where(key)
         if broker is None:
             await self._coordinator.initialize(key, state_epoch, start_offset)
@@ -208,7 +212,7 @@ class Persister:
             await self._colleagues.initialize(broker, key, state_epoch, start_offset)
 
     async def read(self, key: Key, leader_epoch: int) -> ShareState:
-        """The state, for whoever leads the partition in this epoch; earlier leaders write no more."""
+        """Return the state for the partition's leader in this epoch, and fence earlier leaders."""
         broker = await self._where(key)
         if broker is None:
             return await self._coordinator.read(key, leader_epoch)
@@ -216,7 +220,7 @@ class Persister:
         return await self._colleagues.read(broker, key, leader_epoch)
 
     async def write(self, key: Key, write: Write) -> None:
-        """Returns when the change is on disk."""
+        """Write a change; return once it is durable."""
         broker = await self._where(key)
         if broker is None:
             await self._coordinator.write(key, write)
@@ -225,7 +229,7 @@ class Persister:
             await self._colleagues.write(broker, key, write)
 
     async def delete(self, key: Key) -> None:
-        """Forgets a state."""
+        """Delete a state."""
         broker = await self._where(key)
         if broker is None:
             await self._coordinator.delete(key)
@@ -234,7 +238,7 @@ class Persister:
             await self._colleagues.delete(broker, key)
 
     async def summary(self, key: Key) -> ShareState | None:
-        """The state without its batches; None if there is none."""
+        """Return the state without its batches; None if there is none."""
         broker = await self._where(key)
         if broker is None:
             return self._coordinator.summary(key)

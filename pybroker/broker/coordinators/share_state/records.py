@@ -1,6 +1,7 @@
-"""What is stored in `__share_group_state`, in Kafka's own formats: key types 0 (ShareSnapshot: everything) and 1
-(ShareUpdate: what a write changed since the snapshot of the same epoch). Values are version 0. A snapshot without a
-value buries the key.
+"""Records of `__share_group_state`, in Kafka's formats.
+
+Key types: 0 ShareSnapshot, the whole state; 1 ShareUpdate, the changes of one write since the snapshot with the same
+epoch. Values are version 0. A snapshot tombstone deletes the key.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ _NAMES = {SNAPSHOT: "ShareSnapshot", UPDATE: "ShareUpdate"}
 
 
 def snapshot_key(key: Key) -> bytes:
-    """ShareSnapshotKey."""
+    """Encode a ShareSnapshotKey."""
     return struct.pack(">h", SNAPSHOT) + encode(m.ShareSnapshotKey(*key), 0)
 
 
 def update_key(key: Key) -> bytes:
-    """ShareUpdateKey."""
+    """Encode a ShareUpdateKey."""
     return struct.pack(">h", UPDATE) + encode(m.ShareUpdateKey(*key), 0)
 
 
 def decode_key(data: bytes) -> tuple[int, Key] | None:
-    """(type, key); None for a type that is not known. Raises CodecError."""
+    """Return (type, key); None for an unknown type. Raise CodecError."""
     kind, content = split_version(data)
     if kind not in _NAMES:
         return None
@@ -38,7 +39,7 @@ def decode_key(data: bytes) -> tuple[int, Key] | None:
 
 
 def snapshot_value(state: ShareState, snapshot_epoch: int, now_ms: int) -> bytes:
-    """ShareSnapshotValue."""
+    """Encode a ShareSnapshotValue."""
     return encode_versioned(
         m.ShareSnapshotValue(
             snapshot_epoch=snapshot_epoch,
@@ -55,7 +56,7 @@ def snapshot_value(state: ShareState, snapshot_epoch: int, now_ms: int) -> bytes
 
 
 def update_value(write: Write, snapshot_epoch: int) -> bytes:
-    """ShareUpdateValue."""
+    """Encode a ShareUpdateValue."""
     return encode_versioned(
         m.ShareUpdateValue(
             snapshot_epoch=snapshot_epoch,
@@ -69,7 +70,7 @@ def update_value(write: Write, snapshot_epoch: int) -> bytes:
 
 
 def decode_snapshot(data: bytes) -> tuple[int, ShareState]:
-    """(snapshot epoch, state). Raises CodecError."""
+    """Return (snapshot epoch, state). Raise CodecError."""
     value = decode_versioned("ShareSnapshotValue", data)
     return value.snapshot_epoch, ShareState(
         value.state_epoch,
@@ -81,7 +82,7 @@ def decode_snapshot(data: bytes) -> tuple[int, ShareState]:
 
 
 def decode_update(data: bytes, state_epoch: int) -> tuple[int, Write]:
-    """(snapshot epoch, what changed). Raises CodecError."""
+    """Return (snapshot epoch, change). Raise CodecError."""
     value = decode_versioned("ShareUpdateValue", data)
     return value.snapshot_epoch, Write(
         state_epoch,
@@ -93,13 +94,13 @@ def decode_update(data: bytes, state_epoch: int) -> tuple[int, Write]:
 
 
 def batches_of(stored: Iterable[Any]) -> Iterable[StateBatch]:
-    """Of a message. Raises CodecError where there is no such state."""
+    """Yield the state batches of a message. Raise CodecError for an unknown delivery state."""
     known = {int(state) for state in DeliveryState}
     for batch in stored:
         if batch.delivery_state not in known or batch.last_offset < batch.first_offset:
             raise CodecError(f"there is no batch {batch!r} of a share group")
         state = DeliveryState(batch.delivery_state)
-        # What was acquired when it was stored is nobody's now.
+        # A record that was acquired when it was stored is available now.
         if state is DeliveryState.ACQUIRED:
             state = DeliveryState.AVAILABLE
         yield StateBatch(batch.first_offset, batch.last_offset, state, batch.delivery_count)

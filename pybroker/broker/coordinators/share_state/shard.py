@@ -1,7 +1,7 @@
-"""One shard of the share coordinator: the states whose key hashes to one partition of `__share_group_state`.
+"""One shard of the share coordinator: the states whose keys hash to one partition of `__share_group_state`.
 
-A write counts when it is on disk. Most are stored as what they change; after some of them, and after one whose outcome
-is not known, the whole state is stored.
+A write takes effect once it is durable. Most writes store only their changes. After some of these, and after a write
+with unknown outcome, the shard stores the whole state.
 """
 
 from __future__ import annotations
@@ -32,35 +32,35 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 Done = Callable[[ErrorCode], None]
-"""Called once: NONE when the change is on disk, else nothing is known to have changed."""
+"""Called once: NONE when the change is durable; after an error, assume that nothing has changed."""
 
 
 class Entry(msgspec.Struct, eq=False):
-    """One state."""
+    """One share state."""
 
     state: ShareState
-    """As it is stored."""
+    """The state as stored."""
     coming: ShareState
-    """With all that is being stored."""
+    """The state including all pending writes."""
     snapshot_epoch: int = 0
     snapshot_offset: int = -1
-    """Where the last snapshot lies: what is before it is not needed."""
+    """Offset of the last snapshot; records before it are not needed."""
     updates: int = 0
-    """Since the last snapshot."""
+    """Updates since the last snapshot."""
     in_flight: int = 0
     doubtful: bool = False
-    """A write failed, and may lie in the log all the same."""
+    """A write failed but may be in the log."""
 
 
 class Loaded(msgspec.Struct):
-    """What is alive in a partition. Implements the shards' Replay."""
+    """The live states of a partition. Implements the shards' `Replay`."""
 
     entries: dict[Key, Entry] = {}
     records: int = 0
     damaged: int = 0
 
     def take(self, record: StoredRecord) -> None:
-        """Takes one record."""
+        """Apply one record."""
         self.records += 1
         try:
             parsed = None if record.key is None else decode_key(record.key)
@@ -85,24 +85,25 @@ class Loaded(msgspec.Struct):
 
 
 class ShareStateShard(Shard[Loaded]):
-    """See the module. `updates_max`: share.coordinator.snapshot.update.records.per.snapshot, asked at each use."""
+    """The share states of one shard. `updates_max`: share.coordinator.snapshot.update.records.per.snapshot, read at
+    each use."""
 
     def __init__(self, shard_log: ShardLog, clock: Clock, updates_max: Callable[[], int]) -> None:
         super().__init__(shard_log)
         self.entries: dict[Key, Entry] = {}
         self.pruned_to = 0
-        """What lies before was deleted."""
+        """Records before this offset have been deleted."""
         self._clock = clock
         self._updates_max = updates_max
 
-    # --- what `Shards` asks -------------------------------------------------------------------------------------------
+    # --- interface for `Shards` ---------------------------------------------------------------------------------------
 
     def replay(self) -> Loaded:
-        """Takes the records of the partition."""
+        """Return an empty replay for the partition's records."""
         return Loaded()
 
     def install(self, loaded: Loaded) -> None:
-        """Takes over what is stored."""
+        """Install the loaded states."""
         self.entries = loaded.entries
         if loaded.records:
             log.info(
@@ -114,19 +115,22 @@ class ShareStateShard(Shard[Loaded]):
             )
 
     def give_up(self, error: ErrorCode) -> None:
-        """The shard moves away or the broker stops. Who waits for a write hears of it from the log."""
+        """End the shard when it moves away or the broker stops. The log answers pending writes."""
         self.entries = {}
 
     # --- states -------------------------------------------------------------------------------------------------------
 
     def found(self, key: Key) -> ShareState | None:
-        """As it is on disk."""
+        """Return the state as stored."""
         entry = self.entries.get(key)
         return None if entry is None else entry.state
 
     def initialize(self, key: Key, state_epoch: int, start_offset: int, done: Done) -> None:
-        """Makes a state, or sets the offset anew under a later epoch. Once more in the same epoch it changes nothing,
-        as records may have been given out since. KafkaError FENCED_STATE_EPOCH."""
+        """Create a state, or reset its start offset under a later epoch.
+
+        A repeated call in the same epoch changes nothing, because records may have been acquired since. Raise
+        KafkaError FENCED_STATE_EPOCH.
+        """
         entry = self.entries.get(key)
         if entry is not None:
             known = entry.coming.state_epoch
@@ -139,24 +143,26 @@ class ShareStateShard(Shard[Loaded]):
                     self._snapshot(key, entry.coming, done)
                 return
         leader_epoch = 0 if entry is None else entry.coming.leader_epoch
-        # Beyond an offset that is set nothing is done; where the group will begin is not known yet.
+        # After a set offset no record is complete yet; without an offset the start is not known.
         complete = NO_COUNT if start_offset == NO_OFFSET else 0
         self._snapshot(key, ShareState(state_epoch, start_offset, leader_epoch, complete), done)
 
     def read(self, key: Key, leader_epoch: int, done: Callable[[ErrorCode, ShareState | None], None]) -> None:
-        """The state for who leads the partition in this epoch: from then on nobody of an earlier one writes. KafkaError
-        INVALID_REQUEST: there is no such state; FENCED_LEADER_EPOCH."""
+        """Return the state to the partition's leader in this epoch, and fence writes of earlier epochs.
+
+        Raise KafkaError INVALID_REQUEST if there is no such state, or FENCED_LEADER_EPOCH.
+        """
         entry = self._known(key)
         _check_leader(entry, leader_epoch)
         if leader_epoch == entry.coming.leader_epoch and not entry.in_flight and not entry.doubtful:
             done(ErrorCode.NONE, entry.state)
             return
-        # What is on its way comes before it.
+        # Pending writes precede this snapshot in the log.
         coming = msgspec.structs.replace(entry.coming, leader_epoch=leader_epoch)
         self._snapshot(key, coming, lambda error: done(error, None if error else coming))
 
     def write(self, key: Key, write: Write, done: Done) -> None:
-        """Changes a state. KafkaError INVALID_REQUEST, FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH."""
+        """Change a state. Raise KafkaError INVALID_REQUEST, FENCED_LEADER_EPOCH or FENCED_STATE_EPOCH."""
         entry = self._known(key)
         _check_leader(entry, write.leader_epoch)
         known = entry.coming.state_epoch
@@ -171,7 +177,7 @@ class ShareStateShard(Shard[Loaded]):
         self._store(key, entry, after, (update_key(key), value), lambda error, _: done(error))
 
     def delete(self, key: Key, done: Done) -> None:
-        """Buries a state; there need not be one."""
+        """Delete a state; it need not exist."""
         entry = self.entries.pop(key, None)
         if entry is None:
             done(ErrorCode.NONE)

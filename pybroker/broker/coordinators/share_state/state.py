@@ -1,4 +1,4 @@
-"""What is kept of one share group in one partition, and how a write changes it. Pure values."""
+"""The share state of one group in one partition, and how writes change it. Pure values."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import msgspec
 from pybroker.native import Uuid
 
 NO_OFFSET = -1
-"""The start offset of a partition that was initialized and not read yet: share.auto.offset.reset decides."""
+"""The start offset of an initialized partition that was not read yet: share.auto.offset.reset decides."""
 NO_COUNT = -1
 
 
 class DeliveryState(IntEnum):
-    """What a record is to the group, by the numbers that Kafka stores."""
+    """Delivery states of records, numbered as Kafka stores them."""
 
     AVAILABLE = 0
     ACQUIRED = 1
-    """Never stored: whoever loads the state finds it available."""
+    """Never stored: when a state is loaded, the record is available."""
     ACKNOWLEDGED = 2
     ARCHIVING = 3
-    """It has failed, and a record of it is on its way to the dead letter queue (KIP-1191)."""
+    """The record has failed, and its dead letter is being written (KIP-1191)."""
     ARCHIVED = 4
 
 
@@ -31,7 +31,7 @@ TERMINAL = frozenset({DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED})
 
 
 class Key(NamedTuple):
-    """Whose state."""
+    """The key of a share state."""
 
     group: str
     topic_id: Uuid
@@ -39,37 +39,35 @@ class Key(NamedTuple):
 
     @property
     def coordinator_key(self) -> str:
-        """What its shard is found by, as Kafka spells it."""
+        """The key by which its shard is found, spelt as in Kafka."""
         return f"{self.group}:{self.topic_id}:{self.partition}"
 
 
 class StateBatch(NamedTuple):
-    """Records in a row that are the same to the group."""
+    """Consecutive records with equal state."""
 
     first: int
     last: int
     state: DeliveryState
     deliveries: int
-    """How often they were delivered."""
+    """The delivery count."""
 
 
 class ShareState(msgspec.Struct, frozen=True):
-    """As it is stored."""
+    """A share state as stored."""
 
     state_epoch: int
-    """Grows when the group's offsets are set anew."""
+    """Increases when the group's offsets are reset."""
     start_offset: int = NO_OFFSET
     leader_epoch: int = 0
-    """Of the partition: who led it before writes no more."""
+    """Leader epoch of the partition; writes of earlier leaders are fenced."""
     complete_count: int = NO_COUNT
-    """Records from the start offset on that are done (KIP-1226); −1: not known."""
+    """Number of completed records from the start offset on (KIP-1226); −1: not known."""
     batches: tuple[StateBatch, ...] = ()
-    """Ascending; what lies between them is available and was never delivered."""
+    """Ascending; offsets between batches are available and were never delivered."""
 
 
 class Write(NamedTuple):
-    """A change of a state."""
-
     state_epoch: int
     leader_epoch: int
     start_offset: int
@@ -78,7 +76,7 @@ class Write(NamedTuple):
 
 
 def changed(state: ShareState, write: Write) -> ShareState:
-    """The state after a write."""
+    """Return the state after a write."""
     start = max(state.start_offset, write.start_offset)
     return msgspec.structs.replace(
         state,
@@ -90,7 +88,7 @@ def changed(state: ShareState, write: Write) -> ShareState:
 
 
 def combined(known: Iterable[StateBatch], later: Iterable[StateBatch], start: int) -> tuple[StateBatch, ...]:
-    """What is known with `later` over it, from `start` on; neighbours that are the same become one."""
+    """Return the batches from `start` on, with `later` replacing earlier ones; equal neighbours are merged."""
     over = sorted(later)
     pieces: list[StateBatch] = list(over)
     for batch in known:
