@@ -1,2 +1,5 @@
-"""Streams groups (KIP-1071): instances of a Kafka Streams application heartbeat, the coordinator makes the internal
-topics known and assigns tasks. Stands on the shards of `group`."""
+"""Streams groups (KIP-1071).
+
+Instances of a Kafka Streams application heartbeat; the coordinator reports missing internal topics and assigns
+tasks. Uses the shards of `group`.
+"""

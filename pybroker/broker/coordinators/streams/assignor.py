@@ -1,9 +1,9 @@
-"""The assignor `sticky` (KIP-1071): who runs which task, and who keeps a copy of its state. Pure.
+"""The assignor `sticky` (KIP-1071): places active tasks and standbys. Pure.
 
-Active tasks first: each stays where it runs, as far as that member's share goes; else it goes to a member that has a
-copy of its state; else to the least loaded process. Standbys then go where the task ran before, where a copy of its
-state is, and else to the least loaded process that has nothing of the task. A process never has a task twice: its
-members share a directory. Load is tasks per member, so that an instance with more threads is given more.
+Active tasks come first: each stays on its member up to the member's share, else goes to a member with a copy of its
+state, else to the least loaded process. Standbys then go to the task's previous member, else to a member with a copy
+of its state, else to the least loaded process without the task. A process never has a task twice, because its
+members share a state directory. Load is tasks per member: an instance with more threads gets more tasks.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ class Worker(msgspec.Struct, frozen=True):
     process_id: str
     has: Held
     offsets: TaskOffsets = {}
-    """How far its copies of tasks' state go, also of tasks that it does not run."""
+    """Changelog offsets of its copies of tasks' state, including tasks that it does not run."""
 
 
 def sticky(
     workers: Sequence[Worker], subtopologies: Mapping[str, ConfiguredSubtopology], standbys: int
 ) -> dict[str, Tasks]:
-    """What each member shall have. standbys: copies of each task with state, beside the active one."""
+    """Return the tasks of each member. standbys: copies of each stateful task, beside the active one."""
     if not workers:
         return {}
     return _Assignment(workers, subtopologies, standbys).made()
@@ -42,7 +42,7 @@ def sticky(
 
 class _Process(msgspec.Struct):
     members: dict[str, int] = {}
-    """Member → how many tasks it has."""
+    """Member → number of its tasks."""
     tasks: set[Task] = set()
 
     @property
@@ -55,8 +55,7 @@ class _Process(msgspec.Struct):
 
 
 class _Quota:
-    """How many tasks a member gets before the others have theirs: the rest is shared out anew with each that is full.
-    """
+    """The number of tasks per member; recomputed for the rest whenever a member reaches it."""
 
     def __init__(self, tasks: int, members: int) -> None:
         self._tasks, self._members = tasks, members
@@ -66,7 +65,7 @@ class _Quota:
         return -(-self._tasks // self._members) if self._members else 0
 
     def given(self, count: int) -> None:
-        """A member has `count` tasks now."""
+        """Note that a member has `count` tasks."""
         if count == self.each and self._members:
             self._members -= 1
             self._tasks -= count
@@ -115,7 +114,7 @@ class _Assignment:
         return self._process_of[member].members[member]
 
     def _assign_active(self) -> None:
-        # By partition, so that tasks of one subtopology that stay are spread over those that had them.
+        # Order by partition, so that tasks of one subtopology stay spread over their previous members.
         left = sorted(self._all, key=lambda task: (task[1], task[0]))
         for before in (self._ran.get, self._least_loaded_copy):
             waiting, left = left, []
@@ -157,7 +156,7 @@ class _Assignment:
                 self._give(process.least_loaded, task, self._standby)
 
     def _keeps(self, task: Task) -> str | None:
-        """Who has the state already, and a place for a copy."""
+        """Return a member that already has the state and room for a copy."""
         ran = self._ran.get(task)
         if ran is not None and self._may_copy(ran, task) and self._has(ran) < self._quota.each:
             return ran
@@ -170,7 +169,7 @@ class _Assignment:
 
 
 def _copies(workers: Sequence[Worker]) -> dict[Task, list[str]]:
-    """Task → members with a copy of its state: its standbys first, then by how far the copy goes."""
+    """Return task → members with a copy of its state: its standbys first, then by the copy's offset."""
     found: dict[Task, list[tuple[bool, int, str]]] = {}
     for worker in workers:
         for task in worker.has.standby | worker.offsets.keys():

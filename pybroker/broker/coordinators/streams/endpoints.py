@@ -1,4 +1,4 @@
-"""Which partitions may be asked of whose endpoint (interactive queries). Pure."""
+"""The partitions that each member's endpoint serves (interactive queries). Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pybroker.broker.coordinators.streams.model import EndpointPartitions, Task
 
 
 def partitions_by_endpoint(group: StreamsGroup, count_of: Callable[[str], int]) -> tuple[EndpointPartitions, ...]:
-    """One entry for each member with an endpoint; `count_of`: the partitions of a topic."""
+    """Return one entry for each member with an endpoint. `count_of`: the partition count of a topic."""
     return tuple(
         EndpointPartitions(
             member.said.endpoint,
@@ -22,7 +22,7 @@ def partitions_by_endpoint(group: StreamsGroup, count_of: Callable[[str], int]) 
 
 
 def _sources(group: StreamsGroup, tasks: Iterable[Task], count_of: Callable[[str], int]) -> dict[str, tuple[int, ...]]:
-    """Partitions of the input topics of tasks, by topic."""
+    """Return the partitions of the tasks' input topics, by topic."""
     parts = {} if group.configured is None else group.configured.subtopologies
     found: dict[str, list[int]] = {}
     for part, index in sorted(tasks):

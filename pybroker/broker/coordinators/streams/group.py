@@ -1,10 +1,10 @@
 """One streams group: epochs, members, topology, the target. Pure data and its bookkeeping; no IO, no clock, no timers.
 
-    member joins, leaves, says something new, a topic or a setting changes ──► epoch + 1
-    epoch > target epoch, and nothing delays it                            ──► a new target at that epoch (`membership`)
-    a member's heartbeat                                                   ──► one step towards it (`reconciliation`)
+    member joins, leaves, changes itself, a topic or a setting changes ──► epoch + 1
+    epoch > target epoch, and no delay applies                         ──► a new target at that epoch (`membership`)
+    a member's heartbeat                                               ──► one step towards it (`reconciliation`)
 
-A task is active at one member at most: who was given it keeps it until it has said that it gave it back, or is removed.
+A task is active on at most one member: a member keeps it until it confirms the revocation or is removed.
 """
 
 from __future__ import annotations
@@ -23,46 +23,48 @@ NO_TARGET = Tasks()
 
 
 class StreamsGroup(msgspec.Struct):
-    """See the module. What is in its dictionaries is immutable: a `fork` is changed and put in place of the original
-    when the change is on disk."""
+    """One streams group. The values in its dictionaries are immutable.
+
+    A caller changes a `fork` and installs it in place of the original once the change is durable.
+    """
 
     group_id: str
     life: object = msgspec.field(default_factory=object)
-    """The same while the group lives, also when it changes its protocol."""
+    """Identity of the group; it survives a change of the group's protocol."""
     epoch: int = 0
     topics_hash: int = 0
-    """Of the topics that the topology needs and that exist, with their partitions; 0: none."""
+    """Hash of the existing topics that the topology needs, with their partition counts; 0: none."""
     validated_epoch: int = -1
-    """Epoch of the topology for which all topics are there; −1: they are not."""
+    """Epoch of the topology for which all topics exist; −1: some are missing."""
     assignor_settings: Mapping[str, str] = {}
-    """With which the latest target was asked for."""
+    """The assignor settings for the latest target."""
     target_epoch: int = 0
     target_timestamp_ms: int = 0
-    """0: the next target waits for nothing."""
+    """0: the next target is computed without delay."""
     target: dict[str, Tasks] = {}
     members: dict[str, Member] = {}
     instances: dict[str, str] = {}
     """group.instance.id → member id."""
     topology: Topology | None = None
     running: dict[Task, str] = {}
-    """Task → the member at which it is active, or may still be."""
+    """Task → the member on which it is active, or may still be."""
     copied: dict[Task, frozenset[str]] = {}
-    """Task → members that have it as standby or warm-up, or may still."""
+    """Task → members that have it as standby or warm-up, or still may."""
     successor: Mapping[bytes, bytes | None] | None = None
-    """What is stored in place of the group when it becomes a classic one; None: it stays."""
-    # Not stored: found out, or told, again.
+    """Records that replace the group when it becomes a classic one; None: it stays."""
+    # The following fields are not stored; the coordinator recomputes them or members report them again.
     looked_at: int = -1
-    """Version of the broker's view of topics that `configured` takes into account; −1: none."""
+    """Version of the broker's topic view that `configured` reflects; −1: none."""
     configured: Configured | None = None
     reported: dict[str, Reported] = {}
-    """Member → what it told of its tasks' changelogs."""
+    """Member → its reported changelog offsets."""
     shutdown_by: str | None = None
-    """The member that asked for the end of the whole application."""
+    """The member that requested the shutdown of the whole application."""
     endpoint_epoch: int = 0
-    """Grows with what may be asked of whose endpoint."""
+    """Increases with each change of the partitions by endpoint."""
 
     def fork(self) -> StreamsGroup:
-        """A copy to be changed."""
+        """Return a copy for changes."""
         return msgspec.structs.replace(
             self,
             target=dict(self.target),
@@ -74,13 +76,13 @@ class StreamsGroup(msgspec.Struct):
         )
 
     def become(self, other: StreamsGroup) -> None:
-        """Takes over everything of a copy."""
+        """Take over the state of a copy."""
         for name in self.__struct_fields__:
             setattr(self, name, getattr(other, name))
 
     @property
     def state(self) -> GroupState:
-        """What tools are shown."""
+        """The state that tools show."""
         if not self.members:
             return GroupState.EMPTY
         if self.topology is None or self.topology.epoch != self.validated_epoch:
@@ -92,13 +94,13 @@ class StreamsGroup(msgspec.Struct):
         return GroupState.RECONCILING
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Members may be reading it."""
+        """Return whether members may be reading the topic."""
         return bool(self.members) and self.topology is not None and self.topology.reading(topic) is not None
 
     # --- members ------------------------------------------------------------------------------------------------------
 
     def put(self, member: Member) -> None:
-        """Takes a member in, or in place of what was known of it."""
+        """Add a member, or replace its previous state."""
         before = self.members.get(member.member_id)
         if before is not None:
             self._release(before)
@@ -114,7 +116,7 @@ class StreamsGroup(msgspec.Struct):
                 self.copied[task] = self.copied.get(task, NOBODY) | {member.member_id}
 
     def remove(self, member_id: str) -> None:
-        """Forgets a member; what it had is free."""
+        """Remove a member and release its tasks."""
         member = self.members.pop(member_id)
         self.target.pop(member_id, None)
         self.reported.pop(member_id, None)
@@ -135,7 +137,7 @@ class StreamsGroup(msgspec.Struct):
                     self.copied.pop(task, None)
 
     def member(self, member_id: str) -> Member:
-        """KafkaError UNKNOWN_MEMBER_ID."""
+        """Return a member. Raise KafkaError UNKNOWN_MEMBER_ID."""
         member = self.members.get(member_id)
         if member is None:
             raise KafkaError(
@@ -144,7 +146,7 @@ class StreamsGroup(msgspec.Struct):
         return member
 
     def instance(self, instance_id: str, member_id: str) -> Member:
-        """A static member that is who it says. KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+        """Return a static member with this member id. Raise KafkaError UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID."""
         holder = self.instances.get(instance_id)
         if holder is None:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
@@ -156,16 +158,16 @@ class StreamsGroup(msgspec.Struct):
         return self.members[holder]
 
     def target_of(self, member_id: str) -> Tasks:
-        """What the target gives a member."""
+        """Return the member's tasks in the target."""
         return self.target.get(member_id, NO_TARGET)
 
     def others(self, member: Member) -> Others:
-        """What others than a member may be running."""
+        """Return the tasks that other members may be running."""
         return Others(self, member)
 
 
 class Others:
-    """`reconciliation.Holders` of one member of a group."""
+    """Implements `reconciliation.Holders` for one member of a group."""
 
     __slots__ = ("_group", "_member")
 
@@ -174,15 +176,15 @@ class Others:
         self._member = member
 
     def runs(self, task: Task) -> bool:
-        """A task is active at another member."""
+        """Return whether the task is active on another member."""
         return self._group.running.get(task, self._member.member_id) != self._member.member_id
 
     def runs_beside(self, task: Task) -> bool:
-        """At another one of the same process."""
+        """Return whether the task is active on another member of the same process."""
         return self.runs(task) and self._is_beside(self._group.running[task])
 
     def copies_beside(self, task: Task) -> bool:
-        """Another member of the same process has it as standby or warm-up."""
+        """Return whether another member of the same process has the task as standby or warm-up."""
         others = self._group.copied.get(task, NOBODY) - {self._member.member_id}
         return any(self._is_beside(other) for other in others)
 

@@ -1,7 +1,7 @@
-"""The streams groups of one shard: heartbeats, sessions, and what becomes of groups when time passes.
+"""The streams groups of one shard: heartbeats, sessions and timeouts.
 
-Decisions are made by pure functions on copies (`membership`, `topology`, `reconciliation`); `turns` makes them durable.
-Everything here is plain functions on the loop's thread.
+Pure functions on copies make the decisions (`membership`, `topology`, `reconciliation`); `turns` makes them durable.
+Everything here is synchronous, on the event loop's thread.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ KIND = Kind(StreamsGroup, StreamsGroup.fork, records.changes, records.tombstones
 Finish = Finishing[StreamsGroup]
 
 RETRY_MS = 1_000
-"""What could not be written is tried again after this."""
+"""Delay before retrying a failed write."""
 
 _CODES: dict[type[Unfit], StatusCode] = {
     MissingSources: StatusCode.MISSING_SOURCE_TOPICS,
@@ -64,40 +64,40 @@ _CODES: dict[type[Unfit], StatusCode] = {
 
 
 class StreamsGround(msgspec.Struct, frozen=True):
-    """What the streams groups of all shards stand on."""
+    """The dependencies that the streams groups of all shards have in common."""
 
     clock: Clock
     timers: TimerWheel
     view: TopicView
     settings: StreamsSettings
     assigned: Callable[[], None]
-    """Told of each new target."""
+    """Called for each new target."""
 
 
 class StreamsGroups:
-    """See the module."""
+    """The streams groups of one shard."""
 
     def __init__(self, ground: StreamsGround, write: Write, made: Callable[[StreamsGroup], None]) -> None:
-        """made: told of each group that has come to be."""
+        """made: called with each new group."""
         self._ground = ground
         self._made = made
         self._waiting: set[str] = set()
-        """Groups whose first members wait for further ones."""
+        """Groups that delay their first assignment until more members have joined."""
         self._interval = AssignmentInterval(
             ground.clock, ground.timers, ground.settings.assignment_interval_ms, self._assign_now
         )
         self.turns = GroupTurns(KIND, write, self._assign, self._changed)
 
     def __contains__(self, group_id: str) -> bool:
-        """The group exists, or is being made."""
+        """Return whether the group exists or is being created."""
         return self.turns.holds(group_id)
 
     def get(self, group_id: str) -> StreamsGroup | None:
-        """A group as it is on disk. Not to be changed."""
+        """Return a group as stored; callers must not change it."""
         return self.turns.groups.get(group_id)
 
     def all(self) -> list[StreamsGroup]:
-        """All of them, as on disk. Not to be changed."""
+        """Return all groups as stored; callers must not change them."""
         return list(self.turns.groups.values())
 
     # --- heartbeats ---------------------------------------------------------------------------------------------------
@@ -110,8 +110,10 @@ class StreamsGroups:
         *,
         also: Records | None = None,
     ) -> None:
-        """A StreamsGroupHeartbeat whose form is right; `reply` gets the answer when it is on disk. `also`: records that
-        go with the first member of a group."""
+        """Handle a valid StreamsGroupHeartbeat; `reply` gets the result once the changes are durable.
+
+        `also`: records to write with the first member of a group.
+        """
         if beat.epoch < JOINS:
             self._leave(group_id, beat, reply)
             return
@@ -142,7 +144,7 @@ class StreamsGroups:
                 endpoint_changed = moved.said.endpoint != (None if before is None else before.said.endpoint)
                 if endpoint_changed or (changed and moved.said.endpoint is not None):
                     draft.endpoint_epoch += 1
-                # One that says it runs something else may not have heard the answer that told it.
+                # A member that reports other tasks may have missed the response with its assignment.
                 differs = beat.owned is not None and beat.owned != moved.assigned.tasks
                 return self._result(draft, moved, beat, told=changed or differs or beat.epoch == JOINS)
 
@@ -151,13 +153,13 @@ class StreamsGroups:
         def answered(outcome: Outcome) -> None:
             reply(refused(outcome) if isinstance(outcome, KafkaError) else outcome)
 
-        # Its life does not hang on how long a write takes.
+        # The session must not depend on how long a write takes.
         if group is not None and beat.member_id in group.members:
             self._keep_alive(group_id, beat.member_id)
         self.turns.submit(group_id, change, answered, also=also)
 
     def _at_once(self, group: StreamsGroup, beat: Heartbeat) -> HeartbeatResult | None:
-        """The answer to one that changes nothing, which nearly all are; None for others."""
+        """Return the result for a heartbeat that changes nothing, as nearly all do; None for others."""
         member = group.members.get(beat.member_id)
         if (
             member is None
@@ -230,7 +232,7 @@ class StreamsGroups:
     def _leave(self, group_id: str, beat: Heartbeat, reply: Callable[[HeartbeatResult], None]) -> None:
         def change(draft: StreamsGroup) -> Finish:
             membership.leave(draft, beat)
-            # The target that follows goes by the topics of now, also where nobody has heartbeaten since the load.
+            # The next target uses the current topics, even if no member has sent a heartbeat since the load.
             self._look(draft)
             how = "goes away" if beat.epoch == GOES_AWAY else "leaves"
             log.info("streams group %s: member %s %s", group_id, beat.member_id, how)
@@ -247,7 +249,7 @@ class StreamsGroups:
         return 0 if topic_id is None else self._ground.view.partition_count(topic_id)
 
     def _topics(self, topology: Topology) -> dict[Uuid, int]:
-        """The topics that it needs and that exist, with their partitions."""
+        """Return the existing topics that the topology needs, with their partition counts."""
         found: dict[Uuid, int] = {}
         for name in topology.required:
             topic_id = self._ground.view.topic_id(name)
@@ -256,7 +258,7 @@ class StreamsGroups:
         return found
 
     def _look(self, draft: StreamsGroup) -> bool:
-        """Takes down what topics and settings there are; whether they are others than at the last look."""
+        """Record the current topics and settings; return whether they have changed since the last check."""
         topology, view = draft.topology, self._ground.view
         if topology is None:
             return False
@@ -275,7 +277,7 @@ class StreamsGroups:
         return changed
 
     def _assign(self, draft: StreamsGroup) -> None:
-        """A new target, unless it is too early for one: then the end of the wait asks again."""
+        """Compute a new target unless it is delayed; the end of the delay then triggers it."""
         group_id = draft.group_id
         if draft.members and (group_id in self._waiting or not self._interval.is_over(draft)):
             return
@@ -283,7 +285,7 @@ class StreamsGroups:
         self._ground.assigned()
 
     def _assign_now(self, group_id: str) -> None:
-        """The group has waited for its next target."""
+        """Compute the target that the assignment interval or the initial delay held back."""
 
         def change(draft: StreamsGroup) -> Finish:
             if self._look(draft):
@@ -316,7 +318,7 @@ class StreamsGroups:
             was = known.get(member_id)
             if was is member:
                 continue
-            # One that came back within the write that ends its session has none either.
+            # A member that rejoined during the write that ended its session has no session timer either.
             if was is None or _session(group_id, member_id) not in self._ground.timers:
                 self._watch_session(group_id, member_id)
             if member.state is not MemberState.UNREVOKED:
@@ -348,7 +350,7 @@ class StreamsGroups:
         )
 
     def _expire(self, group_id: str, member_id: str, reason: str, still: Callable[[Member], bool]) -> None:
-        """Removes a member if it is `still` as it was."""
+        """Remove a member if `still` holds for it."""
 
         def change(draft: StreamsGroup) -> Finish:
             member = draft.members.get(member_id)
@@ -366,9 +368,11 @@ class StreamsGroups:
     def check_commit(
         self, group: StreamsGroup, who: tuple[str, str | None], epoch: int, partitions: frozenset[tuple[str, int]]
     ) -> None:
-        """Whether a member (id, instance id) in this epoch may commit for these partitions (topic, index). One that has
-        moved on since may commit late for tasks that it already had then. KafkaError UNKNOWN_MEMBER_ID,
-        STALE_MEMBER_EPOCH."""
+        """Check that a member (id, instance id) in this epoch may commit for these partitions (topic, index).
+
+        A member that has advanced since may commit late for tasks that it already owned in the older epoch. Raise
+        KafkaError UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH.
+        """
         member = group.member(who[0])
         if epoch == member.epoch:
             return
@@ -379,23 +383,27 @@ class StreamsGroups:
         raise stale(member, epoch)
 
     def check_fetch(self, group: StreamsGroup, member_id: str, epoch: int) -> None:
-        """Whether a member in this epoch may ask where to go on. KafkaError UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH."""
+        """Check that a member in this epoch may fetch offsets. Raise KafkaError UNKNOWN_MEMBER_ID or
+        STALE_MEMBER_EPOCH."""
         member = group.member(member_id)
         if epoch != member.epoch:
             raise stale(member, epoch)
 
-    # --- taking groups over and giving them up ------------------------------------------------------------------------
+    # --- loading and ending groups ------------------------------------------------------------------------------------
 
     def install(self, group_id: str, stored: Stored) -> None:
-        """A group was loaded: each member gets a session from now on, as its heartbeats went nowhere meanwhile."""
+        """Install a loaded group and start a new session for each member; no coordinator received heartbeats during the
+        load."""
         group = stored.group(group_id)
         if group is not None:
             self.turns.groups[group_id] = group
             self._changed(None, group)
 
     def become_classic(self, group_id: str, done: Callable[[KafkaError | None], None]) -> None:
-        """A classic member comes to a group without members: what is stored of the group is buried, its offsets stay.
-        `done` gets KafkaError INCONSISTENT_GROUP_PROTOCOL if there are members, or why it is not on disk."""
+        """Turn a group without members into a classic one: write tombstones for the group, keep its offsets.
+
+        `done` gets KafkaError INCONSISTENT_GROUP_PROTOCOL if there are members, or the write's error.
+        """
 
         def change(draft: StreamsGroup) -> Finish:
             if draft.members:
@@ -413,7 +421,7 @@ class StreamsGroups:
         self.turns.submit(group_id, change, answered)
 
     def drop(self, group: StreamsGroup, error: ErrorCode) -> Records:
-        """The group is deleted; what buries it."""
+        """End a deleted group; return its tombstones."""
         self._give_up(group, error)
         return records.tombstones(group)
 
@@ -430,7 +438,7 @@ class StreamsGroups:
         self._interval.forget(group_id)
 
     def give_up_all(self, error: ErrorCode) -> None:
-        """The shard moves away or the broker stops."""
+        """End all groups when the shard moves away or the broker stops."""
         for group in self.all():
             self._give_up(group, error)
         for group_id in list(self._waiting):
@@ -453,12 +461,12 @@ def _task_of(topology: Topology, topic: str, partition: int) -> Task | None:
 
 
 def refused(error: KafkaError) -> HeartbeatResult:
-    """The answer to a heartbeat that was refused."""
+    """Return the result for a refused heartbeat."""
     return HeartbeatResult(ErrorCode(error.code), error.message)
 
 
 def stale(member: Member, epoch: int) -> KafkaError:
-    """A member is not in the epoch that it names."""
+    """Return the error for a member that names a wrong epoch."""
     return KafkaError(
         ErrorCode.STALE_MEMBER_EPOCH,
         f"The member epoch {epoch} is not the one that the coordinator knows ({member.epoch}).",

@@ -1,6 +1,6 @@
-"""What a heartbeat, a departure or the end of a session does to a group. Pure functions on a fork of it (KIP-1071).
+"""Membership changes of a streams group: heartbeats, departures, expired sessions (KIP-1071).
 
-Each raises KafkaError before it changes anything.
+Pure functions on a fork of the group. Each raises KafkaError before it changes anything.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pybroker.protocol.error_codes import ErrorCode
 
 
 def check_form(beat: Heartbeat) -> None:
-    """What is wrong with a heartbeat whatever the group is. KafkaError INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY."""
+    """Validate a heartbeat independently of the group. Raise KafkaError INVALID_REQUEST or STREAMS_INVALID_TOPOLOGY."""
     problem = None
     if not beat.member_id.strip():
         problem = "MemberId can't be empty."
@@ -60,15 +60,17 @@ def check_form(beat: Heartbeat) -> None:
 
 
 class Entered(msgspec.Struct, frozen=True):
-    """What a heartbeat's member was and whether the assignor may now decide otherwise."""
+    """The member before a heartbeat, and whether the assignor's input has changed."""
 
     before: Member | None
     matters: bool
 
 
 def enter(group: StreamsGroup, beat: Heartbeat, size_max: int) -> Entered:
-    """Makes or changes the heartbeat's member as it says, and takes the topology of the first one. KafkaError: why it
-    is no member."""
+    """Add or update the heartbeat's member; the first member sets the topology.
+
+    Raise KafkaError if the member is refused.
+    """
     _check_room(group, beat, size_max)
     before, member = _find(group, beat)
     topology = _topology(group, beat)
@@ -85,7 +87,7 @@ def enter(group: StreamsGroup, beat: Heartbeat, size_max: int) -> Entered:
         ),
         topology_epoch=said.topology_epoch if beat.topology is None else beat.topology.epoch,
         process_id=said.process_id if beat.process_id is None else beat.process_id,
-        # One that joins says all of itself.
+        # A member that joins describes itself completely.
         endpoint=said.endpoint if beat.endpoint is None and beat.epoch != JOINS else beat.endpoint,
         tags=said.tags if beat.tags is None else dict(beat.tags),
     )
@@ -103,7 +105,7 @@ def enter(group: StreamsGroup, beat: Heartbeat, size_max: int) -> Entered:
             known.offsets if beat.offsets is None else beat.offsets,
             known.end_offsets if beat.end_offsets is None else beat.end_offsets,
         )
-    # A static member comes back as it was, whatever its address is now.
+    # A static member returns unchanged even if its address has changed.
     matters = changed != said if beat.instance_id is None else _means(changed) != _means(said)
     return Entered(before, matters or before is None)
 
@@ -123,7 +125,7 @@ def _check_room(group: StreamsGroup, beat: Heartbeat, size_max: int) -> None:
 
 
 def _find(group: StreamsGroup, beat: Heartbeat) -> tuple[Member | None, Member]:
-    """(what is known of the member, with what it goes on)."""
+    """Return (the stored member, the member to update)."""
     fresh = Member(beat.member_id, Said("", ""))
     if beat.epoch != JOINS:
         known = (
@@ -145,13 +147,16 @@ def _find(group: StreamsGroup, beat: Heartbeat) -> tuple[Member | None, Member]:
             f"Static member {beat.member_id} with instance id {beat.instance_id} cannot join the group because the"
             f" instance id is owned by {holder.member_id} member.",
         )
-    # It has what the one before had, and goes on from the start of the epochs.
+    # The new member inherits the tasks and restarts at the join epoch.
     return holder, msgspec.structs.replace(holder, member_id=beat.member_id, epoch=JOINS, previous_epoch=JOINS)
 
 
 def _check_epoch(member: Member, beat: Heartbeat) -> None:
-    """Whether the member is where the group believes it to be. Its previous epoch is right, too, if it runs nothing
-    that it was not given: the answer that told the new one was lost."""
+    """Check the epoch that a member names.
+
+    The previous epoch is valid too if the member runs nothing beyond its assignment: the response with the new epoch
+    was lost.
+    """
     if beat.epoch == member.epoch:
         return
     late = beat.epoch == member.previous_epoch and beat.owned is not None and beat.owned.is_within(member.assigned)
@@ -166,7 +171,7 @@ def _check_epoch(member: Member, beat: Heartbeat) -> None:
 
 
 def _topology(group: StreamsGroup, beat: Heartbeat) -> topologies.Topology | None:
-    """The group's topology after the heartbeat; the first member's stays."""
+    """Return the group's topology after the heartbeat; the first member's topology stays."""
     if group.topology is None or beat.topology is None:
         return group.topology or beat.topology
     if beat.topology.epoch >= group.topology.epoch and beat.topology != group.topology:
@@ -190,8 +195,10 @@ def _check_tasks(group: StreamsGroup, owned: Tasks | None) -> None:
 
 
 def leave(group: StreamsGroup, beat: Heartbeat) -> None:
-    """The member leaves, or (GOES_AWAY) keeps its place until its session is over. KafkaError UNKNOWN_MEMBER_ID,
-    FENCED_INSTANCE_ID."""
+    """Remove a member, or (GOES_AWAY) keep its place until its session expires.
+
+    Raise KafkaError UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID.
+    """
     if beat.instance_id is None:
         member = group.member(beat.member_id)
     else:
@@ -199,7 +206,7 @@ def leave(group: StreamsGroup, beat: Heartbeat) -> None:
     if beat.shutdown:
         ask_shutdown(group, beat.member_id)
     if beat.epoch == GOES_AWAY:
-        # Who comes back in its place may commit from its first epoch on.
+        # Epoch 0 lets the member's successor commit from its first epoch on.
         held = msgspec.structs.replace(member.assigned, active=dict.fromkeys(member.assigned.active, 0))
         group.put(msgspec.structs.replace(member, epoch=GOES_AWAY, assigned=held, revoking=NOTHING))
     else:
@@ -207,7 +214,7 @@ def leave(group: StreamsGroup, beat: Heartbeat) -> None:
 
 
 def remove(group: StreamsGroup, member_id: str) -> None:
-    """The member is gone, and the others share what it had."""
+    """Remove a member; the next target reassigns its tasks."""
     group.remove(member_id)
     group.epoch += 1
     if not group.members:
@@ -215,19 +222,19 @@ def remove(group: StreamsGroup, member_id: str) -> None:
 
 
 def ask_shutdown(group: StreamsGroup, member_id: str) -> None:
-    """All members are told to end, until all have left."""
+    """Request that all members shut down; the request lasts until all have left."""
     if group.shutdown_by is None:
         group.shutdown_by = member_id
 
 
 def assign(group: StreamsGroup, standbys: int, now_ms: int) -> None:
-    """Brings the target to the group's epoch: nothing, while topics are missing."""
+    """Compute the target for the group's epoch; it is empty while topics are missing."""
     if group.configured is not None and group.configured.is_ready:
         group.target = sticky(list(_workers(group)), group.configured.subtopologies, standbys)
     else:
         group.target = dict.fromkeys(group.members, Tasks())
     group.target_epoch = group.epoch
-    # The first member of an empty group waits for no interval.
+    # The first member of an empty group does not wait for an interval.
     group.target_timestamp_ms = now_ms if group.members else 0
 
 
@@ -238,8 +245,10 @@ def _workers(group: StreamsGroup) -> Iterable[Worker]:
 
 
 def progress(group: StreamsGroup, member_id: str, owned: Tasks | None) -> Member:
-    """One step of a member towards the target; the member then. KafkaError UNKNOWN_MEMBER_ID: it left in the same
-    turn."""
+    """Move a member one step towards the target; return the new state.
+
+    Raise KafkaError UNKNOWN_MEMBER_ID if the member left in the same turn.
+    """
     member = group.member(member_id)
     moved = reconcile(member, group.target_epoch, group.target_of(member_id), group.others(member), owned)
     if moved is not member:
@@ -248,7 +257,7 @@ def progress(group: StreamsGroup, member_id: str, owned: Tasks | None) -> Member
 
 
 def may_commit(group: StreamsGroup, member: Member, epoch: int, task: Task) -> bool:
-    """Whether a member that has moved on since may commit late, in this epoch, for a task that it already had then."""
+    """Return whether a member that has advanced may commit late in this epoch: it already owned the task then."""
     for held in (member.assigned, member.revoking):
         since = held.active.get(task)
         if since is not None:

@@ -1,4 +1,4 @@
-"""The nouns of a streams group: tasks, what a member says, how far it has come. Immutable values."""
+"""The data types of a streams group: tasks, member descriptions, member states. Immutable values."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ TaskOffsets = Mapping[Task, int]
 """Changelog offsets of tasks, summed over their stores."""
 
 JOINS, LEAVES, GOES_AWAY = 0, -1, -2
-"""Epochs with a meaning of their own in a heartbeat: a member joins, leaves for ever, or (a static one) for a while."""
+"""Special epochs in a heartbeat: a member joins, leaves, or (a static member) leaves temporarily."""
 
 NO_TASKS: frozenset[Task] = frozenset()
 
 
 class GroupState(StrEnum):
-    """The states, spelt as StreamsGroupDescribe and ListGroups print them."""
+    """The states, spelt as in StreamsGroupDescribe and ListGroups."""
 
     EMPTY = "Empty"
     NOT_READY = "NotReady"
-    """Topics of the topology are missing or do not fit together."""
+    """Topics of the topology are missing or wrongly partitioned."""
     ASSIGNING = "Assigning"
     RECONCILING = "Reconciling"
     STABLE = "Stable"
@@ -35,18 +35,18 @@ class GroupState(StrEnum):
 
 
 class MemberState(IntEnum):
-    """How far a member is, by the numbers that Kafka stores."""
+    """Reconciliation states of members, numbered as Kafka stores them."""
 
     STABLE = 1
-    """It has what the latest target gives it, or nobody has told it of a newer one."""
+    """The member owns its tasks of the target, or does not know of a newer target yet."""
     UNREVOKED = 2
-    """It was told to give tasks back and has not said yet that it did."""
+    """The member has to revoke tasks and has not confirmed that yet."""
     UNRELEASED = 3
-    """It waits for tasks that others have not given back."""
+    """The member waits for tasks that others have not released."""
 
 
 class StatusCode(IntEnum):
-    """What a heartbeat's answer tells of the group, by the numbers of StreamsGroupHeartbeat."""
+    """Status codes of StreamsGroupHeartbeat responses."""
 
     STALE_TOPOLOGY = 0
     MISSING_SOURCE_TOPICS = 1
@@ -58,22 +58,24 @@ class StatusCode(IntEnum):
 
 
 class Status(msgspec.Struct, frozen=True):
-    """One of them, in words."""
+    """A status code with its explanation."""
 
     code: StatusCode
     detail: str
 
 
 class Tasks(msgspec.Struct, frozen=True):
-    """Tasks by role: what a target gives, or what a member says it runs. A warm-up task prepares the state of a task
-    that moves later; Kafka 4.4 hands none out, and neither does this coordinator."""
+    """Tasks by role: a target, or the tasks that a member reports.
+
+    A warm-up task prepares the state of a task that moves later. Neither Kafka 4.4 nor this coordinator assigns any.
+    """
 
     active: frozenset[Task] = NO_TASKS
     standby: frozenset[Task] = NO_TASKS
     warmup: frozenset[Task] = NO_TASKS
 
     def shares_any(self, held: Held) -> bool:
-        """One of the tasks is held, in the same role."""
+        """Return whether any of the tasks is held in the same role."""
         return not (
             self.active.isdisjoint(held.active)
             and self.standby.isdisjoint(held.standby)
@@ -81,7 +83,7 @@ class Tasks(msgspec.Struct, frozen=True):
         )
 
     def is_within(self, held: Held) -> bool:
-        """All of the tasks are held, each in its role."""
+        """Return whether all of the tasks are held in their roles."""
         return self.active <= held.active.keys() and self.standby <= held.standby and self.warmup <= held.warmup
 
 
@@ -89,7 +91,7 @@ class Held(msgspec.Struct, frozen=True):
     """Tasks that a member may be running."""
 
     active: Mapping[Task, int] = {}
-    """Task → the member epoch at which it got it."""
+    """Task → the member epoch in which the member got it."""
     standby: frozenset[Task] = NO_TASKS
     warmup: frozenset[Task] = NO_TASKS
 
@@ -98,7 +100,7 @@ class Held(msgspec.Struct, frozen=True):
 
     @property
     def tasks(self) -> Tasks:
-        """Without the epochs."""
+        """The tasks without their epochs."""
         return Tasks(frozenset(self.active), self.standby, self.warmup)
 
 
@@ -106,7 +108,7 @@ NOTHING = Held()
 
 
 class Said(msgspec.Struct, frozen=True):
-    """What a member says of itself; stored as StreamsGroupMemberMetadata."""
+    """A member's description of itself; stored as StreamsGroupMemberMetadata."""
 
     client_id: str
     client_host: str
@@ -115,60 +117,59 @@ class Said(msgspec.Struct, frozen=True):
     rebalance_timeout_ms: int = -1
     topology_epoch: int = -1
     process_id: str = ""
-    """Of the instance, which may have a member for each of its threads."""
+    """The id of the instance, which may have a member per thread."""
     endpoint: tuple[str, int] | None = None
     """(host, port) for interactive queries."""
     tags: Mapping[str, str] = {}
 
 
 class Member(msgspec.Struct, frozen=True):
-    """One member."""
-
     member_id: str
     said: Said
     epoch: int = 0
-    """The target epoch that it has reached, or is on its way to; GOES_AWAY of a static member that is away."""
+    """The target epoch that the member has reached or is moving to; GOES_AWAY for a static member that is away."""
     previous_epoch: int = 0
     state: MemberState = MemberState.STABLE
     assigned: Held = NOTHING
     revoking: Held = NOTHING
-    """What it was told to give back, and may still run."""
+    """Tasks that the member has to revoke and may still be running."""
 
     @property
     def instance_id(self) -> str | None:
-        """Its group.instance.id."""
+        """The group.instance.id."""
         return self.said.instance_id
 
     @property
     def process_id(self) -> str:
-        """The instance it is a thread of."""
+        """The id of the instance that the member is a thread of."""
         return self.said.process_id
 
     def moved_to(self, epoch: int) -> Member:
-        """The same at another epoch; the one before is remembered, as the answer that tells the new one may be lost."""
+        """Return the member in another epoch. Keep the previous epoch, because the response with the new one may be
+        lost."""
         return self if epoch == self.epoch else msgspec.structs.replace(self, epoch=epoch, previous_epoch=self.epoch)
 
     def is_settled(self, target_epoch: int) -> bool:
-        """It has everything that the target gives it and nothing else."""
+        """Return whether the member owns exactly its tasks of the target."""
         return self.state is MemberState.STABLE and self.epoch == target_epoch
 
 
 class Reported(msgspec.Struct, frozen=True):
-    """What a member has told of the changelogs of its tasks. Not stored: it is told again."""
+    """The changelog offsets that a member has reported. Not stored: members report them again."""
 
     offsets: TaskOffsets = {}
     end_offsets: TaskOffsets = {}
 
 
 class Heartbeat(msgspec.Struct, frozen=True):
-    """A StreamsGroupHeartbeat, free of versions. None: as in the heartbeat before."""
+    """A StreamsGroupHeartbeat, independent of its version. None: unchanged since the previous heartbeat."""
 
     member_id: str
     epoch: int
     client_id: str
     client_host: str
     endpoint_epoch: int = 0
-    """The latest of `partitions by endpoint` that the member knows."""
+    """The endpoint epoch that the member knows."""
     instance_id: str | None = None
     rack_id: str | None = None
     rebalance_timeout_ms: int = -1
@@ -180,13 +181,13 @@ class Heartbeat(msgspec.Struct, frozen=True):
     offsets: TaskOffsets | None = None
     end_offsets: TaskOffsets | None = None
     shutdown: bool = False
-    """The whole application shall end."""
+    """The member requests the shutdown of the whole application."""
     knows_tags: bool = True
-    """StreamsGroupHeartbeat 1: it can be told which tags it lacks."""
+    """StreamsGroupHeartbeat 1 or later: the response may list missing client tags."""
 
     @property
     def is_plain(self) -> bool:
-        """It tells nothing but that the member lives, in its epoch."""
+        """Whether the heartbeat only says that the member is alive in its epoch."""
         return (
             self.epoch > 0
             and not self.shutdown
@@ -203,7 +204,7 @@ class Heartbeat(msgspec.Struct, frozen=True):
 
 
 class EndpointPartitions(msgspec.Struct, frozen=True):
-    """What may be asked of one member's endpoint: partitions of source topics, by name."""
+    """The partitions of source topics, by name, that one member's endpoint serves."""
 
     endpoint: tuple[str, int]
     active: Mapping[str, tuple[int, ...]]
@@ -211,7 +212,7 @@ class EndpointPartitions(msgspec.Struct, frozen=True):
 
 
 class MissingTopic(msgspec.Struct, frozen=True):
-    """An internal topic that the topology needs and nobody has made."""
+    """An internal topic that the topology needs and that does not exist."""
 
     name: str
     partitions: int
@@ -221,7 +222,7 @@ class MissingTopic(msgspec.Struct, frozen=True):
 
 
 class HeartbeatResult(msgspec.Struct, frozen=True):
-    """What a StreamsGroupHeartbeat is answered with."""
+    """The result of a StreamsGroupHeartbeat."""
 
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
@@ -232,9 +233,9 @@ class HeartbeatResult(msgspec.Struct, frozen=True):
     recovery_lag: int = -1
     statuses: tuple[Status, ...] = ()
     assigned: Tasks | None = None
-    """None: as it was told before."""
+    """None: unchanged since the previous response."""
     endpoint_epoch: int = 0
     endpoints: tuple[EndpointPartitions, ...] | None = None
-    """None: as it was told before."""
+    """None: unchanged since the previous response."""
     missing: tuple[MissingTopic, ...] = ()
-    """Internal topics that have to be made before anything is assigned."""
+    """Internal topics that must be created before tasks are assigned."""

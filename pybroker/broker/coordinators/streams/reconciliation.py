@@ -1,13 +1,13 @@
-"""One step of one member towards the target: gives back first, gets afterwards. A pure function (KIP-1071).
+"""One step of one member towards the target: it revokes tasks before it gets new ones. Pure (KIP-1071).
 
-    STABLE      ──target is newer──► something to give back ──► UNREVOKED   in its old epoch, without what it gives back
-                                     else ──────────────────► target epoch, with what nobody else has
-    UNREVOKED   ──says that it gave everything back──────────► as from STABLE
-    UNRELEASED  ──each heartbeat─────────────────────────────► as from STABLE: others may have given back meanwhile
+    STABLE      ──target is newer──► tasks to revoke ──► UNREVOKED     in its old epoch, without these tasks
+                                     else ─────────────► target epoch, with the tasks that no other member owns
+    UNREVOKED   ──confirms the revocation──────────────► as from STABLE
+    UNRELEASED  ──each heartbeat───────────────────────► as from STABLE: other members may have released tasks
 
-A task is active at one member at most. A process has a task once at most, in whatever role, as its members share a
-directory; but a member changes the role of what it has by itself: an active task that shall be a standby is told as
-such at once, and a standby that shall be active stays one until it may be.
+A task is active on at most one member. A process has a task at most once, in any role, because its members share a
+state directory. A member can change the role of its own task: an active task that becomes a standby is sent as
+standby at once, and a standby that becomes active stays a standby until the active role is free.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from pybroker.broker.coordinators.streams.model import NOTHING, Held, Member, Me
 
 
 class Holders(Protocol):
-    """What others than the member may be running."""
+    """The tasks that members other than this one may be running."""
 
     def runs(self, task: Task) -> bool:
-        """A task is active at another member."""
+        """Return whether the task is active on another member."""
         ...
 
     def runs_beside(self, task: Task) -> bool:
-        """At another one of the same process."""
+        """Return whether the task is active on another member of the same process."""
         ...
 
     def copies_beside(self, task: Task) -> bool:
-        """Another member of the same process has it as standby or warm-up."""
+        """Return whether another member of the same process has the task as standby or warm-up."""
         ...
 
 
 def reconcile(member: Member, target_epoch: int, target: Tasks, holders: Holders, owned: Tasks | None) -> Member:
-    """The member after its heartbeat. owned: what the member says it runs; None: it does not say."""
+    """Return the member after its heartbeat. owned: tasks that the member reports; None: not reported."""
     if member.is_settled(target_epoch):
         return member
 
@@ -47,7 +47,7 @@ def reconcile(member: Member, target_epoch: int, target: Tasks, holders: Holders
     if member.state is MemberState.UNREVOKED:
         if has_not_released(member.revoking):
             return member
-        # It has obeyed: what it says in its old epoch from now on comes from before.
+        # The member has revoked the tasks. Its later requests in the old epoch are outdated.
         stays_in = min(member.epoch + 1, target_epoch)
 
     def is_free(task: Task) -> bool:
@@ -56,7 +56,7 @@ def reconcile(member: Member, target_epoch: int, target: Tasks, holders: Holders
     had = member.assigned
     kept = {task: since for task, since in had.active.items() if task in target.active}
     standby, warmup = had.standby & target.standby, had.warmup & target.warmup
-    # What becomes active stays a copy until then.
+    # A copy that becomes active stays a copy until then.
     promoted_standby, promoted_warmup = had.standby & target.active, had.warmup & target.active
     new_standby = frozenset(task for task in target.standby - had.standby if is_free(task))
     new_warmup = frozenset(task for task in target.warmup - had.warmup if is_free(task))

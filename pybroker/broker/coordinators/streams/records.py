@@ -1,7 +1,7 @@
-"""What is stored of a streams group in `__consumer_offsets`, in Kafka's own key and value formats.
+"""Records of streams groups in `__consumer_offsets`, in Kafka's key and value formats.
 
-Key types: 17 the group's epoch, 19 what a member says, 20 the target's epoch, 21 a member's target, 22 how far a member
-is, 23 the topology. Values are version 0. (18 is a type of releases before 4.1, and is passed over.)
+Key types: 17 the group's epoch, 19 a member's description, 20 the target's epoch, 21 a member's target, 22 a
+member's current assignment, 23 the topology. Values are version 0. Type 18, of releases before 4.1, is skipped.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _key = TYPES.encode_key
 
 
 def changes(before: StreamsGroup | None, after: StreamsGroup) -> Records:
-    """What has to be written for `after` to be read back, if `before` (None: nothing) is what lies in the log."""
+    """Return the records that turn `before` in the log (None: nothing) into `after`."""
     group_id = after.group_id
     old = StreamsGroup(group_id) if before is None else before
     records: Records = {}
     for member_id in old.members.keys() - after.members.keys():
-        # In the order in which Kafka takes them away: a member that says nothing is not there.
+        # Kafka's order of tombstones: when replaying, Kafka requires a description for a member's other records.
         records[_key(CURRENT, group_id, member_id)] = None
         records[_key(TARGET, group_id, member_id)] = None
         records[_key(MEMBER, group_id, member_id)] = None
@@ -56,7 +56,7 @@ def changes(before: StreamsGroup | None, after: StreamsGroup) -> Records:
     for member_id in after.members:
         target = after.target.get(member_id)
         if old.target.get(member_id) != target:
-            # None: the member left and came back within one write, and has no target yet.
+            # None: the member left and rejoined within one write, and has no target yet.
             records[_key(TARGET, group_id, member_id)] = None if target is None else _target(target)
     if before is None or before.target_epoch != after.target_epoch:
         records[_key(TARGET_EPOCH, group_id)] = encode_versioned(
@@ -70,7 +70,7 @@ def changes(before: StreamsGroup | None, after: StreamsGroup) -> Records:
 
 
 def tombstones(group: StreamsGroup) -> Records:
-    """What buries everything of a group."""
+    """Return tombstones for all records of a group."""
     records = changes(group, StreamsGroup(group.group_id, life=group.life))
     for kind in (TARGET_EPOCH, GROUP, TOPOLOGY):
         records[_key(kind, group.group_id)] = None
@@ -149,7 +149,7 @@ def _topology(topology: Topology) -> bytes:
 
 
 def by_subtopology(tasks: Iterable[Task]) -> Iterator[tuple[str, list[int]]]:
-    """Subtopologies with the numbers of their tasks, both in order."""
+    """Yield subtopologies with their task numbers, both sorted."""
     found: dict[str, list[int]] = {}
     for part, index in sorted(tasks):
         found.setdefault(part, []).append(index)
@@ -198,7 +198,7 @@ def _current(member: Member) -> bytes:
 
 
 class Stored:
-    """What is alive of one streams group in the log."""
+    """The live records of one streams group in the log."""
 
     __slots__ = ("_alone", "_of_members")
 
@@ -207,7 +207,7 @@ class Stored:
         self._of_members: dict[int, dict[str, Any]] = {MEMBER: {}, TARGET: {}, CURRENT: {}}
 
     def take(self, kind: int, name: str, value: bytes | None) -> None:
-        """One record. Raises CodecError."""
+        """Apply one record. Raise CodecError."""
         decoded = None if value is None else TYPES.decode_value(kind, value)
         place: dict[Any, Any] = self._of_members.get(kind, self._alone)
         key: object = name if kind in self._of_members else kind
@@ -217,7 +217,7 @@ class Stored:
             place[key] = decoded
 
     def group(self, group_id: str) -> StreamsGroup | None:
-        """The group; None if it was buried."""
+        """Return the group; None if it was deleted."""
         stored = self._alone.get(GROUP)
         if stored is None:
             return None
@@ -263,7 +263,7 @@ def _read_member(member_id: str, said: Any, current: Any) -> Member:
         of_itself,
         epoch,
         current.previous_member_epoch,
-        # A state of a later release: one more step finds out what it has to give back.
+        # A state of a later release: the next step computes what the member has to revoke.
         MemberState(current.state) if current.state in known else MemberState.UNRELEASED,
         Held(_active(current.active_tasks, epoch), _tasks(current.standby_tasks), _tasks(current.warmup_tasks)),
         Held(
@@ -283,13 +283,13 @@ def _active(stored: Iterable[Any], epoch: int) -> Mapping[Task, int]:
     for ids in stored:
         since = ids.assignment_epochs
         for place, index in enumerate(ids.partitions):
-            # Kafka before 4.3 stores no epochs of their own.
+            # Kafka before 4.3 stores no epoch per task.
             held[ids.subtopology_id, index] = since[place] if since and place < len(since) else epoch
     return held
 
 
 def read_topology(said: Any) -> Topology:
-    """A topology as a record or a heartbeat has it."""
+    """Return the topology of a record or a heartbeat."""
 
     def topics(infos: Iterable[Any]) -> tuple[InternalTopic, ...]:
         return tuple(

@@ -1,4 +1,4 @@
-"""The settings that streams groups obey, of the broker and of groups, read at each use."""
+"""The settings of streams groups, by broker and by group; read at each use."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from pybroker.config.group_defs import (
 )
 
 STANDBYS, TAGS = "num.standby.replicas", "rack.aware.assignment.tags"
-"""What the assignor is told, by the names under which Kafka stores it."""
+"""The assignor's settings, by the names under which Kafka stores them."""
 
 
 class StreamsSettings:
-    """Over the broker's settings. `own`: what a group sets itself, by its id."""
+    """Reads the broker's settings. `own`: the settings of one group, by its id."""
 
     def __init__(self, config: Mapping[str, Any], own: Callable[[str], Mapping[str, str]]) -> None:
         self._config = config
@@ -34,7 +34,7 @@ class StreamsSettings:
 
     @property
     def served(self) -> bool:
-        """group.coordinator.rebalance.protocols has streams groups"""
+        """Whether group.coordinator.rebalance.protocols includes streams groups."""
         return "streams" in self._config["group.coordinator.rebalance.protocols"]
 
     def session_timeout_ms(self, group_id: str) -> int:
@@ -70,7 +70,7 @@ class StreamsSettings:
         return words_in_force(STREAMS_RACK_TAGS, self._own(group_id), self._config)
 
     def of_assignor(self, group_id: str) -> dict[str, str]:
-        """Settings whose change asks for a new target; stored with the group."""
+        """Return the settings whose change requires a new target; stored with the group."""
         told = {STANDBYS: str(self.standbys(group_id))}
         if tags := self.tags(group_id):
             told[TAGS] = ",".join(tags)

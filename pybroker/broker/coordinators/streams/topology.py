@@ -1,11 +1,13 @@
-"""What a Kafka Streams application is made of, as its members tell it, and what that means with the topics that exist:
-how many tasks each subtopology has, how many partitions its internal topics get, what is missing. Pure (KIP-1071).
+"""The topology of a Kafka Streams application, and its configuration for the topics that exist. Pure (KIP-1071).
 
-    source topics          exist before; one that does not: MISSING_SOURCE_TOPICS
-    repartition topics     as many partitions as the application says, else as the topics that its writers read from
-    copartition groups     all the same number: INCORRECTLY_PARTITIONED_TOPICS where what exists says otherwise
-    changelog topics       as many as the subtopology has tasks
-    tasks                  as many as the largest of a subtopology's input topics has partitions
+The configuration has the number of tasks per subtopology, the partition counts of internal topics, and missing
+topics.
+
+    source topics          must exist; else MISSING_SOURCE_TOPICS
+    repartition topics     partition count from the application, else from the topics that their writers read
+    copartition groups     equal partition counts; else INCORRECTLY_PARTITIONED_TOPICS
+    changelog topics       as many partitions as the subtopology has tasks
+    tasks                  as many as the subtopology's largest input topic has partitions
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 
 NAMES_TOLD = 3
-"""Topics that a status names; of the others it tells how many there are."""
+"""Number of topics that a status names; it only counts the others."""
 
 
 class InternalTopic(msgspec.Struct, frozen=True):
@@ -26,14 +28,14 @@ class InternalTopic(msgspec.Struct, frozen=True):
 
     name: str
     partitions: int = 0
-    """0: not said."""
+    """0: not specified."""
     replication_factor: int = 0
     """0: the broker's default."""
     configs: tuple[tuple[str, str], ...] = ()
 
 
 class CopartitionGroup(msgspec.Struct, frozen=True):
-    """Topics that must have as many partitions as each other, by their place in the subtopology's lists."""
+    """Topics that must have equal partition counts, as indexes into the subtopology's lists."""
 
     sources: tuple[int, ...] = ()
     source_regexes: tuple[int, ...] = ()
@@ -41,7 +43,7 @@ class CopartitionGroup(msgspec.Struct, frozen=True):
 
 
 class Subtopology(msgspec.Struct, frozen=True):
-    """A part of the topology whose tasks run apart from those of other parts."""
+    """A part of the topology with its own tasks."""
 
     subtopology_id: str
     sources: tuple[str, ...] = ()
@@ -53,11 +55,11 @@ class Subtopology(msgspec.Struct, frozen=True):
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """All that its tasks read from."""
+        """All topics that its tasks read."""
         return *self.sources, *(topic.name for topic in self.repartition_sources)
 
     def copartitioned(self) -> Iterator[frozenset[str]]:
-        """The copartition groups, by name."""
+        """Yield the copartition groups as topic names."""
         for group in self.copartition_groups:
             yield frozenset(
                 [
@@ -68,11 +70,11 @@ class Subtopology(msgspec.Struct, frozen=True):
 
 
 class Topology(msgspec.Struct, frozen=True):
-    """All of an application."""
+    """The topology of an application."""
 
     epoch: int
     subtopologies: tuple[Subtopology, ...] = ()
-    """In the order of their ids."""
+    """Sorted by id."""
 
     @property
     def required(self) -> frozenset[str]:
@@ -83,12 +85,12 @@ class Topology(msgspec.Struct, frozen=True):
         return frozenset(name for of_part in names for name in of_part)
 
     def reading(self, topic: str) -> Subtopology | None:
-        """The subtopology that reads a topic."""
+        """Return the subtopology that reads a topic."""
         return next((part for part in self.subtopologies if topic in part.inputs), None)
 
 
 class ConfiguredTopic(msgspec.Struct, frozen=True):
-    """An internal topic whose number of partitions is known."""
+    """An internal topic with a known partition count."""
 
     name: str
     partitions: int
@@ -97,7 +99,7 @@ class ConfiguredTopic(msgspec.Struct, frozen=True):
 
 
 class ConfiguredSubtopology(msgspec.Struct, frozen=True):
-    """A subtopology whose tasks can be counted."""
+    """A subtopology with a known number of tasks."""
 
     tasks: int
     sources: tuple[str, ...]
@@ -107,12 +109,12 @@ class ConfiguredSubtopology(msgspec.Struct, frozen=True):
 
     @property
     def is_stateful(self) -> bool:
-        """Its tasks have state, which standbys can copy."""
+        """Whether its tasks have state, which standbys can copy."""
         return bool(self.changelogs)
 
 
 class Unfit(Exception):
-    """Topics do not fit the topology."""
+    """Base of the errors of topics that do not fit the topology."""
 
 
 class MissingSources(Unfit):
@@ -120,30 +122,33 @@ class MissingSources(Unfit):
 
 
 class WronglyPartitioned(Unfit):
-    """Numbers of partitions do not go together."""
+    """Partition counts do not match."""
 
 
 class MissingInternal(Unfit):
-    """Internal topics have to be made."""
+    """Internal topics must be created."""
 
 
 class Configured(msgspec.Struct, frozen=True):
-    """A topology with the topics that exist."""
+    """A topology configured for the existing topics."""
 
     subtopologies: Mapping[str, ConfiguredSubtopology] = {}
-    """By id, in order; none where source topics are missing or wrongly partitioned."""
+    """By id, sorted; empty if source topics are missing or wrongly partitioned."""
     missing: tuple[ConfiguredTopic, ...] = ()
-    """Internal topics that have to be made."""
+    """Internal topics that must be created."""
     problem: Unfit | None = None
 
     @property
     def is_ready(self) -> bool:
-        """Tasks may be assigned."""
+        """Whether tasks may be assigned."""
         return self.problem is None
 
 
 def check(topology: Topology) -> None:
-    """What is wrong with a topology whatever topics there are. KafkaError STREAMS_INVALID_TOPOLOGY, INVALID_REQUEST."""
+    """Validate a topology independently of existing topics.
+
+    Raise KafkaError STREAMS_INVALID_TOPOLOGY or INVALID_REQUEST.
+    """
     for part in topology.subtopologies:
         if part.source_regexes:
             raise KafkaError(
@@ -168,12 +173,13 @@ def check(topology: Topology) -> None:
     ids = [part.subtopology_id for part in topology.subtopologies]
     if len(set(ids)) != len(ids):
         raise _invalid("Two subtopologies have the same id.")
-    # Loops and repartition topics that nobody writes to do not depend on the topics that there are.
+    # Find loops and repartition topics without writers, which do not depend on existing topics.
     _repartition_counts(topology, lambda _: 1)
 
 
 def configure(topology: Topology, count_of: Callable[[str], int]) -> Configured:
-    """A topology with the topics that there are; `count_of`: the partitions of a topic, 0 if there is none."""
+    """Configure a topology for the existing topics. `count_of`: the partition count of a topic, 0 if it does not
+    exist."""
     try:
         missing = sorted(
             {name for part in topology.subtopologies for name in part.sources if not count_of(name)}
@@ -192,7 +198,7 @@ def configure(topology: Topology, count_of: Callable[[str], int]) -> Configured:
 
 
 def _counts(topology: Topology, count_of: Callable[[str], int]) -> dict[str, int]:
-    """Partitions of all topics: what exists, else what is decided."""
+    """Return the partition counts of all topics: of existing topics, else as decided."""
     decided = _repartition_counts(topology, count_of)
 
     def count(name: str) -> int:
@@ -208,14 +214,17 @@ def _counts(topology: Topology, count_of: Callable[[str], int]) -> dict[str, int
     for part in topology.subtopologies:
         tasks = max(counts[name] for name in part.inputs)
         counts.update((topic.name, tasks) for topic in part.changelogs)
-    # What the application says, and what was decided, is what is expected of an internal topic, whatever there is.
+    # Internal topics must have the specified or decided count, whatever exists.
     counts.update((name, decided[name]) for name in said)
     return counts
 
 
 def _repartition_counts(topology: Topology, count_of: Callable[[str], int]) -> dict[str, int]:
-    """As many as said, else as many as the largest topic that a subtopology which writes to it reads from. KafkaError
-    STREAMS_INVALID_TOPOLOGY: that cannot be found out."""
+    """Return the partition counts of repartition topics.
+
+    A count is the specified one, else that of the largest topic read by a subtopology that writes to the topic.
+    Raise KafkaError STREAMS_INVALID_TOPOLOGY if a count cannot be determined.
+    """
     counts = {
         topic.name: topic.partitions
         for part in topology.subtopologies
@@ -248,7 +257,7 @@ def _repartition_counts(topology: Topology, count_of: Callable[[str], int]) -> d
 
 
 def _alike(group: frozenset[str], said: Mapping[str, int], count: Callable[[str], int]) -> dict[str, int]:
-    """The partitions that the repartition topics of a copartition group get. Raises WronglyPartitioned."""
+    """Return the partition counts of a copartition group's repartition topics. Raise WronglyPartitioned."""
     internal = sorted(name for name in group if name in said)
     others = sorted(name for name in group if name not in said)
     fixed = [name for name in internal if said[name]]
