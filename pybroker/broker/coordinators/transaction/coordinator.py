@@ -1,7 +1,7 @@
-"""The transaction coordinator of this broker: what producers ask of their transactions, and what time ends.
+"""The transaction coordinator of this broker: producers' requests and timeouts.
 
-Which transactional ids live here: `coordinators.shards`. What a request means for a transaction is decided in
-`transaction`, a pure function of what is stored; here it is made durable, then answered.
+`coordinators.shards` decides which transactional ids this broker coordinates. `transaction`, pure functions of the
+stored state, decides what a request changes; this module makes the decision durable and then answers.
 """
 
 from __future__ import annotations
@@ -37,33 +37,35 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 ID_BYTES_MAX = 0x7FFF
-"""The stored key has 16 bits for its length."""
+"""The stored key has 16 bits for the length of the id."""
 
 PATIENCE_S = 0.1
-"""For partitions that a producer of version 1 adds while its last transaction is being finished, or something else of
-it is being stored: as long as clients wait before they ask again."""
+"""How long AddPartitionsToTxn of version 1 waits for the previous transaction to finish, or a write of the same id; the
+same as the clients' retry backoff."""
 
 IDS_A_TURN = 1_000
-"""Transactional ids looked at in one turn of the loop, so that many do not hold up heartbeats."""
+"""Transactional ids checked per step of the event loop; more would delay heartbeats."""
 
 
 Told = Callable[[ErrorCode], None]
-"""Called once: NONE, or what the client is told instead."""
+"""Called once: NONE, or the error code for the client."""
 
 Check = Callable[[TransactionShard, Entry], None]
-"""What is done with each transactional id now and then."""
+"""A periodic check of one transactional id."""
 
 
 class Named(NamedTuple):
-    """A transaction and its id, for listings."""
+    """A transaction with its transactional id, for listings."""
 
     transactional_id: str
     transaction: Transaction
 
 
 class TransactionCoordinator:
-    """See the module. Built by `composition`; `start` once the metadata cache is filled and local partitions are
-    applied."""
+    """The transaction coordinator of one broker.
+
+    `composition` creates it; `start` runs once the metadata cache is filled and local partitions are applied.
+    """
 
     def __init__(
         self, ports: Ports, settings: Settings, producer_ids: ProducerIds, finishing: Finishing
@@ -89,30 +91,33 @@ class TransactionCoordinator:
             self._abandon,
         )
 
-    # --- life ---------------------------------------------------------------------------------------------------------
+    # --- lifecycle ----------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Takes over all shards that this broker leads and begins to watch the time."""
+        """Take over all shards that this broker leads and start the periodic checks."""
         self.shards.start()
         self._watch("time-outs", lambda: self._settings.abort_interval_ms, self._abort_timed_out)
         self._watch("expiration", lambda: self._settings.expiration_interval_ms, self._forget_expired)
 
     async def loaded(self) -> None:
-        """Waits until every shard that is being loaded has been."""
+        """Wait until no shard is loading."""
         await self.shards.loaded()
 
     async def stop(self) -> None:
-        """Waits for writes that are on their way. What is decided and not finished, the next start finishes."""
+        """Stop, and wait for writes in flight. The next start finishes decided transactions."""
         self._stopped = True
         self._driver.stop()
         await self.shards.stop()
 
     async def find(self, transactional_id: str, listener: str) -> tuple[int, str, int]:
-        """(broker id, host, port) of an id's coordinator. See `Shards.find`."""
+        """Return (broker id, host, port) of the id's coordinator. See `Shards.find`."""
         return await self.shards.find(transactional_id, listener)
 
     def _shard(self, transactional_id: str) -> TransactionShard:
-        """KafkaError: INVALID_REQUEST, NOT_COORDINATOR, COORDINATOR_…"""
+        """Return the shard of an id.
+
+        Raise KafkaError INVALID_REQUEST, NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE or COORDINATOR_LOAD_IN_PROGRESS.
+        """
         if not transactional_id or len(transactional_id.encode()) > ID_BYTES_MAX:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "That is no transactional id.")
         return self.shards.of(transactional_id)
@@ -127,8 +132,11 @@ class TransactionCoordinator:
     # --- requests of producers ----------------------------------------------------------------------------------------
 
     async def initialize(self, transactional_id: str, timeout_ms: int, given: Producer | None) -> Producer:
-        """InitProducerId: who the client is from now on. An open transaction of the id is aborted first; the client
-        asks again until that is done (CONCURRENT_TRANSACTIONS). KafkaError."""
+        """Handle an InitProducerId: return the client's new producer id and epoch. Raise KafkaError.
+
+        An open transaction of the id is aborted first; until that is done the client gets CONCURRENT_TRANSACTIONS
+        and retries.
+        """
         shard = self._shard(transactional_id)
         if not 0 < timeout_ms <= self._settings.timeout_ms_max:
             raise KafkaError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
@@ -136,7 +144,7 @@ class TransactionCoordinator:
         new_id = None
         if entry is None or decisions.needs_new_id(entry.current, given):
             new_id = await self._producer_ids.next_id()
-            # Everything may have changed meanwhile.
+            # The state may have changed during the await.
             shard = self._shard(transactional_id)
             entry = shard.entry(transactional_id)
         if entry is None:
@@ -164,7 +172,7 @@ class TransactionCoordinator:
         *,
         patience_s: float = 0,
     ) -> None:
-        """As `add_then`. KafkaError."""
+        """Do `add_then` and wait for its result. Raise KafkaError."""
         await _heard(lambda told: self.add_then(transactional_id, who, parts, told, version, patience_s=patience_s))
 
     def add_then(
@@ -177,8 +185,11 @@ class TransactionCoordinator:
         *,
         patience_s: float = 0,
     ) -> None:
-        """AddPartitionsToTxn, AddOffsetsToTxn. Tells NONE when it is stored, once, maybe before this returns.
-        `patience_s`: what is being stored or finished for the id is waited for so long."""
+        """Handle AddPartitionsToTxn or AddOffsetsToTxn; call `told` once with NONE when stored, possibly before
+        returning.
+
+        `patience_s`: how long to wait for a pending write or a finishing transaction of the id.
+        """
         give_up = self._loop.time() + patience_s
 
         def attempt() -> None:
@@ -202,7 +213,7 @@ class TransactionCoordinator:
         attempt()
 
     def _look_again(self, entry: Entry, look: Callable[[], None], within_s: float) -> None:
-        """Once: when something has become of what is being stored, else after this time."""
+        """Call `look` once: when the pending write has completed, or after this time."""
 
         def woken() -> None:
             timer.cancel()
@@ -216,13 +227,16 @@ class TransactionCoordinator:
         timer = self._loop.call_later(within_s, late)
 
     def holds(self, transactional_id: str, who: Producer, parts: Sequence[Part]) -> list[bool]:
-        """Whether each partition is part of the open transaction of this producer. KafkaError."""
+        """Return for each partition whether it is part of the producer's open transaction. Raise KafkaError."""
         _, entry = self._known(transactional_id)
         return decisions.holds(entry.current, who, parts)
 
     def end_then(self, transactional_id: str, who: Producer, told: Told, *, commit: bool) -> None:
-        """EndTxn of version 1. Tells NONE when the outcome is decided, that is stored, once, maybe before this returns.
-        KafkaError: it is not told."""
+        """Handle an EndTxn of version 1; call `told` once with NONE when the outcome is stored, possibly before
+        returning.
+
+        If it raises KafkaError, `told` is not called.
+        """
         shard, entry = self._known(transactional_id)
         base = self._base(entry)
         change = decisions.end(base, who, commit, self._clock.wall_ms())
@@ -234,8 +248,10 @@ class TransactionCoordinator:
     def end_and_bump_then(
         self, transactional_id: str, who: Producer, told: Callable[[ErrorCode, Producer], None], *, commit: bool
     ) -> bool:
-        """EndTxn of version 2: who the client is from now on is told as well. False: nothing is told, a producer id is
-        needed first (`end_and_bump`). KafkaError."""
+        """Handle an EndTxn of version 2, whose result includes the client's new producer id and epoch.
+
+        Return False without calling `told` if a new producer id is needed first (`end_and_bump`). Raise KafkaError.
+        """
         shard, entry = self._known(transactional_id)
         base = self._base(entry)
         if base.is_exhausted and base.producer_epoch == who.epoch:
@@ -244,10 +260,10 @@ class TransactionCoordinator:
         return True
 
     async def end_and_bump(self, transactional_id: str, who: Producer, *, commit: bool) -> Producer:
-        """The same, with a producer id where one is needed. KafkaError."""
+        """Handle an EndTxn of version 2, with a new producer id if one is needed. Raise KafkaError."""
         self._base(self._known(transactional_id)[1])
         fresh_id = await self._producer_ids.next_id()
-        # Everything may have changed meanwhile.
+        # The state may have changed during the await.
         shard, entry = self._known(transactional_id)
         base = self._base(entry)
         new_id = fresh_id if base.is_exhausted and base.producer_epoch == who.epoch else None
@@ -284,7 +300,7 @@ class TransactionCoordinator:
             shard.store(entry, change, lambda code: told(code, successor))
 
     def _base(self, entry: Entry) -> Transaction:
-        """What the next change is made of. KafkaError CONCURRENT_TRANSACTIONS."""
+        """Return the state that the next change starts from. Raise KafkaError CONCURRENT_TRANSACTIONS."""
         base = entry.base
         if base is None:
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -296,7 +312,7 @@ class TransactionCoordinator:
     # --- administration -----------------------------------------------------------------------------------------------
 
     def describe(self, transactional_id: str) -> Transaction:
-        """What is known of an id. KafkaError TRANSACTIONAL_ID_NOT_FOUND, and as for requests."""
+        """Return the state of an id. Raise KafkaError TRANSACTIONAL_ID_NOT_FOUND, or the errors of `_shard`."""
         entry = self._shard(transactional_id).entry(transactional_id)
         if entry is None:
             raise KafkaError(
@@ -305,7 +321,7 @@ class TransactionCoordinator:
         return entry.current
 
     def list_transactions(self) -> tuple[list[Named], bool]:
-        """All transactional ids of this broker, and whether shards are still being loaded."""
+        """Return all transactional ids of this broker, and whether shards are still loading."""
         found = [
             Named(entry.transactional_id, entry.current)
             for shard in self.shards
@@ -314,7 +330,7 @@ class TransactionCoordinator:
         ]
         return found, any(shard.state is ShardState.LOADING for shard in self.shards)
 
-    # --- what time does -----------------------------------------------------------------------------------------------
+    # --- periodic checks ----------------------------------------------------------------------------------------------
 
     def _watch(self, name: str, interval_ms: Callable[[], int], check: Check) -> None:
         def look() -> None:
@@ -356,7 +372,7 @@ class TransactionCoordinator:
         self._abort(shard, entry, counted)
 
     def _abandon(self, shard: TransactionShard, entry: Entry) -> None:
-        # Somebody may have ended it before.
+        # The producer may have ended it meanwhile.
         if entry.coming is None and entry.current.state is State.ONGOING:
             log.warning(
                 "the transaction of %s is aborted: one of its topics is gone, and it was stored without its id",
@@ -365,7 +381,7 @@ class TransactionCoordinator:
             self._abort(shard, entry)
 
     def _abort(self, shard: TransactionShard, entry: Entry, done: Callable[[], None] = lambda: None) -> None:
-        """Without its producer, which is fenced. If it cannot be stored, its time-out ends it."""
+        """Abort a transaction and fence its producer. If the write fails, the transaction's timeout ends it."""
 
         def stored(code: ErrorCode) -> None:
             if code is ErrorCode.NONE:
@@ -382,7 +398,7 @@ class TransactionCoordinator:
 
 
 async def _heard(start: Callable[[Told], None]) -> None:
-    """Returns when NONE is told. KafkaError."""
+    """Return when NONE is reported; raise KafkaError for any other code."""
     heard: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
     start(lambda code: None if heard.done() else heard.set_result(code))
     code = await heard

@@ -1,9 +1,9 @@
-"""Transactions whose topics are deleted while they run, and come back after they have ended.
+"""Transactions whose topics are deleted while they run and undeleted after they have ended.
 
-A marker is never written to another topic of the name, and the transaction does not wait for what is deleted: how it
-ended is kept in the deletion record. When the topic lives again, each leader of its partitions writes what is owed
-there before it shows the topic to anybody: no reader waits for a transaction that is long over, and nothing that its
-producer writes from then on is taken for a part of it.
+The coordinator never writes a marker to another topic with the same name, and the transaction does not wait for a
+deleted topic: the deletion record keeps the outcome. After an undelete, each partition leader writes the missing
+markers before it makes the topic visible. No reader then waits for a transaction that ended long ago, and no later
+record of the producer becomes part of it.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ log = logging.getLogger(__name__)
 
 RETRY_S = 0.1
 RETRY_S_MAX = 5.0
-"""Waits between two tries, doubled each time."""
+"""Delays between attempts; each is twice the previous one."""
 
 
 class KeptOutcomes:
-    """`ports.DeadTopics`, by the controller."""
+    """Implements `ports.DeadTopics` with the controller."""
 
     def __init__(self, port: ControllerPort) -> None:
         self._port = port
 
     async def keep(self, marker: Marker, parts: Sequence[Part]) -> frozenset[Uuid]:
-        """See the port."""
+        """See `ports.DeadTopics.keep`."""
         answer = await self._port.submit(
             KeepOutcome(
                 marker.producer_id,
@@ -57,28 +57,28 @@ class KeptOutcomes:
 
 
 class Partitions(Protocol):
-    """The partitions hosted here (`NativePartitions`)."""
+    """The partitions that this broker hosts (`NativePartitions`)."""
 
     def producers(self, topic_id: Uuid, partition: int) -> list[ActiveProducer]:
-        """Raises NativeError where it is not led here."""
+        """Return the active producers. Raise NativeError if this broker does not lead the partition."""
         ...
 
     def offsets(self, topic_id: Uuid, partition: int) -> PartitionOffsets | None:
-        """None where it is not hosted."""
+        """Return the partition's offsets; None if this broker does not host it."""
         ...
 
 
 class _Owed(msgspec.Struct, frozen=True):
-    """What was written to one partition."""
+    """Markers written to one partition."""
 
     part: Part
     until: int
-    """It is settled when everything before this offset is committed."""
+    """The partition is settled once everything before this offset is committed."""
     markers: Sequence[asyncio.Future[list[ErrorCode]]]
 
 
 class OwedMarkers:
-    """Writes what topics are owed that live again, where this broker leads them."""
+    """Writes missing markers to undeleted topics whose partitions this broker leads."""
 
     def __init__(
         self, broker_id: int, view: ClusterView, port: ControllerPort, partitions: Partitions, markers: LocalMarkers
@@ -91,8 +91,10 @@ class OwedMarkers:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def led(self, request: LeaderAndIsrRequest) -> None:
-        """After a LeaderAndIsr was obeyed, before its partitions are shown: the markers are in the logs when this
-        returns; that they are committed is waited for beside."""
+        """Write the markers after a LeaderAndIsr request, before its partitions become visible.
+
+        The markers are in the logs when this returns; a task waits for their commit.
+        """
         owing = self._owing()
         for state in request.topic_states if owing else ():
             record = owing.get(state.topic_name)
@@ -101,7 +103,7 @@ class OwedMarkers:
                 self._begin(state.topic_name, record, mine)
 
     async def stop(self) -> None:
-        """What is not known to be committed is looked at again by who leads next."""
+        """Stop waiting for commits; the next leader checks these partitions again."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -129,7 +131,10 @@ class OwedMarkers:
             task.add_done_callback(self._ended)
 
     def _write(self, part: Part, outcomes: Sequence[TransactionOutcome], end: int) -> _Owed | None:
-        """`end`: where the log ended when the topic was deleted; -1: not known. None: it is not led here."""
+        """Write the missing markers of a partition; None: this broker does not lead it.
+
+        `end`: the log end offset when the topic was deleted; -1: not known.
+        """
         try:
             producers = {one.producer_id: one for one in self._partitions.producers(part.topic_id, part.partition)}
         except NativeError:
@@ -137,14 +142,14 @@ class OwedMarkers:
         begun = []
         for one in outcomes:
             known = producers.get(one.producer_id)
-            # What began later is another transaction: a leader before this one has written the marker.
+            # A transaction that began later is a new one: an earlier leader has written the marker.
             if (
                 known is not None
                 and known.producer_epoch <= one.producer_epoch - (one.version >= VERSION_2)
                 and known.transaction_start >= 0
                 and (end < 0 or known.transaction_start < end)
             ):
-                # The broker that coordinated it may be gone, or have been another: its epoch was compared then.
+                # The coordinator may be gone or have changed; its epoch was checked when it recorded the outcome.
                 epoch = max(one.coordinator_epoch, known.coordinator_epoch)
                 marker = Marker(one.producer_id, one.producer_epoch, one.committed, epoch, one.version)
                 begun.append(asyncio.ensure_future(self._markers.begin(marker, [part])))
@@ -152,8 +157,10 @@ class OwedMarkers:
         return _Owed(part, -1 if offsets is None else offsets.log_end_offset, begun)
 
     async def _settle(self, topic_id: Uuid, started: Sequence[_Owed]) -> None:
-        """Tells the controller when all is committed. What could not be written is tried again as long as this broker
-        leads."""
+        """Report partitions to the controller once their markers are committed.
+
+        Retry failed markers as long as this broker leads the partition.
+        """
         wait_s = RETRY_S
         left = list(started)
         while left:
@@ -179,7 +186,7 @@ class OwedMarkers:
             if code is not ErrorCode.NONE:
                 log.info("a marker that %s-%d is owed is written again: %s", one.part.topic, one.part.partition, code)
         if one.markers:
-            # Whether it is there now is read anew.
+            # Check again: read from the log whether the marker is there now.
             return False
         offsets = self._partitions.offsets(one.part.topic_id, one.part.partition)
         return offsets is not None and offsets.high_watermark >= one.until

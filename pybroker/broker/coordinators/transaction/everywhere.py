@@ -1,5 +1,6 @@
-"""Transactions over several brokers: markers where they lead partitions, answers where they coordinate. Only a broker
-in a cluster imports this.
+"""Transactions over several brokers: markers go to partition leaders, queries to coordinators.
+
+Only imported in a cluster.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ log = logging.getLogger(__name__)
 
 
 class Everywhere:
-    """`transaction.ports.MarkerWriter` and `transaction.membership.Colleagues` of a broker in a cluster."""
+    """Implements `transaction.ports.MarkerWriter` and `transaction.membership.Colleagues` for a broker in a cluster."""
 
     def __init__(self, broker_id: int, local: LocalMarkers, markers: Brokers, questions: Brokers) -> None:
-        """A marker waits for replicas; a question must not wait behind it."""
+        """Markers wait for replicas; separate connections keep questions from waiting behind them."""
         self._broker_id = broker_id
         self._local = local
         self._markers = markers
@@ -32,7 +33,7 @@ class Everywhere:
         self._asking: set[asyncio.Task[None]] = set()
 
     def write_then(self, broker_id: int, marker: Marker, parts: Sequence[Part], told: CodesTold) -> None:
-        """See the port."""
+        """See `ports.MarkerWriter.write_then`."""
         if broker_id == self._broker_id:
             self._local.begin_then(marker, parts, told)
             return
@@ -62,7 +63,7 @@ class Everywhere:
     async def verify(
         self, broker_id: int, transactional_id: str, who: Producer, parts: Sequence[Part], *, adds: bool
     ) -> list[ErrorCode]:
-        """See `Colleagues`."""
+        """See `Colleagues.verify`."""
         request = wire.VerifyTransactionRequest(
             transactional_id=transactional_id,
             producer_id=who.producer_id,
@@ -73,7 +74,7 @@ class Everywhere:
         return _codes(await self._questions.ask(broker_id, request), parts)
 
     def close(self) -> None:
-        """Ends all connections."""
+        """Close all connections."""
         self._markers.close()
         self._questions.close()
 

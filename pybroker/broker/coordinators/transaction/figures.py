@@ -1,4 +1,4 @@
-"""What transactions wait for and what has become of them, for the metrics (`observability/transaction_metrics.py`)."""
+"""Gauges and counters of transactions, for the metrics (`observability/transaction_metrics.py`)."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import msgspec
 
 
 class TransactionFigures(msgspec.Struct):
-    """Written on the loop's thread, by whoever does the thing that is counted. All but the first two only grow."""
+    """Written on the event loop's thread by the code that does the counted work. All but the first two only grow."""
 
     without_leader: Counter[str] = msgspec.field(default_factory=Counter)
-    """Transactional id → partitions that nobody leads, whose markers wait for that."""
+    """Transactional id → partitions without a leader, whose markers are waiting."""
     completing: int = 0
-    """Transactions whose markers are written and whose end could not be stored so far."""
+    """Transactions with all markers written whose completion could not be stored yet."""
     commits: int = 0
     aborts: int = 0
-    """Transactions that are complete."""
+    """Completed transactions."""
     timeouts: int = 0
-    """Transactions that were aborted because they took too long; they count as aborts, too."""
+    """Transactions aborted by timeout; they count as aborts, too."""
     expirations: int = 0
-    """Transactional ids that nobody used for so long that they were forgotten."""
+    """Transactional ids forgotten after a long time without use."""
     refused: int = 0
-    """Partitions that were not part of the transaction of who wrote there (KIP-890)."""
+    """Partitions with a write from outside its transaction (KIP-890)."""

@@ -1,8 +1,8 @@
-"""The end of a transaction that is decided: its markers go to every partition, then it is complete.
+"""Completion of decided transactions: writes markers to every partition, then stores the completion.
 
-A marker goes to whoever leads the partition of that topic id; where nobody does, or who did does not any more, it is
-tried again, as long as the topic exists. A topic that is gone gets no marker: what had its name before is not what has
-it now. Its deletion record keeps the outcome instead, for the case that it comes back.
+A marker goes to the leader of the partition of that topic id. If there is no leader, or the broker no longer leads,
+the coordinator retries as long as the topic exists. A deleted topic gets no marker, because a new topic of the same
+name is a different one; its deletion record keeps the outcome in case of an undelete.
 """
 
 from __future__ import annotations
@@ -28,14 +28,15 @@ CATCH_UP_MS = 10_000
 
 RETRY_S = 0.02
 RETRY_S_MAX = 1.0
-"""Waits between two tries, doubled each time."""
+"""Delays between attempts; each is twice the previous one."""
 
 OVER = (ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH)
-"""The partition has the marker. A newer epoch of the producer there says that another one ended the transaction."""
+"""The partition has the marker, or a newer producer epoch there shows that another coordinator ended the
+transaction."""
 
 
 class Finishing:
-    """Ends transactions. One for each coordinator."""
+    """Completes transactions. One per coordinator."""
 
     def __init__(
         self, topics: Topics, writer: MarkerWriter, knowledge: Knowledge, dead: DeadTopics, clock: Clock
@@ -48,8 +49,10 @@ class Finishing:
         self._clock = clock
 
     def finish(self, shard: TransactionShard, entry: Entry) -> None:
-        """Brings a transaction that is decided to its end, or until another coordinator has taken it over. Where all of
-        its partitions are led and nothing fails, every step follows in the call that hears of the one before."""
+        """Complete a decided transaction, unless another coordinator takes it over.
+
+        If all partitions have leaders and nothing fails, each step runs in the callback of the previous one.
+        """
         decided = entry.current
         marker = Marker(
             decided.producer_id,
@@ -72,7 +75,7 @@ class Finishing:
         self._try_then(marker, led, tried)
 
     async def _write_rest(self, shard: TransactionShard, entry: Entry, marker: Marker, left: set[Part]) -> None:
-        """Partitions that are gone, that nobody leads, or where it failed once."""
+        """Write the markers for partitions that are deleted, have no leader, or failed once."""
         decided = entry.current
         try:
             if not await self._write_all(shard, entry.transactional_id, marker, left):
@@ -90,7 +93,7 @@ class Finishing:
         )
 
     async def _write_all(self, shard: TransactionShard, transactional_id: str, marker: Marker, left: set[Part]) -> bool:
-        """Until every partition has its marker; False: another coordinator has taken over."""
+        """Write markers until every partition has one; return False if another coordinator has taken over."""
         wait_s = RETRY_S
         while left and not shard.is_over:
             await self._leave_out_gone(marker, left)
@@ -110,19 +113,19 @@ class Finishing:
             return {part for part in left if self._topics.topic_name(part.topic_id) is None}
 
         if unknown():
-            # This broker may only not have heard of the topic yet.
+            # This broker's metadata may be behind.
             try:
                 await self._knowledge.catch_up(CATCH_UP_MS)
                 gone = unknown()
                 live = await self._dead.keep(marker, sorted(gone)) if gone else frozenset()
             except KafkaError as error:
-                # They stay: absence of information ends no transaction.
+                # Keep the partitions: missing information must not end a transaction.
                 log.info("whether topics of a transaction exist is not known now: %s", error)
                 return
             left -= {part for part in gone if part.topic_id not in live}
 
     def _by_leader(self, parts: Iterable[Part]) -> dict[int, list[Part]]:
-        """Those that somebody leads."""
+        """Return the partitions that have a leader, by leader."""
         by_leader: dict[int, list[Part]] = {}
         for part in parts:
             leader, _ = self._topics.leader(part.topic_id, part.partition)
@@ -138,7 +141,7 @@ class Finishing:
     def _try_then(
         self, marker: Marker, by_leader: dict[int, list[Part]], told: Callable[[set[Part] | None], None]
     ) -> None:
-        """Tells the partitions that have the marker now; None: another coordinator has taken over."""
+        """Call `told` with the partitions that have the marker; None: another coordinator has taken over."""
         over: set[Part] = set()
         is_fenced = False
         left = len(by_leader)
@@ -157,7 +160,8 @@ class Finishing:
             self._writer.write_then(leader, marker, parts, partial(ended, parts))
 
     def _complete(self, shard: TransactionShard, entry: Entry, decided: Transaction) -> None:
-        """All markers are on disk. What comes behind this in the log supersedes it, should it fail."""
+        """Store the completion once all markers are durable. If the write fails, any later record of the id supersedes
+        it."""
         if shard.is_over:
             return
         change = decisions.complete(decided, self._clock.wall_ms())
@@ -171,7 +175,7 @@ class Finishing:
         shard.store(entry, change, stored)
 
     async def _complete_later(self, shard: TransactionShard, entry: Entry, decided: Transaction) -> None:
-        """Until its end is stored, or something that was put behind it."""
+        """Retry until the completion, or a later record of the id, is stored."""
         wait_s = RETRY_S
         self.figures.completing += 1
         try:
@@ -185,7 +189,7 @@ class Finishing:
                 if entry.coming is not None:
                     continue
                 stored: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
-                # Whoever waits may be cancelled when the shard moves away; the write goes on.
+                # The task may be cancelled when the shard moves away; the write continues.
                 shard.store(
                     entry,
                     change,

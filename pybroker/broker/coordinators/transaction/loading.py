@@ -1,4 +1,4 @@
-"""What is alive in a partition of the transactions' topic once all its records are read. Filled in a worker thread."""
+"""Replay of a partition of `__transaction_state`: the live transactions. Runs in a worker thread."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ log = logging.getLogger(__name__)
 
 
 class Loaded(msgspec.Struct):
-    """The last value of every transactional id. Implements the shards' Replay."""
+    """The last value of every transactional id. Implements the shards' `Replay`."""
 
     transactions: dict[str, Transaction] = {}
     records: int = 0
     damaged: int = 0
-    """Records that could not be read; passed over."""
+    """Undecodable records, which are skipped."""
 
     def take(self, record: StoredRecord) -> None:
-        """Takes one record; without a value it buries its key."""
+        """Apply one record; a tombstone removes its key."""
         self.records += 1
         try:
             transactional_id = None if record.key is None else decode_key(record.key)

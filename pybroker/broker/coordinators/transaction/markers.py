@@ -1,4 +1,4 @@
-"""Markers for partitions that are led here, whoever coordinates the transaction."""
+"""Markers for partitions that this broker leads, for any coordinator."""
 
 from __future__ import annotations
 
@@ -23,22 +23,24 @@ class MarkerAppends(Protocol):
         self, topic_id: Uuid, partition: int, marker: tuple[int, int, int], timestamp_ms: int, *,
         committed: bool, raised: bool, told: Callable[[int, int], None],
     ) -> Ended | None:
-        """What became of it, if that is known at once, else None, and `told` is called with it once, later. `raised`:
-        its epoch is above that of the transaction's records."""
+        """Return the result if it is known at once; else return None and call `told` with it once, later.
+
+        `raised`: the marker's epoch is above that of the transaction's records.
+        """
         ...
 
 
 class OffsetsListener(Protocol):
-    """Who has offsets that wait for markers."""
+    """The owner of offsets that wait for markers."""
 
     def transaction_ending(self, topic_id: Uuid, partition: int, producer_id: int) -> None:
-        """A marker is on its way to a partition."""
+        """Note that a marker is being written to a partition."""
         ...
 
     def transaction_ended(
         self, topic_id: Uuid, partition: int, producer_id: int, at: int, *, committed: bool
     ) -> None:
-        """It is on disk at offset `at`."""
+        """Note that the marker is durable at offset `at`."""
         ...
 
 
@@ -51,17 +53,17 @@ class LocalMarkers:
         self._clock = clock
 
     async def write(self, marker: Marker, parts: Sequence[Part]) -> list[ErrorCode]:
-        """An error code for each partition; NONE once its marker is committed."""
+        """Return an error code for each partition; NONE once its marker is committed."""
         return await self.begin(marker, parts)
 
     def begin(self, marker: Marker, parts: Sequence[Part]) -> Awaitable[list[ErrorCode]]:
-        """`write` whose markers are in the logs when this returns; to be awaited."""
+        """Do `write`, with the markers in the logs when this returns; the caller awaits the result."""
         future: asyncio.Future[list[ErrorCode]] = asyncio.get_running_loop().create_future()
         self.begin_then(marker, parts, lambda codes: None if future.done() else future.set_result(codes))
         return future
 
     def begin_then(self, marker: Marker, parts: Sequence[Part], told: CodesTold) -> None:
-        """The same, without a future: `told` is called once, before this returns if nothing is waited for."""
+        """Do `begin` without a future: `told` is called once, before this returns if nothing has to wait."""
         codes = [ErrorCode.NONE] * len(parts)
         left = len(parts)
 
@@ -101,14 +103,14 @@ class LocalMarkers:
 
 
 class OnlyHere:
-    """`ports.MarkerWriter` of a broker that is alone."""
+    """Implements `ports.MarkerWriter` for a broker without peers."""
 
     def __init__(self, broker_id: int, local: LocalMarkers) -> None:
         self._broker_id = broker_id
         self._local = local
 
     def write_then(self, broker_id: int, marker: Marker, parts: Sequence[Part], told: CodesTold) -> None:
-        """See the port."""
+        """See `ports.MarkerWriter.write_then`."""
         if broker_id == self._broker_id:
             self._local.begin_then(marker, parts, told)
         else:

@@ -1,7 +1,7 @@
-"""Whether partitions are part of a transaction: asked by who leads them before its first records are written (KIP-890).
+"""Verification that partitions are part of a transaction, before their leader appends its first records (KIP-890).
 
-A producer of version 1 says so beforehand (AddPartitionsToTxn); one of version 2 only writes, and what it writes to
-becomes part of its transaction. The coordinator may be another broker.
+A producer of version 1 adds partitions beforehand (AddPartitionsToTxn). A producer of version 2 only writes, which
+adds the partition to its transaction. The coordinator may be another broker.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ TRY_AGAIN = frozenset(
         ErrorCode.REQUEST_TIMED_OUT,
     }
 )
-"""What the coordinator cannot say now. Producers are told NOT_ENOUGH_REPLICAS, which every client retries."""
+"""Temporary errors of the coordinator. Producers get NOT_ENOUGH_REPLICAS, which every client retries."""
 
 SETTLES_S = 5.0
-"""A producer of version 2 has the next epoch before the markers of its last transaction are written: what begins the
-next one waits so long before its client is to come again."""
+"""How long the start of a transaction waits for the markers of the previous one before the client has to retry: a
+producer of version 2 has its next epoch before these markers are written."""
 ASKED_AGAIN_S, ASKED_AGAIN_S_MAX = 0.001, 0.1
-"""Another broker is asked again after ever longer times meanwhile. It does not wait with its answer: answers over one
-connection come in order, and what other transactions ask would wait behind it."""
+"""Delays between queries to another coordinator meanwhile. That broker answers at once: responses on one connection are
+in order, and other transactions' queries would wait behind a delayed one."""
 
 
 class Colleagues(Protocol):
-    """Coordinators on other brokers."""
+    """Transaction coordinators on other brokers."""
 
     async def verify(
         self, broker_id: int, transactional_id: str, who: Producer, parts: Sequence[Part], *, adds: bool
     ) -> list[ErrorCode]:
-        """As `Membership.judge`, at that broker. KafkaError if it cannot be reached."""
+        """Do `Membership.judge` on that broker. Raise KafkaError if it is unreachable."""
         ...
 
 
 class Membership:
-    """See the module. `colleagues`: None of a broker that is alone."""
+    """Verifies partitions with their coordinator. `colleagues`: None on a broker without peers."""
 
     def __init__(
         self, broker_id: int, coordinator: TransactionCoordinator, topics: Topics, colleagues: Colleagues | None
@@ -64,8 +64,8 @@ class Membership:
     async def verify(
         self, transactional_id: str, who: Producer, parts: Sequence[Part], *, adds: bool, abortable: bool
     ) -> list[ErrorCode]:
-        """A code for each partition, as the client of that version is to be told. `adds`: what is not part of the
-        transaction becomes part of it."""
+        """Return a code for each partition, for the client's version. `adds`: add missing partitions to the
+        transaction."""
         return _as_known(await self._settled(transactional_id, who, parts, adds=adds), abortable=abortable)
 
     async def _settled(
@@ -108,8 +108,10 @@ class Membership:
         adds: bool,
         patience_s: float = 0,
     ) -> list[ErrorCode]:
-        """As this broker coordinates it: TRANSACTION_ABORTABLE for what is not part of the transaction. `patience_s`:
-        see `TransactionCoordinator.add_then`. KafkaError."""
+        """Verify as the coordinator: TRANSACTION_ABORTABLE for partitions outside the transaction. Raise KafkaError.
+
+        `patience_s`: see `TransactionCoordinator.add_then`.
+        """
         if adds:
             await self._coordinator.add(transactional_id, who, parts, VERSION_2, patience_s=patience_s)
             return [ErrorCode.NONE] * len(parts)
@@ -121,8 +123,11 @@ class Membership:
         return [ErrorCode.NONE if one else ErrorCode.TRANSACTION_ABORTABLE for one in held]
 
     def answer_here(self, question: TransactionQuestion) -> bool:
-        """Answers a leader of this broker (a Produce that would begin a transaction in its partition), without a task,
-        if this broker coordinates the transaction; False: `answer` does."""
+        """Answer a partition leader on this broker (a Produce that starts a transaction in its partition), without a
+        task.
+
+        Return False if another broker coordinates the transaction; the caller then uses `answer`.
+        """
         try:
             if self._leader(question.transactional_id) != self._broker_id:
                 return False
@@ -153,7 +158,7 @@ class Membership:
         ]
 
     async def answer(self, question: TransactionQuestion) -> None:
-        """Answers a leader of this broker, whoever coordinates the transaction."""
+        """Answer a partition leader on this broker, wherever the coordinator is."""
         codes: list[ErrorCode] = []
         try:
             codes = await self._settled(
@@ -175,15 +180,15 @@ def _answer(question: TransactionQuestion, codes: list[ErrorCode]) -> None:
 
 
 def _as_known(codes: list[ErrorCode], *, abortable: bool) -> list[ErrorCode]:
-    """As the client of that version is to be told."""
+    """Map codes to those that the client's version knows."""
     if abortable:
         return codes
     return [ErrorCode.INVALID_TXN_STATE if code is ErrorCode.TRANSACTION_ABORTABLE else code for code in codes]
 
 
 def _for_produce(code: ErrorCode, *, knows_ending: bool) -> ErrorCode:
-    """Whoever adds by writing knows CONCURRENT_TRANSACTIONS here, too."""
+    """Map a code for a Produce response. Clients that add by writing know CONCURRENT_TRANSACTIONS."""
     if code in TRY_AGAIN or (code is ErrorCode.CONCURRENT_TRANSACTIONS and not knows_ending):
         return ErrorCode.NOT_ENOUGH_REPLICAS
-    # Produce has one code for a producer that was replaced, as ever.
+    # Produce has one code for a replaced producer, in all versions.
     return ErrorCode.INVALID_PRODUCER_EPOCH if code is ErrorCode.PRODUCER_FENCED else code

@@ -1,7 +1,7 @@
-"""Offsets that are committed in a producer's transaction (TxnOffsetCommit, KIP-98 and KIP-447).
+"""Offsets committed in a producer's transaction (TxnOffsetCommit, KIP-98 and KIP-447).
 
-The coordinator of the transaction is asked first whether the group's partition of the offsets topic is part of it; a
-commit that comes after its transaction has ended would hold up everybody who reads the partition.
+The transaction coordinator first verifies that the group's partition of the offsets topic is part of the
+transaction. A commit after the end of its transaction would block all readers of the partition.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 
 class Membership(Protocol):
-    """Who knows what belongs to transactions (`coordinators.transaction.membership`)."""
+    """Verification of transactions' partitions (`coordinators.transaction.membership`)."""
 
     async def verify(
         self, transactional_id: str, who: Producer, parts: Sequence[Part], *, adds: bool, abortable: bool
     ) -> list[ErrorCode]:
-        """A code for each partition."""
+        """Return a code for each partition."""
         ...
 
 
 class TransactionalCommits:
-    """See the module."""
+    """Transactional offset commits of this broker's groups."""
 
     def __init__(
         self, groups: GroupCoordinator, membership: Membership, topics: Topics, creator: TopicCreator
@@ -44,9 +44,9 @@ class TransactionalCommits:
         self._creator = creator
 
     async def partition_of(self, group_id: str) -> Part:
-        """The partition of the offsets topic that a group belongs to; creates the topic if there is none yet.
+        """Return a group's partition of the offsets topic; create the topic if it does not exist.
 
-        KafkaError COORDINATOR_NOT_AVAILABLE.
+        Raise KafkaError COORDINATOR_NOT_AVAILABLE.
         """
         topic_id = self._topics.topic_id(OFFSETS_TOPIC)
         if topic_id is None:
@@ -63,8 +63,11 @@ class TransactionalCommits:
     async def commit(
         self, transactional_id: str, request: CommitRequest, *, adds: bool, abortable: bool
     ) -> list[ErrorCode]:
-        """A code for each item, once the accepted ones are on disk; they count when the transaction is committed.
-        `adds`, `abortable`: see `Membership`. KafkaError for the whole request."""
+        """Return a code for each item once the accepted ones are durable; they become visible with the transaction's
+        commit.
+
+        `adds`, `abortable`: see `Membership`. Raise KafkaError for the whole request.
+        """
         assert request.producer is not None
         who = Producer(*request.producer)
         watch = self._groups.open_in(request.group_id, request.producer)

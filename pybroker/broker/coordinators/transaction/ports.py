@@ -1,4 +1,4 @@
-"""What the transaction coordinator needs beyond `shards.ports`. `composition` binds it; tests fake it."""
+"""Interfaces of the transaction coordinator beyond `shards.ports`. `composition` binds them; tests fake them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ TRANSACTIONS_TOPIC = "__transaction_state"
 
 
 class Marker(msgspec.Struct, frozen=True):
-    """What ends a transaction in a partition (KIP-98)."""
+    """The control record that ends a transaction in a partition (KIP-98)."""
 
     producer_id: int
     producer_epoch: int
     committed: bool
     coordinator_epoch: int
     version: int
-    """Of the transaction."""
+    """The transaction's protocol version."""
 
 
 CodesTold = Callable[[list[ErrorCode]], None]
@@ -33,39 +33,42 @@ class MarkerWriter(Protocol):
     """Writes markers to partitions."""
 
     def write_then(self, broker_id: int, marker: Marker, parts: Sequence[Part], told: CodesTold) -> None:
-        """Tells an error code for each partition, which that broker should lead; NONE once its marker is committed.
-        That may be before this returns."""
-        ...
+        """Write markers to partitions that this broker should lead; call `told` once with a code for each.
 
-
-class ProducerIds(Protocol):
-    """Hands out ids of producers (`coordinators.producer_ids`)."""
-
-    async def next_id(self) -> int:
-        """An id that nobody else has. KafkaError while there is none."""
-        ...
-
-
-class Knowledge(Protocol):
-    """What this broker knows of the cluster."""
-
-    async def catch_up(self, timeout_ms: int | None = None) -> None:
-        """Returns when this broker knows all that the controller had decided before. KafkaError if that takes too long.
+        NONE: the marker is committed. `told` may be called before this returns.
         """
         ...
 
 
+class ProducerIds(Protocol):
+    """Allocates producer ids (`coordinators.producer_ids`)."""
+
+    async def next_id(self) -> int:
+        """Return an id that no other producer has. Raise KafkaError while none is available."""
+        ...
+
+
+class Knowledge(Protocol):
+    """This broker's knowledge of the cluster."""
+
+    async def catch_up(self, timeout_ms: int | None = None) -> None:
+        """Return once this broker has applied all earlier decisions of the controller. Raise KafkaError on timeout."""
+        ...
+
+
 class DeadTopics(Protocol):
-    """What becomes of partitions whose topic is deleted (`dead_topics`)."""
+    """Outcomes of transactions in deleted topics (`dead_topics`)."""
 
     async def keep(self, marker: Marker, parts: Sequence[Part]) -> frozenset[Uuid]:
-        """Has it kept how a transaction ended that had written to these. The topics that live after all: their
-        partitions need the marker. KafkaError."""
+        """Record the outcome of a transaction for partitions of deleted topics. Raise KafkaError.
+
+        Return the topics that exist after all; their partitions need the marker.
+        """
         ...
 
 
 class Settings:
-    """The broker settings that the coordinator obeys, read at each use because some are dynamic."""
+    """The coordinator's settings; read at each use, because some are dynamic."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self._config = config

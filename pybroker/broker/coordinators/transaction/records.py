@@ -1,8 +1,9 @@
-"""What is stored in `__transaction_state`, in Kafka's own formats (TransactionLogKey, TransactionLogValue).
+"""Records of `__transaction_state`, in Kafka's formats (TransactionLogKey, TransactionLogValue).
 
-Keys have version 0. Values of versions 0 and 1 are read and version 1, which is flexible, is written: beside Kafka's
-tags each topic has one of ours with its id, which Kafka's readers skip (`native/protocol/schema/stored`). A topic
-without it, in values that Kafka wrote, is what had its name when they were written.
+Keys have version 0. This module reads values of versions 0 and 1, and writes version 1, which is flexible. Besides
+Kafka's tags, each topic has a pybroker tag with its id, which Kafka's readers skip
+(`native/protocol/schema/stored`). Without the tag, in values that Kafka wrote, the topic is the incarnation that had
+the name at that time.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ VALUE_VERSION = 1
 
 
 def encode_key(transactional_id: str) -> bytes:
-    """TransactionLogKey."""
+    """Encode a TransactionLogKey."""
     return encode_versioned(m.StoredTransactionKey(transactional_id), KEY_VERSION)
 
 
 def decode_key(data: bytes) -> str | None:
-    """The transactional id; None for a type of key that is not known. Raises CodecError."""
+    """Return the transactional id; None for an unknown key type. Raise CodecError."""
     version, content = split_version(data)
     if version != KEY_VERSION:
         return None
@@ -39,7 +40,7 @@ def decode_key(data: bytes) -> str | None:
 
 
 def encode_value(value: Transaction) -> bytes:
-    """TransactionLogValue version 1."""
+    """Encode a TransactionLogValue, version 1."""
     topics: dict[tuple[str, Uuid], list[int]] = {}
     for part in sorted(value.partitions):
         topics.setdefault((part.topic, part.topic_id), []).append(part.partition)
@@ -51,7 +52,7 @@ def encode_value(value: Transaction) -> bytes:
             producer_epoch=value.producer_epoch,
             transaction_timeout_ms=value.timeout_ms,
             transaction_status=int(value.state),
-            # Kafka has null where nothing can have been added.
+            # Kafka stores null where no partitions can have been added.
             transaction_partitions=None
             if value.state is State.EMPTY
             else [
@@ -60,7 +61,7 @@ def encode_value(value: Transaction) -> bytes:
             ],
             transaction_last_update_timestamp_ms=value.update_ms,
             transaction_start_timestamp_ms=value.start_ms,
-            # Kafka counts an unknown client as 0.
+            # Kafka stores 0 for an unknown client version.
             client_transaction_version=value.version,
         ),
         VALUE_VERSION,
@@ -68,7 +69,7 @@ def encode_value(value: Transaction) -> bytes:
 
 
 def decode_value(data: bytes) -> Transaction:
-    """TransactionLogValue versions 0 and 1; the zero id where none is stored. Raises CodecError."""
+    """Decode a TransactionLogValue, versions 0 and 1; missing topic ids are zero. Raise CodecError."""
     stored = decode_versioned("StoredTransaction", data)
     try:
         state = State(stored.transaction_status)

@@ -1,9 +1,9 @@
 """One shard of the transaction coordinator: the transactional ids that hash to one partition of `__transaction_state`.
 
-A change counts when it is stored. Until then it is the entry's `coming`, and whoever asks for another one meanwhile
-waits, or is told CONCURRENT_TRANSACTIONS. But what follows the end of a transaction need not wait until that is stored:
-it lies behind it in the same log, and is only ever there together with it. A value is the whole of what is known of its
-id, so that nothing is missing either if the end could not be stored and what follows it could.
+A change takes effect once it is stored. Until then it is the entry's `coming`, and further changes wait or get
+CONCURRENT_TRANSACTIONS. A change after the end of a transaction need not wait until the end is stored: it follows in
+the same log, so a replay has it only together with the end. Each value has the whole state of its id, so nothing is
+lost if the end cannot be stored but the next change can.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 Stored = Callable[[ErrorCode], None]
-"""Called once: NONE when the change is on disk and counts, else what the client is told, and nothing has changed."""
+"""Called once: NONE when the change is durable and valid; else the client's error code, and nothing has changed."""
 
 
 class Entry(msgspec.Struct, eq=False):
@@ -36,30 +36,30 @@ class Entry(msgspec.Struct, eq=False):
 
     transactional_id: str
     current: Transaction
-    """As it is stored."""
+    """The state as stored."""
     coming: Transaction | None = None
-    """The last that is being stored."""
+    """The last change that is being stored."""
     writes: int = 0
-    """How many changes were given to the log."""
+    """Number of changes written to the log."""
     stored: int = 0
-    """The number of the write that `current` is from."""
+    """Number of the write that `current` comes from."""
     waiting: list[Callable[[], None]] = []
-    """Who is to look again when something has become of `coming`."""
+    """Callbacks for the completion of `coming`."""
     key: bytes = b""
-    """Under which it is stored: made of the id."""
+    """The stored key, encoded from the id."""
 
     def __post_init__(self) -> None:
         self.key = encode_key(self.transactional_id)
 
     @property
     def base(self) -> Transaction | None:
-        """What the next change is made of; None: what is being stored has to be waited for."""
+        """The state that the next change starts from; None: wait for the pending write."""
         if self.coming is None:
             return self.current
         return self.coming if self.coming.state in OVER else None
 
     def wake(self) -> None:
-        """Something has become of `coming`."""
+        """Call the waiting callbacks."""
         if self.waiting:
             waiting, self.waiting = self.waiting, []
             for look in waiting:
@@ -67,8 +67,11 @@ class Entry(msgspec.Struct, eq=False):
 
 
 class TransactionShard(Shard[Loaded]):
-    """finish: told of each transaction that is decided, its markers are to be written. abandon: told of each that was
-    loaded open and has a partition of a topic that nobody can name any more."""
+    """The transactional ids of one shard.
+
+    finish: called with each decided transaction, whose markers have to be written. abandon: called with each loaded
+    open transaction that has a partition of a topic that can no longer be identified.
+    """
 
     def __init__(
         self,
@@ -80,20 +83,20 @@ class TransactionShard(Shard[Loaded]):
         super().__init__(shard_log)
         self.entries: dict[str, Entry] = {}
         self.is_over = False
-        """It moved away, or the broker stops."""
+        """The shard has moved away, or the broker is stopping."""
         self._topics = topics
         self._finish = finish
         self._abandon = abandon
         self._finishing: set[asyncio.Task[None]] = set()
 
-    # --- what `Shards` asks -------------------------------------------------------------------------------------------
+    # --- interface for `Shards` ---------------------------------------------------------------------------------------
 
     def replay(self) -> Loaded:
-        """Takes the records of the partition."""
+        """Return an empty replay for the partition's records."""
         return Loaded()
 
     def install(self, loaded: Loaded) -> None:
-        """Takes over what is stored; what was decided is finished."""
+        """Install the loaded state and complete decided transactions."""
         for transactional_id, stored in loaded.transactions.items():
             parts = [self._named(part, stored.update_ms) for part in stored.partitions]
             current = replace(stored, partitions=frozenset(part for part in parts if part is not None))
@@ -113,7 +116,7 @@ class TransactionShard(Shard[Loaded]):
             )
 
     def give_up(self, error: ErrorCode) -> None:
-        """The shard moves away or the broker stops. Who waits for a write hears of it from the log."""
+        """End the shard when it moves away or the broker stops. The log answers pending writes."""
         self.is_over = True
         for task in self._finishing:
             task.cancel()
@@ -123,7 +126,7 @@ class TransactionShard(Shard[Loaded]):
             entry.wake()
 
     def _named(self, part: Part, update_ms: int) -> Part | None:
-        """Values that Kafka wrote name topics only: what had the name when they were written is meant, if anything."""
+        """Set the topic id of a partition from a value that Kafka wrote: the topic that had the name then, if any."""
         if part.topic_id != Uuid.ZERO:
             return part
         topic_id = self._topics.topic_id_at(part.topic, update_ms)
@@ -132,19 +135,21 @@ class TransactionShard(Shard[Loaded]):
     # --- transactions -------------------------------------------------------------------------------------------------
 
     def entry(self, transactional_id: str) -> Entry | None:
-        """What is known of an id."""
+        """Return the entry of an id."""
         return self.entries.get(transactional_id)
 
     def store(self, entry: Entry, change: Transaction, stored: Stored) -> None:
-        """Makes a change of `entry.base` durable, then valid. Who waits may go on at once behind the end of a
-        transaction, else when this is stored or has failed."""
+        """Make a change of `entry.base` durable, then valid.
+
+        Waiting callers may continue at once after the end of a transaction, else when this write completes.
+        """
         assert entry.base is not None
         entry.coming = change
         entry.writes += 1
         number = entry.writes
 
         def written(error: ErrorCode, _: int) -> None:
-            # Of two that are on their way the later one may be heard of first.
+            # Completions of two writes may arrive out of order.
             if error is ErrorCode.NONE and number > entry.stored:
                 entry.current, entry.stored = change, number
             if number == entry.writes:
@@ -159,7 +164,7 @@ class TransactionShard(Shard[Loaded]):
             entry.wake()
 
     def keep(self, work: Coroutine[Any, Any, None]) -> None:
-        """Goes on with the end of a transaction, as long as the shard is here."""
+        """Run the completion of a transaction in a task, as long as the shard is here."""
         task = asyncio.get_running_loop().create_task(work)
         self._finishing.add(task)
         task.add_done_callback(self._finishing.discard)
@@ -168,6 +173,6 @@ class TransactionShard(Shard[Loaded]):
         act(self, entry)
 
     def forget(self, entry: Entry, done: Stored) -> None:
-        """Buries an id that nobody uses any more."""
+        """Write a tombstone for an unused id."""
         if self.entries.pop(entry.transactional_id, None) is not None:
             self.log.write([(entry.key, None)], lambda error, _: done(error))

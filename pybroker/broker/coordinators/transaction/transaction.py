@@ -1,13 +1,14 @@
-"""One transactional id: its producer, its state, what belongs to its transaction. Pure data and decisions: no IO, no
-clock, no timers. A decision gives the state that is to be stored, or raises KafkaError with what the client is told.
+"""One transactional id: its producer, its state, its partitions. Pure data and decisions: no IO, no clock, no timers.
+
+A decision returns the state to store, or raises KafkaError for the client.
 
     Empty ──first partition──► Ongoing ──EndTxn──► PrepareCommit ──all markers written──► CompleteCommit
       ▲                           │                                                            │
-      │                           └─EndTxn, time-out, a new producer─► PrepareAbort ─► CompleteAbort
+      │                           └─EndTxn, timeout, a new producer──► PrepareAbort ─► CompleteAbort
       └──────────────────────── InitProducerId ◄───────────────────────────────────────────────┘
 
-From Complete… on, the next transaction begins with its first partition. Version 2 of the protocol (KIP-890) raises the
-producer's epoch at each end, so that nothing of one transaction can be taken for the next.
+From Complete… on, the next transaction begins with its first partition. Version 2 of the protocol (KIP-890) raises
+the producer's epoch at each end, so that no record of one transaction can become part of the next.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from pybroker.protocol.error_codes import ErrorCode
 NO_PRODUCER_ID = -1
 NO_EPOCH = -1
 EPOCH_LAST = 32_766
-"""The last epoch that a producer gets: the one above fences it, and then it has a new id."""
+"""The last epoch of a producer id: the epoch above fences the producer, which then gets a new id."""
 
 VERSION_1, VERSION_2 = 1, 2
 """Versions of the protocol between producers and brokers (`transaction.version`)."""
 
 
 class State(IntEnum):
-    """As it is stored."""
+    """The states, numbered as stored."""
 
     EMPTY = 0
     ONGOING = 1
@@ -44,7 +45,7 @@ class State(IntEnum):
 
     @property
     def shown(self) -> str:
-        """As DescribeTransactions and ListTransactions show it."""
+        """The name in DescribeTransactions and ListTransactions."""
         return "".join(word.title() for word in self.name.split("_"))
 
 
@@ -56,11 +57,11 @@ LEGAL_MOVES: dict[State, frozenset[State]] = {
     State.COMPLETE_COMMIT: frozenset({State.EMPTY, State.ONGOING, State.PREPARE_ABORT}),
     State.COMPLETE_ABORT: frozenset({State.EMPTY, State.ONGOING, State.PREPARE_ABORT}),
 }
-"""State → states that may be stored after it. PrepareAbort without a transaction is an abort of version 2 that only
-raises the epoch."""
+"""State → states that may follow it in the log. PrepareAbort without an open transaction is an abort of version 2 that
+only raises the epoch."""
 
 ENDING = (State.PREPARE_COMMIT, State.PREPARE_ABORT)
-"""Decided, markers are being written."""
+"""The outcome is decided, and markers are being written."""
 
 OVER = (State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
 """All markers are written."""
@@ -70,7 +71,7 @@ AT_REST = (State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
 
 
 class Part(NamedTuple):
-    """A partition of a transaction. Its id says which; the name is what the stored form and clients have."""
+    """A partition of a transaction. The id identifies the topic; the stored form and clients use the name."""
 
     topic: str
     topic_id: Uuid
@@ -78,51 +79,52 @@ class Part(NamedTuple):
 
 
 class Producer(NamedTuple):
-    """Who speaks for a transactional id."""
+    """The producer of a transactional id."""
 
     producer_id: int
     epoch: int
 
 
 class Transaction(msgspec.Struct, frozen=True):
-    """What is known of a transactional id. Never changed, only replaced by what a decision gives."""
+    """The state of a transactional id. Immutable; decisions return a new one."""
 
     producer_id: int
     producer_epoch: int = NO_EPOCH
-    """−1: no producer has been given it yet."""
+    """−1: no producer has received it yet."""
     timeout_ms: int = 0
     state: State = State.EMPTY
     partitions: frozenset[Part] = frozenset()
     start_ms: int = -1
-    """When the transaction began (wall time)."""
+    """Start of the transaction, in wall time."""
     update_ms: int = -1
     previous_producer_id: int = NO_PRODUCER_ID
-    """The id before this one, whose epochs were used up."""
+    """The previous id, whose epochs are exhausted."""
     next_producer_id: int = NO_PRODUCER_ID
-    """The id after this one, from the end of this transaction on."""
+    """The id that follows when this transaction ends."""
     last_epoch: int = NO_EPOCH
-    """The epoch before this one, of a producer that asked for its successor: the request may come again. Not stored."""
+    """The previous epoch, kept for retried requests for this one. Not stored."""
     version: int = VERSION_1
 
     @property
     def is_exhausted(self) -> bool:
-        """The producer's id has no epoch left."""
+        """Whether the producer's id has no epoch left."""
         return self.producer_epoch >= EPOCH_LAST
 
     @property
     def commits(self) -> bool:
-        """Of one that is ending: how."""
+        """Whether an ending transaction commits."""
         return self.state is State.PREPARE_COMMIT
 
     @property
     def successor(self) -> Producer:
-        """Of one that is ending by version 2, or has ended: who the client is from now on."""
+        """The client's next producer id and epoch, for a transaction that ends by version 2 or has ended."""
         if self.next_producer_id != NO_PRODUCER_ID:
             return Producer(self.next_producer_id, 0)
         return Producer(self.producer_id, self.producer_epoch)
 
     def moved(self, state: State, now_ms: int, **changes: Any) -> Transaction:
-        """In `state`, with these other changes; an illegal move is a bug and raises ValueError."""
+        """Return the transaction in `state`, with other changes. Raise ValueError on an illegal transition, which is a
+        bug."""
         if state not in LEGAL_MOVES[self.state]:
             raise ValueError(f"producer {self.producer_id}: {self.state.name} → {state.name}")
         return replace(self, state=state, update_ms=now_ms, **changes)
@@ -132,15 +134,18 @@ class Transaction(msgspec.Struct, frozen=True):
 
 
 def needs_new_id(now: Transaction, given: Producer | None) -> bool:
-    """Whether an InitProducerId at rest ends with another producer id."""
+    """Return whether an InitProducerId without an open transaction needs a new producer id."""
     return now.is_exhausted and (given is None or given.epoch == now.producer_epoch)
 
 
 def initialize(
     now: Transaction, given: Producer | None, timeout_ms: int, now_ms: int, *, new_id: int | None = None
 ) -> Transaction:
-    """InitProducerId at rest: the next epoch, or `new_id`. `given`: who the client says that it is (KIP-360); one that
-    asks a second time gets the same answer. KafkaError PRODUCER_FENCED, CONCURRENT_TRANSACTIONS."""
+    """Handle an InitProducerId without an open transaction: return the next epoch, or `new_id`.
+
+    `given`: the client's current producer (KIP-360); a retry gets the same answer. Raise KafkaError PRODUCER_FENCED
+    or CONCURRENT_TRANSACTIONS.
+    """
     check_given(now, given)
     if now.state not in AT_REST:
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -172,7 +177,7 @@ def initialize(
 
 
 def check_given(now: Transaction, given: Producer | None) -> None:
-    """Whether a client may be who it says that it is. KafkaError PRODUCER_FENCED."""
+    """Check the producer that a client names. Raise KafkaError PRODUCER_FENCED."""
     if given is None or now.producer_epoch == NO_EPOCH or (now.state in ENDING and given == now.successor):
         return
     rotated = given.producer_id == now.previous_producer_id and given.epoch >= EPOCH_LAST
@@ -182,9 +187,9 @@ def check_given(now: Transaction, given: Producer | None) -> None:
 
 
 def check_producer(now: Transaction, who: Producer) -> None:
-    """Whether a request comes from the present producer. KafkaError."""
+    """Check that a request comes from the current producer. Raise KafkaError."""
     if now.state in ENDING and who == now.successor:
-        # Its id may still be the one before (its epochs are used up).
+        # Checked before the id: the stored id can still be the previous one, whose epochs are exhausted.
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
     if who.producer_id != now.producer_id:
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
@@ -195,7 +200,7 @@ def check_producer(now: Transaction, who: Producer) -> None:
 
 
 def add(now: Transaction, who: Producer, parts: Iterable[Part], now_ms: int, version: int = VERSION_1) -> Transaction:
-    """Partitions join the transaction, or begin one. The same object if they are part of it. KafkaError."""
+    """Add partitions to the transaction, or begin one. Return the same object if they are in it. Raise KafkaError."""
     check_producer(now, who)
     wanted = frozenset(parts)
     if now.state is State.ONGOING and wanted <= now.partitions:
@@ -211,19 +216,19 @@ def add(now: Transaction, who: Producer, parts: Iterable[Part], now_ms: int, ver
 
 
 def holds(now: Transaction, who: Producer, parts: Iterable[Part]) -> list[bool]:
-    """Whether each partition is part of the open transaction of this producer. KafkaError."""
+    """Return for each partition whether it is part of the producer's open transaction. Raise KafkaError."""
     check_producer(now, who)
     return [now.state is State.ONGOING and part in now.partitions for part in parts]
 
 
 def end(now: Transaction, who: Producer, commit: bool, now_ms: int) -> Transaction:
-    """EndTxn of version 1. The same object if it has ended so already. KafkaError."""
+    """Handle an EndTxn of version 1. Return the same object if it has already ended this way. Raise KafkaError."""
     if who.producer_id != now.producer_id:
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if who.epoch != now.producer_epoch:
         raise KafkaError(ErrorCode.PRODUCER_FENCED)
     if now.state is State.ONGOING:
-        # Whatever version began it: a marker without another epoch is one of version 1.
+        # Whichever version began it: a marker without a raised epoch is one of version 1.
         return now.moved(State.PREPARE_COMMIT if commit else State.PREPARE_ABORT, now_ms, version=VERSION_1)
     return _ended(now, commit)
 
@@ -231,17 +236,20 @@ def end(now: Transaction, who: Producer, commit: bool, now_ms: int) -> Transacti
 def end_and_bump(
     now: Transaction, who: Producer, commit: bool, now_ms: int, *, new_id: int | None = None
 ) -> Transaction:
-    """EndTxn of version 2: the producer goes on under the next epoch or as `new_id`, which is given when its epochs are
-    used up. The same object if it has ended so already. An abort without a transaction raises the epoch, too: records
-    may be on their way that never became part of one. KafkaError."""
+    """Handle an EndTxn of version 2: the producer continues with the next epoch, or with `new_id` if its epochs are
+    exhausted.
+
+    Return the same object if it has already ended this way. An abort without a transaction raises the epoch, too,
+    because records may be in flight that never became part of one. Raise KafkaError.
+    """
     if now.state in ENDING and who == now.successor:
-        # This epoch has not ended anything: what there is ends under the one before.
+        # The successor's epoch has ended nothing yet: the ending transaction belongs to the previous epoch.
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
     rotated = who == Producer(now.previous_producer_id, EPOCH_LAST) and now.producer_epoch == 0
     if who.producer_id != now.producer_id and not rotated:
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if rotated or who.epoch == now.producer_epoch - 1:
-        # It comes again, or its time was up, and it has been aborted meanwhile.
+        # A retry, or the transaction timed out and was aborted meanwhile.
         if now.state in (State.ONGOING, State.EMPTY) or now.version < VERSION_2 or now.successor.epoch > EPOCH_LAST:
             raise KafkaError(ErrorCode.PRODUCER_FENCED)
         return _ended(now, commit)
@@ -262,7 +270,7 @@ def end_and_bump(
 
 
 def _ended(now: Transaction, commit: bool) -> Transaction:
-    """An end that comes again."""
+    """Handle a repeated EndTxn."""
     if now.state is (State.COMPLETE_COMMIT if commit else State.COMPLETE_ABORT):
         return now
     if now.state is (State.PREPARE_COMMIT if commit else State.PREPARE_ABORT):
@@ -271,13 +279,13 @@ def _ended(now: Transaction, commit: bool) -> Transaction:
 
 
 def fence(now: Transaction, now_ms: int) -> Transaction:
-    """Aborts an open transaction whose producer is given up: the epoch above its own shuts it out."""
+    """Abort an open transaction and fence its producer by the next epoch."""
     epoch = min(now.producer_epoch + 1, EPOCH_LAST + 1)
     return now.moved(State.PREPARE_ABORT, now_ms, producer_epoch=epoch, last_epoch=NO_EPOCH)
 
 
 def complete(now: Transaction, now_ms: int) -> Transaction:
-    """All markers are written."""
+    """Return the state after all markers are written."""
     state = State.COMPLETE_COMMIT if now.commits else State.COMPLETE_ABORT
     done = now.moved(state, now_ms, partitions=frozenset(), next_producer_id=NO_PRODUCER_ID)
     if now.next_producer_id == NO_PRODUCER_ID:
@@ -288,10 +296,10 @@ def complete(now: Transaction, now_ms: int) -> Transaction:
 
 
 def is_timed_out(now: Transaction, now_ms: int) -> bool:
-    """Its transaction has been open for longer than its producer wanted."""
+    """Return whether the transaction has been open for longer than its timeout."""
     return now.state is State.ONGOING and now_ms - now.start_ms > now.timeout_ms
 
 
 def is_expired(now: Transaction, now_ms: int, expiration_ms: int) -> bool:
-    """Nobody has used it for so long that it can be forgotten."""
+    """Return whether the id has been unused for long enough to forget it."""
     return now.state in AT_REST and now_ms - now.update_ms >= expiration_ms

@@ -1,4 +1,4 @@
-"""All of transactions that a broker has, as one thing to hand on."""
+"""The transaction components of a broker, bundled for its handlers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pybroker.broker.coordinators.transaction.offset_commits import Transactiona
 
 
 class Transactions(msgspec.Struct, frozen=True):
-    """What handlers are bound to."""
+    """The transaction components that request handlers use."""
 
     coordinator: TransactionCoordinator
     membership: Membership
@@ -24,4 +24,4 @@ class Transactions(msgspec.Struct, frozen=True):
     commits: TransactionalCommits
     clock: Clock
     disconnect: Callable[[], None] | None
-    """Ends the connections to other brokers, at a stop; None of a broker that is alone."""
+    """Closes the connections to other brokers at shutdown; None on a broker without peers."""
