@@ -33,8 +33,8 @@ debian = @command -v $(1) >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-
 install = $(call retry,cargo fetch -q --locked); \
 	PIP_QUIET=1 VIRTUAL_ENV="$(CURDIR)/$(VENV)" PATH="$(CURDIR)/$(BIN):$$PATH" maturin develop -q $(1) --locked
 
-.PHONY: help build run cluster test test-rust test-python test-slow test-kafka test-cluster-clients kip-coverage lint types fmt fmt-check clippy bench fuzz clean \
-	lock wheels licences sbom docs deploy-check fetch need-build need-java need-go need-openssl need-chromium need-promtool
+.PHONY: help build run cluster test test-rust test-python test-slow test-client-releases test-kafka test-cluster-clients kip-coverage lint types fmt fmt-check clippy bench fuzz clean \
+	lock wheels licences sbom docs deploy-check fetch fetch-client-releases need-build need-java need-go need-openssl need-chromium need-promtool
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-21s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,8 +55,11 @@ test-rust: need-build ## tests of the Rust crates
 test-python: fetch ## tests of the Python side and of the whole product
 	$(BIN)/python -m pytest tests -m 'not slow' -n $(TEST_WORKERS) --dist loadfile --broker=$(BROKER) $(PYTEST_ARGS)
 
-test-slow: fetch ## the long runs: many kill -9 cycles, an hour of trouble for a cluster, fuzzing of a live broker
+test-slow: fetch fetch-client-releases ## the long runs: many kill -9 cycles, an hour of trouble for a cluster, fuzzing of a live broker
 	$(BIN)/python -m pytest tests -m slow --timeout=14400 --broker=$(BROKER) $(PYTEST_ARGS)
+
+test-client-releases: fetch fetch-client-releases ## the common list of client tests on older releases of each client
+	$(BIN)/python -m pytest tests/clients/test_clients.py -m slow --broker=$(BROKER) $(PYTEST_ARGS)
 
 test-kafka: fetch ## the client tests against Apache Kafka: do the tests expect what Kafka does?
 	$(BIN)/python -m pytest tests/clients -m 'not slow' --broker=kafka $(PYTEST_ARGS)
@@ -142,6 +145,10 @@ clean: ## remove what was built or installed here (downloads stay in the user's 
 
 fetch: need-java need-go need-openssl need-chromium need-promtool $(VENV)/.locked $(VENV)/.built
 	@$(BIN)/python -m tests.support.fetch
+
+fetch-client-releases: | fetch
+	@echo 'Fetching older releases of the clients (tests/clients/releases.py)'
+	@$(BIN)/python -m tests.clients.releases
 
 need-build:
 	$(call need,[ -n "$(PYTHON)" ],Python 3.11 or newer,Debian/Ubuntu: apt install python3 python3-venv; macOS: brew install python)

@@ -23,16 +23,17 @@ def pinned_jars(kind: str, pom: Path, checksums: Path) -> Path:
     for each jar. Raises DownloadError, also if a jar differs from the list.
     """
     lines = checksums.read_text()
-    wanted = {name: digest for digest, name in (line.split() for line in lines.splitlines())}
 
     def build(folder: Path) -> None:
         copy_dependencies(pom, folder)
-        _compare(folder, wanted)
+        compare_checksums(folder, lines)
 
     return built_once(kind, [pom.read_bytes(), lines], build)
 
 
-def _compare(folder: Path, wanted: dict[str, str]) -> None:
+def compare_checksums(folder: Path, lines: str) -> None:
+    """Remove `folder` and raise DownloadError if its jars are not those of `lines`, which are in sha256sum's format."""
+    wanted = {name: digest for digest, name in (line.split() for line in lines.splitlines())}
     fetched = {jar.name: hashlib.sha256(jar.read_bytes()).hexdigest() for jar in folder.glob("*.jar")}
     wrong: Sequence[str] = sorted(name for name in {*fetched, *wanted} if fetched.get(name) != wanted.get(name))
     if wrong:

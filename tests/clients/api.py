@@ -105,6 +105,8 @@ class Client(ABC):
     """One client library, talking to one bootstrap address."""
 
     name: str
+    lacks: frozenset[str] = frozenset()
+    """What the library cannot do: a compression, or acks as `str(Acks)` names them."""
 
     @abstractmethod
     def create_topic(self, topic: str, partitions: int) -> None:

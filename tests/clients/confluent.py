@@ -26,6 +26,7 @@ from tests.clients.api import (
 TIMEOUT_S = 60.0
 # How soon a consumer looks again for topics it does not know yet.
 METADATA_MS = 1000
+FETCH_BACKOFF_SINCE = 0x02020000
 # librdkafka keeps its own names for a few codes.
 _KAFKA_NAMES = {"TOPIC_EXCEPTION": "INVALID_TOPIC_EXCEPTION", "UNKNOWN_TOPIC_OR_PART": "UNKNOWN_TOPIC_OR_PARTITION"}
 
@@ -182,7 +183,7 @@ class Confluent(Client):
                 "group.id": "not-used",
                 "enable.auto.commit": False,
                 "auto.offset.reset": "error",
-                "fetch.queue.backoff.ms": 5,
+                **({"fetch.queue.backoff.ms": 5} if ck.libversion()[1] >= FETCH_BACKOFF_SINCE else {}),
             }
         )
         try:

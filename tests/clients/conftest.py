@@ -11,6 +11,7 @@ from tests.clients.api import Client
 from tests.clients.confluent import Confluent
 from tests.clients.driver import FranzClient, JavaClient, KafkajsClient, SaramaClient
 from tests.clients.kafka_python import KafkaPython
+from tests.clients.releases import RELEASES
 from tests.support.brokers import BrokerProcess
 
 CLIENTS: dict[str, Callable[[str], Client]] = {
@@ -24,10 +25,20 @@ CLIENTS: dict[str, Callable[[str], Client]] = {
 }
 
 
+def connect(kind: str, bootstrap: str) -> Client:
+    """A client of a family's newest release by the family's name, or of an older one by family and version."""
+    if kind in CLIENTS:
+        return CLIENTS[kind](bootstrap)
+    release = next(release for release in RELEASES if str(release) == kind)
+    if missing := release.missing():
+        pytest.skip(missing)
+    return release.connect(bootstrap)
+
+
 @pytest.fixture(scope="session", params=CLIENTS)
 def client(request: pytest.FixtureRequest, broker: BrokerProcess) -> Iterator[Client]:
     """Each client in turn, connected to the shared broker."""
-    instance = CLIENTS[request.param](broker.bootstrap)
+    instance = connect(request.param, broker.bootstrap)
     yield instance
     instance.close()
 

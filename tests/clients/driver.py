@@ -1,4 +1,5 @@
-"""Clients in other languages: a child process that takes one command a line and answers one JSON line each.
+"""Clients in other languages, and other releases of Python's: a child process that takes one command a line and
+answers one JSON line each.
 
 Command: `{"op": …, arguments}`. Answer: `{"ok": result}` or `{"error": Kafka's name of the code, "detail": …}`.
 Operations and arguments are those of `tests.clients.api`, members are numbered by the child.
@@ -33,9 +34,9 @@ HERE = Path(__file__).parent
 class _Child:
     """The process and its conversation: strictly a command, then its answer."""
 
-    def __init__(self, command: Sequence[str]) -> None:
+    def __init__(self, command: Sequence[str], folder: Path | None) -> None:
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            command, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
 
     def ask(self, op: str, **arguments: Any) -> Any:
@@ -114,10 +115,10 @@ class DriverProducer(Producer):
 
 
 class DrivenClient(Client):
-    """A client library in another language."""
+    """A client library in another process."""
 
-    def __init__(self, command: Sequence[str]) -> None:
-        self._child = _Child(command)
+    def __init__(self, command: Sequence[str], folder: Path | None = None) -> None:
+        self._child = _Child(command, folder)
 
     def create_topic(self, topic: str, partitions: int) -> None:
         self._child.ask("create", topic=topic, partitions=partitions)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import queue
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -28,6 +30,19 @@ TIMEOUT_S = 60.0
 TIMEOUT_MS = int(TIMEOUT_S * 1000)
 # How soon a consumer looks again for topics it does not know yet.
 METADATA_MS = 1000
+POLL_S = 0.1
+
+
+VERSION = tuple(int(number) for number in kafka.__version__.split(".")[:2])
+# `poll` waits for the group, whatever its timeout; commits have no leader epoch.
+OLD = VERSION < (2, 1)
+# The number of replicas cannot be left to the broker, and an idempotent producer has one request in flight.
+BEFORE_3 = VERSION < (3, 0)
+
+
+def _known(kind: Any, settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings that this release has."""
+    return {name: value for name, value in settings.items() if name in kind.DEFAULT_CONFIG}
 
 
 @contextmanager
@@ -43,7 +58,7 @@ class KafkaPythonMember(Member):
 
     def __init__(self, settings: dict[str, Any], topic: str) -> None:
         self._topic = topic
-        self._consumer = kafka.KafkaConsumer(**settings)
+        self._consumer = kafka.KafkaConsumer(**_known(kafka.KafkaConsumer, settings))
         self._consumer.subscribe([topic])
 
     def poll(self, timeout_s: float) -> list[Received]:
@@ -57,18 +72,19 @@ class KafkaPythonMember(Member):
         between two polls: it asks whether it must join before it looks at the join that is done. A busy machine is
         enough. Nothing public heals it."""
         coordinator = self._consumer._coordinator
-        join = coordinator._join_task
-        if coordinator.rejoining and join is not None and join.is_done and not coordinator.need_rejoin():
+        join = getattr(coordinator, "_join_task", None)
+        if join is not None and coordinator.rejoining and join.is_done and not coordinator.need_rejoin():
             coordinator.request_rejoin()
 
     def assignment(self) -> set[int]:
         return {each.partition for each in self._consumer.assignment()}
 
     def commit(self, offsets: dict[int, int]) -> None:
+        no_epoch = () if OLD else (-1,)
         with _translated():
             self._consumer.commit(
                 {
-                    kafka.TopicPartition(self._topic, partition): kafka.OffsetAndMetadata(offset, "", -1)
+                    kafka.TopicPartition(self._topic, partition): kafka.OffsetAndMetadata(offset, "", *no_epoch)
                     for partition, offset in offsets.items()
                 }
             )
@@ -77,12 +93,56 @@ class KafkaPythonMember(Member):
         self._consumer.close(autocommit=False)
 
 
+class BlockingMember(KafkaPythonMember):
+    """A member of an old release, whose `poll` ends only when the group has formed: polled by a thread of its own, as
+    the group forms when the other members poll, too.
+    """
+
+    def __init__(self, settings: dict[str, Any], topic: str) -> None:
+        super().__init__(settings, topic)
+        self._consumer_lock = threading.Lock()
+        self._results: queue.Queue[list[Received] | BrokerError] = queue.Queue()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._poll_on, name="kafka-python", daemon=True)
+        self._thread.start()
+
+    def _poll_on(self) -> None:
+        while not self._closing.is_set():
+            try:
+                with self._consumer_lock:
+                    found = super().poll(POLL_S)
+            except BrokerError as problem:
+                self._results.put(problem)
+            else:
+                if found:
+                    self._results.put(found)
+            time.sleep(0.001)  # locks are unfair: a commit must get its turn
+
+    def poll(self, timeout_s: float) -> list[Received]:
+        try:
+            result = self._results.get(timeout=timeout_s)
+        except queue.Empty:
+            return []
+        if isinstance(result, BrokerError):
+            raise result
+        return result
+
+    def commit(self, offsets: dict[int, int]) -> None:
+        with self._consumer_lock:
+            super().commit(offsets)
+
+    def close(self) -> None:
+        self._closing.set()
+        self._thread.join(TIMEOUT_S)
+        super().close()
+
+
 class KafkaPythonProducer(Producer):
     """A `KafkaProducer`."""
 
     def __init__(self, settings: dict[str, Any], acknowledged: bool) -> None:
         with _translated():
-            self._producer = kafka.KafkaProducer(**settings)
+            self._producer = kafka.KafkaProducer(**_known(kafka.KafkaProducer, settings))
         self._acknowledged = acknowledged
 
     def send(self, topic: str, records: Sequence[Record]) -> list[int]:
@@ -116,7 +176,8 @@ class KafkaPython(Client):
 
     def create_topic(self, topic: str, partitions: int) -> None:
         with _translated():
-            self._admin.create_topics([NewTopic(topic, partitions, -1)], timeout_ms=TIMEOUT_MS)
+            replicas = min(3, len(self._bootstrap.split(","))) if BEFORE_3 else -1
+            self._admin.create_topics([NewTopic(topic, partitions, replicas)], timeout_ms=TIMEOUT_MS)
 
     def delete_topic(self, topic: str) -> None:
         with _translated():
@@ -133,7 +194,7 @@ class KafkaPython(Client):
                 "compression_type": None if compression == "none" else compression,
                 "linger_ms": 5,
                 "max_block_ms": unknown_topic_ms,
-                "max_in_flight_requests_per_connection": 5 if acks.idempotent else 1,
+                "max_in_flight_requests_per_connection": 5 if acks.idempotent and not BEFORE_3 else 1,
                 "allow_auto_create_topics": False,
                 "delivery_timeout_ms": TIMEOUT_MS,
                 "request_timeout_ms": TIMEOUT_MS // 2,
@@ -159,7 +220,7 @@ class KafkaPython(Client):
             consumer.close(autocommit=False)
 
     def join(self, group: str, topic: str) -> Member:
-        return KafkaPythonMember(
+        return (BlockingMember if OLD else KafkaPythonMember)(
             {
                 "bootstrap_servers": self._bootstrap,
                 "group_id": group,

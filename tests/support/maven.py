@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 from xml.sax.saxutils import escape
 
 from pybroker.testing.cache import built_once
-from pybroker.testing.maven import copy_dependencies
+from pybroker.testing.maven import compare_checksums, copy_dependencies
 
 KAFKA_VERSION = "4.4.0"
 # The newest release of kafka-tools whose dependencies are all in Maven Central: 4.4.0 lacks kafka-tools-api.
@@ -66,8 +66,16 @@ def _pom(libraries: Libraries) -> str:
     )
 
 
-def jars(libraries: Libraries) -> Path:
-    """A folder with the jars of `libraries` and everything that they need at run time."""
+def clients(version: str) -> Libraries:
+    """What `tests/clients/java` needs, with a release of kafka-clients."""
+    return ((f"org.apache.kafka:kafka-clients:{version}", ()), *CLIENTS[1:])
+
+
+def jars(libraries: Libraries, checksums: str = "") -> Path:
+    """A folder with the jars of `libraries` and everything that they need at run time.
+
+    checksums: lines as `sha256sum` writes them, one for each jar. Other jars raise DownloadError.
+    """
     pom = _pom(libraries)
 
     def build(folder: Path) -> None:
@@ -75,5 +83,7 @@ def jars(libraries: Libraries) -> Path:
             path = Path(temporary, "pom.xml")
             path.write_text(pom)
             copy_dependencies(path, folder)
+        if checksums:
+            compare_checksums(folder, checksums)
 
-    return built_once("jars", [pom], build)
+    return built_once("jars", [pom, checksums] if checksums else [pom], build)

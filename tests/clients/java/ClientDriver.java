@@ -13,7 +13,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
-import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.AdminClient;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
@@ -34,7 +34,7 @@ public class ClientDriver {
     static final ObjectMapper JSON = new ObjectMapper();
     static final Duration TIMEOUT = Duration.ofSeconds(60);
     final Map<String, Object> common;
-    final Admin admin;
+    final AdminClient admin;
     final List<Member> members = new ArrayList<>();
     final List<KafkaProducer<String, String>> producers = new ArrayList<>();
 
@@ -50,7 +50,7 @@ public class ClientDriver {
 
     ClientDriver(String bootstrap) {
         common = Map.of("bootstrap.servers", bootstrap);
-        admin = Admin.create(new HashMap<>(common));
+        admin = AdminClient.create(new HashMap<>(common));
     }
 
     public static void main(String[] arguments) throws Exception {

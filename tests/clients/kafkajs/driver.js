@@ -33,10 +33,10 @@ const pause = ms => new Promise(done => setTimeout(done, ms))
 const bytes = text => (text === null ? null : Buffer.from(text))
 const text = buffer => (buffer === null || buffer === undefined ? null : buffer.toString())
 
-// Headers of one name are a list in kafkajs.
+// Headers of one name are a list in kafkajs 2; kafkajs 1 knows no lists.
 function headersOf(pairs) {
   const found = {}
-  for (const [name, value] of pairs) (found[name] ??= []).push(bytes(value))
+  for (const [name, value] of pairs) found[name] = name in found ? [found[name], bytes(value)].flat() : bytes(value)
   return found
 }
 
@@ -64,7 +64,8 @@ class Member {
   async start() {
     await this.consumer.connect()
     // Who subscribes to an unknown topic is told so, and has to try again.
-    await this.consumer.subscribe({ topics: [this.topic], fromBeginning: true })
+    // The first name of a topic is for kafkajs 1.
+    await this.consumer.subscribe({ topic: this.topic, topics: [this.topic], fromBeginning: true })
     await this.consumer.run({ autoCommit: false, eachMessage: async arrived => this.arrived.push(row(arrived)) })
     this.runs = true
   }

@@ -77,11 +77,17 @@ func (d *driver) client(options ...kgo.Opt) (*kgo.Client, error) {
 func (d *driver) run(ctx context.Context, c conversation.Command) (any, error) {
 	switch c.Op {
 	case "create":
-		_, err := d.admin.CreateTopic(ctx, c.Partitions, -1, nil, c.Topic)
-		return nil, err
+		created, err := d.admin.CreateTopics(ctx, c.Partitions, -1, nil, c.Topic)
+		if err != nil {
+			return nil, err
+		}
+		return nil, created[c.Topic].Err
 	case "delete":
-		_, err := d.admin.DeleteTopic(ctx, c.Topic)
-		return nil, err
+		deleted, err := d.admin.DeleteTopics(ctx, c.Topic)
+		if err != nil {
+			return nil, err
+		}
+		return nil, deleted[c.Topic].Err
 	case "open":
 		client, err := d.producer(c)
 		if err != nil {
@@ -106,7 +112,7 @@ func (d *driver) run(ctx context.Context, c conversation.Command) (any, error) {
 		var own *held
 		if c.Newer {
 			own = &held{partitions: map[int32]bool{}}
-			options = append(options, kgo.ServerSideBalancer(), kgo.OnPartitionsAssigned(own.note(c.Topic, true)),
+			options = append(options, newerGroups(), kgo.OnPartitionsAssigned(own.note(c.Topic, true)),
 				kgo.OnPartitionsRevoked(own.note(c.Topic, false)), kgo.OnPartitionsLost(own.note(c.Topic, false)))
 		}
 		client, err := d.client(options...)

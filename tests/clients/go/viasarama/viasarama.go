@@ -163,6 +163,11 @@ type driver struct {
 	producers []producer
 }
 
+var compressions = map[string]sarama.CompressionCodec{
+	"none": sarama.CompressionNone, "gzip": sarama.CompressionGZIP, "snappy": sarama.CompressionSnappy,
+	"lz4": sarama.CompressionLZ4, "zstd": sarama.CompressionZSTD,
+}
+
 // configuration is what all of them have: the newest version that sarama speaks, and a look for metadata each second.
 func configuration() *sarama.Config {
 	config := sarama.NewConfig()
@@ -188,9 +193,7 @@ func (d *driver) administer(work func(sarama.ClusterAdmin) error) error {
 
 func (d *driver) open(c conversation.Command) (int, error) {
 	config := configuration()
-	if err := config.Producer.Compression.UnmarshalText([]byte(c.Compression)); err != nil {
-		return 0, err
-	}
+	config.Producer.Compression = compressions[c.Compression]
 	config.Producer.RequiredAcks = map[string]sarama.RequiredAcks{
 		"0": sarama.NoResponse, "1": sarama.WaitForLocal, "all": sarama.WaitForAll,
 	}[c.Acks]
@@ -293,6 +296,10 @@ func nameOf(err error) string {
 	var failed sarama.ProducerErrors
 	if errors.As(err, &failed) && len(failed) > 0 {
 		err = failed[0].Err
+	}
+	var topic *sarama.TopicError // which older releases do not unwrap
+	if errors.As(err, &topic) {
+		err = topic.Err
 	}
 	var code sarama.KError
 	if !errors.As(err, &code) {
