@@ -1,11 +1,11 @@
-//! Walking concatenated batches.
+//! Iteration over concatenated batches.
 
 use crate::{BATCH_LENGTH_END, BatchError, BatchHeader, HEADER_BYTES};
 
-/// The whole batches of a byte range, each with its parsed header. Checksums are not looked at.
+/// Iterator over the whole batches of a byte range, with parsed headers. Does not check checksums.
 ///
-/// Fetch answers may end in the middle of a batch (KIP-74), so a partial tail is a normal end;
-/// [`Batches::rest`] tells how many bytes it has. After an error the walk is over.
+/// Fetch responses may end in the middle of a batch (KIP-74): a partial tail is a normal end, and [`Batches::rest`]
+/// returns its size. The iteration ends after an error.
 #[derive(Debug, Clone)]
 pub struct Batches<'a> {
     bytes: &'a [u8],
@@ -14,7 +14,7 @@ pub struct Batches<'a> {
 }
 
 impl<'a> Batches<'a> {
-    /// Starts at the front of `bytes`.
+    /// Start at the front of `bytes`.
     #[must_use]
     pub const fn new(bytes: &'a [u8]) -> Self {
         Self {
@@ -24,13 +24,13 @@ impl<'a> Batches<'a> {
         }
     }
 
-    /// Where the next batch starts.
+    /// Return the position of the next batch.
     #[must_use]
     pub const fn position(&self) -> usize {
         self.position
     }
 
-    /// Bytes after the last whole batch.
+    /// Return the number of bytes after the last whole batch.
     #[must_use]
     pub const fn rest(&self) -> usize {
         self.bytes.len() - self.position

@@ -1,4 +1,4 @@
-//! Making record batches: control markers, internal topics, tests.
+//! Construction of record batches: control markers, internal topics, tests.
 
 use crate::record_batch::{
     CONTROL_BIT, DELETE_HORIZON_BIT, LOG_APPEND_TIME_BIT, TRANSACTIONAL_BIT,
@@ -17,11 +17,11 @@ pub struct BatchBuilder {
     header: BatchHeader,
     codec: Codec,
     level: Option<i32>,
-    /// Room for the header, then the records: a batch that is not compressed is finished where it was written.
+    /// Space for the header, then the records: an uncompressed batch is completed in place.
     bytes: Vec<u8>,
 }
 
-/// What a control record says about its transaction.
+/// Type of a transaction marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ControlType {
     /// The transaction was aborted.
@@ -31,13 +31,13 @@ pub enum ControlType {
 }
 
 impl BatchBuilder {
-    /// An empty batch at base offset 0, without producer, with the producer's timestamps.
+    /// Return an empty batch at base offset 0, without producer, with CreateTime.
     #[must_use]
     pub fn new(codec: Codec) -> Self {
         Self::reusing(codec, Vec::new())
     }
 
-    /// As [`BatchBuilder::new`], in the memory of a batch that is no longer needed.
+    /// As [`BatchBuilder::new`], in the memory of an old batch.
     #[must_use]
     pub fn reusing(codec: Codec, memory: Vec<u8>) -> Self {
         let header = BatchHeader {
@@ -63,12 +63,12 @@ impl BatchBuilder {
         }
     }
 
-    /// A batch that keeps identity, offsets, producer and times of `original` while its records
-    /// are chosen anew (compaction). Records are added with [`BatchBuilder::push_raw`] or, once
-    /// `delete_horizon_ms` moved the base timestamp, [`BatchBuilder::push_shifted`].
+    /// Return a batch with identity, offsets, producer and times of `original`, but no records yet (compaction). Add
+    /// records with [`BatchBuilder::push_raw`] or, if `delete_horizon_ms` moved the base timestamp,
+    /// [`BatchBuilder::push_shifted`].
     ///
     /// # Errors
-    /// When the original names no codec.
+    /// The original has an unknown codec.
     pub fn rewriting(
         original: &BatchHeader,
         delete_horizon_ms: Option<i64>,
@@ -79,7 +79,7 @@ impl BatchBuilder {
             header.attributes |= DELETE_HORIZON_BIT;
             header.base_timestamp = horizon;
         }
-        // The largest timestamp is that of the records kept, except where all share one.
+        // The largest timestamp is that of the remaining records, except if all share one.
         if header.timestamp_type() == TimestampType::CreateTime {
             header.max_timestamp = NO_TIMESTAMP;
         }
@@ -91,21 +91,21 @@ impl BatchBuilder {
         })
     }
 
-    /// Sets the offset of the first record.
+    /// Set the offset of the first record.
     #[must_use]
     pub const fn base_offset(mut self, offset: i64) -> Self {
         self.header.base_offset = offset;
         self
     }
 
-    /// Sets the epoch of the leader.
+    /// Set the leader epoch.
     #[must_use]
     pub const fn leader_epoch(mut self, epoch: i32) -> Self {
         self.header.partition_leader_epoch = epoch;
         self
     }
 
-    /// Makes the batch idempotent: producer id, epoch and the sequence of the first record.
+    /// Make the batch idempotent: producer id, epoch and the sequence of the first record.
     #[must_use]
     pub const fn producer(mut self, id: i64, epoch: i16, base_sequence: i32) -> Self {
         self.header.producer_id = id;
@@ -114,14 +114,14 @@ impl BatchBuilder {
         self
     }
 
-    /// The same for a batch that is not given away: it is built again when its producer gets a new id.
+    /// As [`BatchBuilder::producer`], by reference: a batch is built again when its producer gets a new id.
     pub const fn set_producer(&mut self, id: i64, epoch: i16, base_sequence: i32) {
         self.header.producer_id = id;
         self.header.producer_epoch = epoch;
         self.header.base_sequence = base_sequence;
     }
 
-    /// Leaves the records as they are.
+    /// Disable compression.
     #[must_use]
     pub const fn uncompressed(mut self) -> Self {
         self.codec = Codec::None;
@@ -129,40 +129,40 @@ impl BatchBuilder {
         self
     }
 
-    /// Makes the batch part of its producer's transaction.
+    /// Make the batch part of its producer's transaction.
     #[must_use]
     pub const fn transactional(mut self) -> Self {
         self.header.attributes |= TRANSACTIONAL_BIT;
         self
     }
 
-    /// Makes it a control batch.
+    /// Make it a control batch.
     #[must_use]
     pub const fn control(mut self) -> Self {
         self.header.attributes |= CONTROL_BIT;
         self
     }
 
-    /// Marks the timestamps as the broker's.
+    /// Set the timestamp type to LogAppendTime.
     #[must_use]
     pub const fn log_append_time(mut self) -> Self {
         self.header.attributes |= LOG_APPEND_TIME_BIT;
         self
     }
 
-    /// Compression level, where the codec has levels.
+    /// Set the compression level, if the codec has levels.
     #[must_use]
     pub const fn level(mut self, level: i32) -> Self {
         self.level = Some(level);
         self
     }
 
-    /// Adds a record at the next offset. `timestamp` in milliseconds.
+    /// Add a record at the next offset. `timestamp` in milliseconds.
     pub fn push(&mut self, timestamp: i64, key: Option<&[u8]>, value: Option<&[u8]>) {
         self.push_with_headers(timestamp, key, value, &[]);
     }
 
-    /// Adds a record with headers at the next offset.
+    /// Add a record with headers at the next offset.
     pub fn push_with_headers(
         &mut self,
         timestamp: i64,
@@ -205,13 +205,13 @@ impl BatchBuilder {
         self.header.max_timestamp = self.header.max_timestamp.max(timestamp);
     }
 
-    /// Adds a record of the batch being rewritten, byte for byte. `timestamp` is its own.
+    /// Add a record of the batch being rewritten, byte for byte. `timestamp` is its own.
     pub fn push_raw(&mut self, record: &RecordRef<'_>, timestamp: i64) {
         self.bytes.extend_from_slice(record.raw);
         self.count_rewritten(timestamp);
     }
 
-    /// Adds a record of the batch being rewritten, with its timestamp relative to the new base.
+    /// Add a record of the batch being rewritten, with its timestamp relative to the new base.
     pub fn push_shifted(&mut self, record: &RecordRef<'_>, timestamp: i64) {
         let delta = timestamp.wrapping_sub(self.header.base_timestamp);
         record.write_with_deltas(&mut self.bytes, delta, record.offset_delta);
@@ -225,28 +225,28 @@ impl BatchBuilder {
         }
     }
 
-    /// Records so far.
+    /// Return the number of records so far.
     #[must_use]
     pub const fn len(&self) -> i32 {
         self.header.record_count
     }
 
-    /// Whether there are no records so far.
+    /// Return whether there are no records yet.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.header.record_count == 0
     }
 
-    /// Bytes of the records so far, before compression.
+    /// Return the size of the records so far, before compression.
     #[must_use]
     pub const fn records_bytes(&self) -> usize {
         self.bytes.len() - HEADER_BYTES
     }
 
-    /// The finished batch.
+    /// Return the finished batch.
     ///
     /// # Errors
-    /// When the compressor fails or the batch exceeds 2 GiB.
+    /// The compressor fails or the batch exceeds 2 GiB.
     pub fn build(&self) -> Result<Vec<u8>, BatchError> {
         let out = if self.is_stored_as_it_is() {
             self.bytes.clone()
@@ -256,7 +256,7 @@ impl BatchBuilder {
         self.with_header(out)
     }
 
-    /// As [`BatchBuilder::build`], without a copy of records that are not compressed.
+    /// As [`BatchBuilder::build`], without a copy of uncompressed records.
     ///
     /// # Errors
     /// As [`BatchBuilder::build`].
@@ -269,7 +269,7 @@ impl BatchBuilder {
     }
 
     fn is_stored_as_it_is(&self) -> bool {
-        // Of nothing there is nothing to decompress: readers must not look for a stream header.
+        // Without records there is no compressed stream: readers must not expect its header.
         self.codec == Codec::None || self.records_bytes() == 0
     }
 
@@ -318,7 +318,7 @@ fn write_nullable(out: &mut Vec<u8>, bytes: Option<&[u8]>) {
     }
 }
 
-/// The control batch that ends a transaction (KIP-98), base offset 0.
+/// Return the control batch that ends a transaction (KIP-98), with base offset 0.
 ///
 /// # Errors
 /// As [`BatchBuilder::build`]; a marker is far too small for them.
@@ -346,8 +346,8 @@ pub fn end_transaction_marker(
     batch.build()
 }
 
-/// What the control record `record` says, with the coordinator's epoch; `None` for control
-/// records other than transaction markers, which readers must skip.
+/// Return type and coordinator epoch of a control record; `None` for control records other than transaction markers,
+/// which readers must skip.
 #[must_use]
 pub fn end_transaction_marker_of(record: &RecordRef<'_>) -> Option<(ControlType, i32)> {
     let key = record.key?;

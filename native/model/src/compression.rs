@@ -1,31 +1,30 @@
 //! The five codecs of record batches.
 //!
-//! Everything that decompresses is a stream with a bound on its memory: 1 MB of hostile gzip can
-//! stand for a gigabyte. Snappy is framed as snappy-java ("xerial") frames it; bare snappy, which
-//! some clients send, is read too.
+//! Decompression streams with bounded memory: 1 MB of hostile gzip can expand to a gigabyte. Snappy uses snappy-java's
+//! ("xerial") framing; bare snappy, which some clients send, is read too.
 
 use crate::BatchError;
 use std::io::{self, BufRead, BufReader, Read, Write};
 
-/// Most bytes that one batch is decompressed to where all of them must be in memory (compaction,
-/// reading of internal topics). Validation streams and is not bound by it.
+/// Limit of decompressed bytes of one batch where all of them must be in memory (compaction, reads of internal topics).
+/// Validation streams and has no such limit.
 pub const DECOMPRESSED_BYTES_MAX: usize = 256 << 20;
-/// Largest zstd window accepted, as a power of two: what zstd itself defaults to, needed by
-/// clients that compress at level 22.
+/// Largest accepted zstd window, as a power of two: zstd's own default, and needed for clients that compress at level
+/// 22.
 const ZSTD_WINDOW_LOG_MAX: u32 = 27;
 const XERIAL_MAGIC: &[u8; 8] = b"\x82SNAPPY\0";
 const XERIAL_HEADER_BYTES: usize = 16;
-/// Bytes of input per compressed block, as snappy-java does by default.
+/// Input bytes of a compressed block: snappy-java's default.
 const XERIAL_BLOCK_BYTES: usize = 32 * 1024;
-/// Snappy's densest element turns 3 bytes into 64; a block that claims more is lying about its
-/// size, and the claim is what memory would be allocated by.
+/// Snappy's densest element expands 3 bytes to 64; a block that claims more has a wrong size, and memory is allocated
+/// by that size.
 const SNAPPY_EXPANSION_MAX: usize = 22;
 
-/// How the records of a batch are compressed (the low three attribute bits).
+/// Compression codec of a batch (the low three attribute bits).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Codec {
-    /// Not at all.
+    /// No compression.
     None = 0,
     /// RFC 1952.
     Gzip = 1,
@@ -38,7 +37,7 @@ pub enum Codec {
 }
 
 impl Codec {
-    /// The codec of attribute bits `code`.
+    /// Return the codec of attribute bits `code`.
     #[must_use]
     pub const fn from_code(code: u8) -> Option<Self> {
         match code {
@@ -51,7 +50,7 @@ impl Codec {
         }
     }
 
-    /// The codec of a `compression.type` value; `uncompressed` is [`Codec::None`].
+    /// Return the codec of a `compression.type` value; `uncompressed` is [`Codec::None`].
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         match name {
@@ -64,7 +63,7 @@ impl Codec {
         }
     }
 
-    /// Kafka's name.
+    /// Return Kafka's name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -77,9 +76,9 @@ impl Codec {
     }
 }
 
-/// Decompressed bytes of one batch, as a stream.
+/// Stream of the decompressed bytes of one batch.
 pub enum Decoder<'a> {
-    /// The bytes themselves.
+    /// Uncompressed bytes.
     Plain(&'a [u8]),
     /// gzip members.
     Gzip(Box<BufReader<flate2::bufread::MultiGzDecoder<&'a [u8]>>>),
@@ -92,10 +91,10 @@ pub enum Decoder<'a> {
 }
 
 impl<'a> Decoder<'a> {
-    /// A stream over `data`, compressed with `codec`.
+    /// Return a stream over `data`, compressed with `codec`.
     ///
     /// # Errors
-    /// When the decoder cannot be set up.
+    /// The decoder cannot be set up.
     pub fn new(codec: Codec, data: &'a [u8]) -> Result<Self, BatchError> {
         Ok(match codec {
             Codec::None => Self::Plain(data),
@@ -127,7 +126,7 @@ impl Read for Decoder<'_> {
     }
 }
 
-/// Reads xerial-framed or bare snappy, one block in memory at a time.
+/// Reader of xerial-framed or bare snappy, with one block in memory at a time.
 pub struct SnappyReader<'a> {
     data: &'a [u8],
     framed: bool,
@@ -145,7 +144,7 @@ impl<'a> SnappyReader<'a> {
         }
     }
 
-    /// The compressed bytes of the next block.
+    /// Return the compressed bytes of the next block.
     fn next_block(&mut self) -> io::Result<Option<&'a [u8]>> {
         if !self.framed {
             let all = std::mem::take(&mut self.data);
@@ -208,7 +207,7 @@ impl BufRead for SnappyReader<'_> {
     }
 }
 
-/// Whether a block of the LZ4 frame may refer to those before it. Kafka's Java code reads no such frame.
+/// Return whether a block of the LZ4 frame may refer to earlier ones. Kafka's Java code cannot read such a frame.
 pub(crate) fn has_linked_lz4_blocks(frame: &[u8]) -> bool {
     const MAGIC: [u8; 4] = 0x184D_2204_u32.to_le_bytes();
     const BLOCKS_ARE_INDEPENDENT: u8 = 1 << 5;
@@ -218,7 +217,7 @@ pub(crate) fn has_linked_lz4_blocks(frame: &[u8]) -> bool {
             .is_some_and(|flags| flags & BLOCKS_ARE_INDEPENDENT == 0)
 }
 
-/// Appends the decompressed `data` to `out`.
+/// Append the decompressed `data` to `out`.
 ///
 /// # Errors
 /// [`BatchError::Decompression`] for corrupt data or more than `max` bytes of output.
@@ -240,11 +239,11 @@ pub fn decompress(
     Ok(())
 }
 
-/// Appends `data` compressed with `codec` to `out`. `level` is that of `compression.gzip.level`
-/// or `compression.zstd.level` (`None` = the codec's default); lz4 has only its fast level here.
+/// Append `data` compressed with `codec` to `out`. `level` is that of `compression.gzip.level` or
+/// `compression.zstd.level` (`None` = the codec's default); lz4 has only its fast level here.
 ///
 /// # Errors
-/// [`BatchError::Decompression`] with the compressor's complaint, in practice out of memory.
+/// [`BatchError::Decompression`] if the compressor fails, in practice out of memory.
 pub fn compress(
     codec: Codec,
     level: Option<i32>,

@@ -1,12 +1,12 @@
 //! CRC-32C (Castagnoli), the checksum of record batches and producer snapshots.
 
-/// CRC-32C of `data`, as Kafka stores it in batch headers and snapshot files.
+/// Return the CRC-32C of `data`, as Kafka stores it in batch headers and snapshot files.
 ///
-/// The instruction set is chosen at run time (about 70 GB/s with AVX-512), so that checking a
-/// batch costs far less than receiving it.
+/// The instruction set is chosen at run time (about 70 GB/s with AVX-512): a check of a batch costs far less than
+/// receiving it.
 #[must_use]
 pub fn crc32c(data: &[u8]) -> u32 {
-    // The 32-bit checksum travels in the low half of the generic 64-bit result.
+    // The low half of the generic 64-bit result is the 32-bit checksum.
     crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, data) as u32
 }
 

@@ -1,4 +1,4 @@
-//! What can be wrong with a record batch that came from outside.
+//! Errors of record batches from outside.
 
 /// Why a batch is refused. The server maps each variant to one Kafka error code.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -6,20 +6,20 @@ pub enum BatchError {
     /// Fewer bytes than the batch claims (`CORRUPT_MESSAGE`).
     #[error("batch needs {needed} bytes but {got} are there")]
     Truncated {
-        /// Bytes the header or its length field asks for.
+        /// Bytes required by the header or its length field.
         needed: usize,
         /// Bytes present.
         got: usize,
     },
-    /// The length field cannot be that of a batch (`CORRUPT_MESSAGE`).
+    /// The length field is invalid for a batch (`CORRUPT_MESSAGE`).
     #[error("impossible batch length {0}")]
     BadLength(i32),
     /// The checksum does not match (`CORRUPT_MESSAGE`).
     #[error("batch checksum is {computed:#010x}, its header says {stored:#010x}")]
     BadCrc {
-        /// As in the header.
+        /// Checksum in the header.
         stored: u32,
-        /// Of the bytes received.
+        /// Checksum of the received bytes.
         computed: u32,
     },
     /// A header field contradicts another (`CORRUPT_MESSAGE`).
@@ -28,11 +28,10 @@ pub enum BatchError {
     /// The compressed bytes do not decompress (`CORRUPT_MESSAGE`).
     #[error("records do not decompress: {0}")]
     Decompression(String),
-    /// Not message format 2 (`UNSUPPORTED_FOR_MESSAGE_FORMAT`; Produce answers `INVALID_RECORD`).
+    /// Not message format 2 (`UNSUPPORTED_FOR_MESSAGE_FORMAT`; `INVALID_RECORD` in Produce).
     #[error("message format {0} is not supported")]
     UnsupportedMagic(i8),
-    /// Unknown codec, or one that the request version does not allow
-    /// (`UNSUPPORTED_COMPRESSION_TYPE`).
+    /// Unknown codec, or a codec that the request version does not allow (`UNSUPPORTED_COMPRESSION_TYPE`).
     #[error("compression type {0} is not supported here")]
     UnsupportedCompression(u8),
     /// Larger than `max.message.bytes` (`MESSAGE_TOO_LARGE`).
@@ -43,57 +42,58 @@ pub enum BatchError {
         /// The limit.
         max: i32,
     },
-    /// Its records decompress to more than a batch of this size may (`MESSAGE_TOO_LARGE`).
+    /// The records decompress to more than the limit for a batch of this size (`MESSAGE_TOO_LARGE`).
     #[error("the records of the batch decompress to more than {max} bytes")]
     Expands {
         /// The limit.
         max: usize,
     },
-    /// It decompresses to more than the caller has left for it (`MESSAGE_TOO_LARGE` if nothing more will be left).
+    /// The records decompress to more than the caller's remaining budget (`MESSAGE_TOO_LARGE` if the budget will not
+    /// grow).
     #[error("the records of the request decompress to more than {granted} bytes")]
     OverBudget {
-        /// What the caller had at first.
+        /// The caller's initial budget.
         granted: usize,
     },
     /// Inner records are malformed or not allowed (`INVALID_RECORD`).
     #[error("invalid record{}: {reason}", .index.map(|i| format!(" {i}")).unwrap_or_default())]
     InvalidRecord {
-        /// Position in the batch of the record at fault, for Produce v8's record errors.
+        /// Position of the wrong record in the batch, for the record errors of Produce v8.
         index: Option<i32>,
-        /// What is wrong, in words for the client's log.
+        /// The fault, in words for the client's log.
         reason: &'static str,
     },
-    /// Records that the topic does not accept, though they are well formed: each of them, ascending, up to
-    /// [`REJECTED_RECORDS_MAX`] (`INVALID_TIMESTAMP` if one of them is for its timestamp, else `INVALID_RECORD`).
+    /// Well-formed records that the topic rejects: all of them, ascending, up to [`REJECTED_RECORDS_MAX`]
+    /// (`INVALID_TIMESTAMP` if one is rejected for its timestamp, else `INVALID_RECORD`).
     #[error("{}", summary(.0))]
     RejectedRecords(Vec<RejectedRecord>),
 }
 
-/// Rejected records of a batch that are told one by one; a client takes the others for rejected with them. A compressed
-/// batch of a megabyte can hold millions.
+/// Rejected records of a batch that are listed; clients treat the others as rejected with them. A compressed batch of a
+/// megabyte can hold millions.
 pub const REJECTED_RECORDS_MAX: usize = 10_000;
 
-/// A record that the topic does not accept.
+/// A record that the topic rejects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RejectedRecord {
     /// Position in the batch.
     pub index: i32,
-    /// What is wrong.
+    /// Why it is rejected.
     pub fault: RecordFault,
 }
 
-/// Why a topic does not accept a record.
+/// Why a topic rejects a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RecordFault {
-    /// The topic is compacted.
+    /// No key, although the topic is compacted.
     #[error("a compacted topic needs a key")]
     NoKey,
-    /// Outside the window of the topic; milliseconds since the epoch.
+    /// A timestamp outside the topic's window; milliseconds since the epoch.
     #[error("timestamp {0} is outside what the topic accepts")]
     Timestamp(i64),
 }
 
-/// How many there are, and the first three.
+/// Return the number of rejected records, and the first three.
 fn summary(rejected: &[RejectedRecord]) -> String {
     const SHOWN: usize = 3;
     let shown = rejected.iter().take(SHOWN);
@@ -114,7 +114,7 @@ fn summary(rejected: &[RejectedRecord]) -> String {
 }
 
 impl BatchError {
-    /// An [`BatchError::InvalidRecord`] that no single record is to blame for.
+    /// Return a [`BatchError::InvalidRecord`] without a record index.
     #[must_use]
     pub const fn invalid(reason: &'static str) -> Self {
         Self::InvalidRecord {
@@ -123,7 +123,7 @@ impl BatchError {
         }
     }
 
-    /// An [`BatchError::InvalidRecord`] of the record at `index`.
+    /// Return a [`BatchError::InvalidRecord`] of the record at `index`.
     #[must_use]
     pub(crate) const fn invalid_at(index: i32, reason: &'static str) -> Self {
         Self::InvalidRecord {

@@ -1,28 +1,28 @@
-//! Identity of topics and partitions: everything inside is keyed by these, never by names.
+//! Ids of topics and partitions: internal maps use them as keys, never names.
 
 use crate::Uuid;
 use std::collections::HashMap;
 use std::fmt;
 
-/// A topic's id: a [`Uuid`] that is not zero. Holding one proves that the topic was resolved.
+/// Topic id: a [`Uuid`] that is not zero. A value proves that the topic was resolved.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TopicId(Uuid);
 
 impl TopicId {
-    /// `None` for the zero id, which means "no id" on the wire.
+    /// Return `None` for the zero id, which means "no id" in the protocol.
     #[must_use]
     pub const fn new(id: Uuid) -> Option<Self> {
         if id.is_zero() { None } else { Some(Self(id)) }
     }
 
-    /// A fresh id.
+    /// Return a new random id.
     #[must_use]
     pub fn random() -> Self {
-        // Uuid::random never answers zero.
+        // Uuid::random never returns zero.
         Self(Uuid::random())
     }
 
-    /// The id as a plain [`Uuid`].
+    /// Return the id as a plain [`Uuid`].
     #[must_use]
     pub const fn uuid(self) -> Uuid {
         self.0
@@ -41,10 +41,10 @@ impl fmt::Debug for TopicId {
     }
 }
 
-/// One partition of one topic.
+/// A partition of a topic.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct TopicIdPartition {
-    /// The topic.
+    /// The topic id.
     pub topic_id: TopicId,
     /// Index of the partition, from 0.
     pub partition: i32,
@@ -56,8 +56,8 @@ impl fmt::Display for TopicIdPartition {
     }
 }
 
-/// Hasher for maps keyed by [`TopicId`]: one multiplication, but seeded per process, because a
-/// client may choose the id of a topic it creates.
+/// Hasher for maps keyed by [`TopicId`]: one multiplication, but with a random seed for each process, because a client
+/// may choose the id of a topic that it creates.
 pub type BuildIdHasher = foldhash::fast::RandomState;
 
 /// A map keyed by an id.

@@ -1,13 +1,13 @@
-//! The topics that brokers keep for themselves.
+//! Internal topics of the brokers.
 
-/// Their names: clients see them marked as internal, and do not write to them.
+/// Names of internal topics: clients see them marked as internal and cannot write to them.
 pub const INTERNAL_TOPICS: [&str; 3] = [
     "__consumer_offsets",
     "__transaction_state",
     "__share_group_state",
 ];
 
-/// Whether a topic of that name is the brokers' own.
+/// Return whether the topic name is internal.
 #[must_use]
 pub fn is_internal(name: &str) -> bool {
     name.starts_with("__") && INTERNAL_TOPICS.contains(&name)

@@ -1,7 +1,7 @@
-//! The nouns every other crate shares: topic ids, record batches and the small codecs inside a batch.
+//! Types that all other crates share: topic ids, record batches and the encodings inside a batch.
 //!
-//! No IO, no clock, no threads, no wire-protocol framing. Everything that parses bytes here takes
-//! bytes from strangers: lengths are checked before they are believed, and nothing panics.
+//! No IO, no clock, no threads, no protocol framing. All parsers here read untrusted bytes: they check lengths before
+//! using them, and never panic.
 
 mod batches;
 mod builder;

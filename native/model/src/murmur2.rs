@@ -1,10 +1,10 @@
-//! The hash by which Kafka's producers choose a partition for a key: 32-bit MurmurHash2 with Kafka's seed.
-//! Relied on by every client that must agree with Java's default partitioner.
+//! The hash by which Kafka's producers choose a partition for a key: 32-bit MurmurHash2 with Kafka's seed. All clients
+//! that must agree with Java's default partitioner rely on it.
 
 const SEED: u32 = 0x9747_b28c;
 const M: u32 = 0x5bd1_e995;
 
-/// The hash of `data`, as Java's `int`.
+/// Return the hash of `data`, as Java's `int`.
 #[must_use]
 pub fn murmur2(data: &[u8]) -> i32 {
     let mut hash = SEED ^ data.len() as u32;
@@ -25,7 +25,7 @@ pub fn murmur2(data: &[u8]) -> i32 {
     (hash ^ (hash >> 15)) as i32
 }
 
-/// The partition of a key among `count` (at least 1), as Java's default partitioner chooses it.
+/// Return the partition of a key among `count` (at least 1), as Java's default partitioner chooses it.
 #[must_use]
 pub fn partition_of_key(key: &[u8], count: u32) -> u32 {
     (murmur2(key) & i32::MAX) as u32 % count.max(1)

@@ -1,4 +1,4 @@
-//! One record inside a batch, for the code that must look inside.
+//! A record inside a batch.
 //!
 //! ```text
 //! length varint | attributes i8 | timestamp delta varlong | offset delta varint
@@ -11,7 +11,7 @@ use crate::varint::{VARINT_BYTES_MAX, VARLONG_BYTES_MAX};
 use crate::{BatchError, BatchHeader, Codec, HEADER_BYTES, read_varint, read_varlong};
 use crate::{TimestampType, write_varint, write_varlong};
 
-/// A record as it lies in the (decompressed) records of a batch.
+/// A record in the (decompressed) records of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordRef<'a> {
     /// All bytes of the record, its length prefix included.
@@ -20,18 +20,18 @@ pub struct RecordRef<'a> {
     pub timestamp_delta: i64,
     /// Offset minus the base offset of the batch.
     pub offset_delta: i32,
-    /// The key, if there is one.
+    /// The key, if not null.
     pub key: Option<&'a [u8]>,
     /// The value; `None` is a tombstone.
     pub value: Option<&'a [u8]>,
-    /// The headers, already checked.
+    /// The headers, already validated.
     pub headers: Headers<'a>,
 }
 
 /// A record header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header<'a> {
-    /// Its key (bytes; Kafka says UTF-8 but does not check).
+    /// Its key (bytes; Kafka specifies UTF-8 but does not check).
     pub key: &'a [u8],
     /// Its value, if not null.
     pub value: Option<&'a [u8]>,
@@ -45,13 +45,13 @@ pub struct Headers<'a> {
 }
 
 impl<'a> Headers<'a> {
-    /// How many there are.
+    /// Return the number of headers.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.count as usize
     }
 
-    /// Whether there are none.
+    /// Return whether there are no headers.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.count == 0
@@ -73,15 +73,15 @@ impl<'a> Iterator for Headers<'a> {
     }
 }
 
-/// Why a record could not be read from the front of some bytes.
+/// Why parsing a record failed.
 pub(crate) enum RecordError {
-    /// At least so many bytes are needed in all; fewer are there.
+    /// The record needs at least this many bytes in total; fewer are there.
     Incomplete(usize),
-    /// No number of further bytes makes it a record.
+    /// Not a record, however many bytes follow.
     Malformed(&'static str),
 }
 
-/// Length-prefixed bytes, -1 for null, and what follows them.
+/// Parse length-prefixed bytes, -1 for null; return them and the rest.
 #[inline]
 fn nullable(bytes: &[u8]) -> Result<(Option<&[u8]>, &[u8]), &'static str> {
     let (length, read) = read_varint(bytes).ok_or("bad length")?;
@@ -99,7 +99,7 @@ fn nullable(bytes: &[u8]) -> Result<(Option<&[u8]>, &[u8]), &'static str> {
     Ok((Some(&bytes[read..end]), &bytes[end..]))
 }
 
-/// Reads the record at the front of `bytes`, checking that its parts fill its length exactly.
+/// Parse the record at the front of `bytes`; check that its fields fill its length exactly.
 #[inline]
 pub(crate) fn parse_record(bytes: &[u8]) -> Result<RecordRef<'_>, RecordError> {
     let Some((length, prefix)) = read_varint(bytes) else {
@@ -135,7 +135,7 @@ fn parse_body(raw: &[u8], prefix: usize) -> Result<RecordRef<'_>, &'static str> 
     }
     let mut unread = header_bytes;
     for _ in 0..count {
-        // Each header takes bytes, so a hostile count ends with the record.
+        // Each header takes bytes: a hostile count ends with the record.
         let (header_key, after_key) = nullable(unread)?;
         if header_key.is_none() {
             return Err("header without key");
@@ -160,8 +160,7 @@ fn parse_body(raw: &[u8], prefix: usize) -> Result<RecordRef<'_>, &'static str> 
 }
 
 impl RecordRef<'_> {
-    /// Appends this record with other deltas: compaction needs that when it changes the base
-    /// timestamp of a batch.
+    /// Append this record with other deltas, for compaction when it changes the base timestamp of a batch.
     pub fn write_with_deltas(&self, out: &mut Vec<u8>, timestamp_delta: i64, offset_delta: i32) {
         let old_deltas = varlong_and_varint_len(self.raw);
         let tail = &self.raw[old_deltas..];
@@ -175,14 +174,14 @@ impl RecordRef<'_> {
     }
 }
 
-/// Where the key length of a checked record starts.
+/// Return the position of the key length in a validated record.
 fn varlong_and_varint_len(raw: &[u8]) -> usize {
     let mut at = read_varint(raw).map_or(0, |(_, read)| read) + 1;
     at += read_varlong(&raw[at..]).map_or(0, |(_, read)| read);
     at + read_varint(&raw[at..]).map_or(0, |(_, read)| read)
 }
 
-/// The records of one batch, in order. Ends after the header's count or at the first error.
+/// Iterator over the records of one batch, in order. Ends after the header's count or at the first error.
 #[derive(Debug, Clone)]
 pub struct Records<'a> {
     header: BatchHeader,
@@ -191,7 +190,7 @@ pub struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    /// Over `records`: the decompressed bytes after the header, see [`decompressed_records`].
+    /// Iterate over `records`: the decompressed bytes after the header, see [`decompressed_records`].
     #[must_use]
     pub const fn new(header: &BatchHeader, records: &'a [u8]) -> Self {
         Self {
@@ -201,7 +200,7 @@ impl<'a> Records<'a> {
         }
     }
 
-    /// Offset of `record` in its log.
+    /// Return the offset of `record` in its log.
     #[must_use]
     pub const fn offset(&self, record: &RecordRef<'_>) -> i64 {
         self.header
@@ -209,7 +208,7 @@ impl<'a> Records<'a> {
             .saturating_add(record.offset_delta as i64)
     }
 
-    /// Timestamp of `record`: its own, or the append time of the batch.
+    /// Return the timestamp of `record`: its own, or the append time of the batch.
     #[must_use]
     pub fn timestamp(&self, record: &RecordRef<'_>) -> i64 {
         match self.header.timestamp_type() {
@@ -248,8 +247,8 @@ impl<'a> Iterator for Records<'a> {
     }
 }
 
-/// The records section of the whole batch `batch`: a part of it if not compressed, else
-/// decompressed into `scratch`, at most [`DECOMPRESSED_BYTES_MAX`] bytes.
+/// Return the records section of the whole batch `batch`: a part of it if not compressed, else decompressed into
+/// `scratch`, at most [`DECOMPRESSED_BYTES_MAX`] bytes.
 ///
 /// # Errors
 /// An unknown codec, or bytes that do not decompress.

@@ -11,9 +11,9 @@
 
 use crate::{BatchError, Codec, crc32c};
 
-/// Bytes of the header.
+/// Size of the header in bytes.
 pub const HEADER_BYTES: usize = 61;
-/// Bytes up to and including the length field: what the length does not count.
+/// Bytes up to and including the length field, which the length does not include.
 pub const BATCH_LENGTH_END: usize = 12;
 /// The only message format written or accepted.
 pub const MAGIC_V2: i8 = 2;
@@ -46,7 +46,7 @@ pub(crate) const TRANSACTIONAL_BIT: i16 = 0x10;
 pub(crate) const CONTROL_BIT: i16 = 0x20;
 pub(crate) const DELETE_HORIZON_BIT: i16 = 0x40;
 
-/// Who gave the records their timestamps.
+/// Source of record timestamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimestampType {
     /// The producer.
@@ -55,10 +55,10 @@ pub enum TimestampType {
     LogAppendTime,
 }
 
-/// All fields of a batch header, read but not yet checked against the records.
+/// All fields of a batch header, parsed but not yet checked against the records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchHeader {
-    /// Offset of the first record (or of the first one before compaction removed it).
+    /// Offset of the first record (also after compaction removed it).
     pub base_offset: i64,
     /// Bytes after this field.
     pub batch_length: i32,
@@ -68,15 +68,15 @@ pub struct BatchHeader {
     pub magic: i8,
     /// CRC-32C of everything from the attributes on.
     pub crc: u32,
-    /// Bit set, see the module text.
+    /// Bit set, see the module documentation.
     pub attributes: i16,
-    /// Last offset minus base offset; survives compaction.
+    /// Last offset minus base offset; unchanged by compaction.
     pub last_offset_delta: i32,
-    /// Milliseconds; the delete horizon if that bit is set.
+    /// Base timestamp in milliseconds; the delete horizon if that bit is set.
     pub base_timestamp: i64,
     /// Largest timestamp of the records, or the append time.
     pub max_timestamp: i64,
-    /// Producer, or [`NO_PRODUCER_ID`].
+    /// Producer id, or [`NO_PRODUCER_ID`].
     pub producer_id: i64,
     /// Epoch of the producer.
     pub producer_epoch: i16,
@@ -93,13 +93,13 @@ fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
 }
 
 impl BatchHeader {
-    /// Reads the header at the front of `bytes`. The rest of the batch need not be there: ask
-    /// [`BatchHeader::size_in_bytes`] how long it is.
+    /// Parse the header at the front of `bytes`. The rest of the batch need not be there;
+    /// [`BatchHeader::size_in_bytes`] returns its length.
     ///
     /// # Errors
-    /// Too few bytes, another message format, or lengths that no batch can have.
+    /// Too few bytes, another message format, or impossible lengths.
     pub fn parse(bytes: &[u8]) -> Result<Self, BatchError> {
-        // The magic byte decides what the rest means, so look at it before asking for 61 bytes.
+        // The magic byte decides the format of the rest: check it before requiring 61 bytes.
         if let Some(&magic) = bytes.get(MAGIC_AT)
             && magic as i8 != MAGIC_V2
         {
@@ -132,11 +132,11 @@ impl BatchHeader {
         Ok(header)
     }
 
-    /// Checks what must hold for every batch, compacted ones included: non-negative counts, at
-    /// most one record per offset, offsets that do not overflow.
+    /// Check what holds for every batch, compacted ones included: non-negative counts, at most one record for each
+    /// offset, offsets that do not overflow.
     ///
     /// # Errors
-    /// [`BatchError::BadHeader`] naming the field.
+    /// [`BatchError::BadHeader`] with the field's name.
     pub fn check(&self) -> Result<(), BatchError> {
         if self.base_offset < 0 {
             return Err(BatchError::BadHeader("negative base offset"));
@@ -158,11 +158,11 @@ impl BatchHeader {
                 "record count does not fit the offsets",
             ));
         }
-        // A record is at least seven bytes, but compressed ones may be fewer; so only the codec.
+        // A record has at least seven bytes, but compressed ones may have fewer: check only the codec.
         self.codec().map(|_| ())
     }
 
-    /// Compares the checksum with that of `batch`, which must be the whole batch.
+    /// Check the checksum of `batch`, which must be the whole batch.
     ///
     /// # Errors
     /// [`BatchError::BadCrc`], or [`BatchError::Truncated`] if `batch` is not whole.
@@ -185,27 +185,27 @@ impl BatchHeader {
         }
     }
 
-    /// Bytes of the whole batch, header included.
+    /// Return the size of the whole batch, header included.
     #[must_use]
     pub const fn size_in_bytes(&self) -> usize {
         // `parse` refuses negative lengths.
         BATCH_LENGTH_END + self.batch_length as usize
     }
 
-    /// Offset of the last record (saturating: hostile headers cannot overflow).
+    /// Return the offset of the last record (saturating: hostile headers cannot overflow).
     #[must_use]
     pub const fn last_offset(&self) -> i64 {
         self.base_offset
             .saturating_add(self.last_offset_delta as i64)
     }
 
-    /// The offset after this batch.
+    /// Return the offset after this batch.
     #[must_use]
     pub const fn next_offset(&self) -> i64 {
         self.last_offset().saturating_add(1)
     }
 
-    /// Sequence of the last record, or [`NO_SEQUENCE`]; sequences wrap to 0 after `i32::MAX`.
+    /// Return the sequence of the last record, or [`NO_SEQUENCE`]; sequences wrap to 0 after `i32::MAX`.
     #[must_use]
     pub const fn last_sequence(&self) -> i32 {
         if self.base_sequence == NO_SEQUENCE {
@@ -215,10 +215,10 @@ impl BatchHeader {
         }
     }
 
-    /// The codec of the records.
+    /// Return the codec of the records.
     ///
     /// # Errors
-    /// [`BatchError::UnsupportedCompression`] for codes that name none.
+    /// [`BatchError::UnsupportedCompression`] for an unknown code.
     pub const fn codec(&self) -> Result<Codec, BatchError> {
         match Codec::from_code((self.attributes & CODEC_MASK) as u8) {
             Some(codec) => Ok(codec),
@@ -228,7 +228,7 @@ impl BatchHeader {
         }
     }
 
-    /// Who gave the timestamps.
+    /// Return the timestamp type.
     #[must_use]
     pub const fn timestamp_type(&self) -> TimestampType {
         if self.attributes & LOG_APPEND_TIME_BIT == 0 {
@@ -238,19 +238,19 @@ impl BatchHeader {
         }
     }
 
-    /// Whether the batch belongs to a transaction.
+    /// Return whether the batch belongs to a transaction.
     #[must_use]
     pub const fn is_transactional(&self) -> bool {
         self.attributes & TRANSACTIONAL_BIT != 0
     }
 
-    /// Whether the batch carries control records (transaction markers).
+    /// Return whether the batch has control records (transaction markers).
     #[must_use]
     pub const fn is_control(&self) -> bool {
         self.attributes & CONTROL_BIT != 0
     }
 
-    /// When compaction may drop the tombstones of this batch (milliseconds), once it has set that.
+    /// Return the time in milliseconds when compaction may remove the batch's tombstones, if compaction has set it.
     #[must_use]
     pub const fn delete_horizon_ms(&self) -> Option<i64> {
         if self.attributes & DELETE_HORIZON_BIT == 0 {
@@ -260,16 +260,16 @@ impl BatchHeader {
         }
     }
 
-    /// Whether the batch has a producer id.
+    /// Return whether the batch has a producer id.
     #[must_use]
     pub const fn has_producer_id(&self) -> bool {
         self.producer_id > NO_PRODUCER_ID
     }
 
-    /// Writes the header to the front of `out`.
+    /// Write the header to the front of `out`.
     ///
     /// # Panics
-    /// If `out` is shorter than [`HEADER_BYTES`]; the caller made the buffer.
+    /// If `out` is shorter than [`HEADER_BYTES`]; the caller allocated the buffer.
     pub fn write(&self, out: &mut [u8]) {
         out[0..8].copy_from_slice(&self.base_offset.to_be_bytes());
         out[8..12].copy_from_slice(&self.batch_length.to_be_bytes());
@@ -287,7 +287,7 @@ impl BatchHeader {
     }
 }
 
-/// `sequence + increment`, wrapping from `i32::MAX` to 0 (both non-negative).
+/// Return `sequence + increment`, wrapping from `i32::MAX` to 0 (both non-negative).
 #[must_use]
 pub const fn increment_sequence(sequence: i32, increment: i32) -> i32 {
     let sum = sequence as i64 + increment as i64;

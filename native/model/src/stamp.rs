@@ -1,8 +1,8 @@
 //! The few bytes of a batch that a broker may rewrite in place.
 //!
-//! Base offset and leader epoch lie before the checksummed part, so that a leader can assign them
-//! under its lock without touching the checksum. All functions expect a whole batch, as
-//! [`crate::Batches`] yields it, and panic on less: the caller has parsed it.
+//! Base offset and leader epoch are before the checksummed part, so a leader can assign them under its lock without
+//! recomputing the checksum. All functions expect a whole batch, as [`crate::Batches`] yields it, and panic on less:
+//! the caller has parsed it.
 
 use crate::TimestampType;
 use crate::crc::crc32c;
@@ -10,17 +10,17 @@ use crate::record_batch::{
     ATTRIBUTES_AT, CRC_AT, LEADER_EPOCH_AT, LOG_APPEND_TIME_BIT, MAX_TIMESTAMP_AT,
 };
 
-/// Sets the offset of the first record.
+/// Set the offset of the first record.
 pub fn set_base_offset(batch: &mut [u8], base_offset: i64) {
     batch[..8].copy_from_slice(&base_offset.to_be_bytes());
 }
 
-/// Sets the epoch of the leader that appends the batch.
+/// Set the epoch of the leader that appends the batch.
 pub fn set_leader_epoch(batch: &mut [u8], epoch: i32) {
     batch[LEADER_EPOCH_AT..LEADER_EPOCH_AT + 4].copy_from_slice(&epoch.to_be_bytes());
 }
 
-/// Sets timestamp type and largest timestamp, and the checksum with them.
+/// Set timestamp type and largest timestamp, and update the checksum.
 pub fn set_timestamp_type_and_max(batch: &mut [u8], kind: TimestampType, max_timestamp: i64) {
     let old = i16::from_be_bytes([batch[ATTRIBUTES_AT], batch[ATTRIBUTES_AT + 1]]);
     let new = match kind {
@@ -32,7 +32,7 @@ pub fn set_timestamp_type_and_max(batch: &mut [u8], kind: TimestampType, max_tim
     recompute_crc(batch);
 }
 
-/// Computes the checksum anew and stores it.
+/// Recompute the checksum and store it.
 pub fn recompute_crc(batch: &mut [u8]) {
     let crc = crc32c(&batch[ATTRIBUTES_AT..]);
     batch[CRC_AT..CRC_AT + 4].copy_from_slice(&crc.to_be_bytes());

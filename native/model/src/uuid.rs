@@ -1,28 +1,28 @@
-//! The 128-bit id of topics, clusters and directories (KIP-516, KIP-78).
+//! 128-bit ids of topics, clusters and directories (KIP-516, KIP-78).
 
 use std::fmt;
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 const BASE64_CHARS: usize = 22;
 
-/// A 128-bit id. Written as url-safe base64 without padding (22 characters); read as that, as 32
-/// hex digits, or in the dashed form of RFC 4122. Ordered by its bytes.
+/// A 128-bit id. Written as url-safe base64 without padding (22 characters); parsed from that, from 32 hex digits, or
+/// from the dashed form of RFC 4122. Ordered by its bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Uuid(u128);
 
-/// Text that is no [`Uuid`].
+/// Text that is not a [`Uuid`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is not a uuid: expected 22 base64 characters, 32 hex digits or the dashed form")]
 pub struct ParseUuidError(String);
 
 impl Uuid {
-    /// "No id" on the wire and in files.
+    /// "No id" in the protocol and in files.
     pub const ZERO: Self = Self(0);
-    /// Reserved by KIP-516 for the metadata topic; never given to another topic.
+    /// Reserved by KIP-516 for the metadata topic; never assigned to another topic.
     pub const METADATA: Self = Self(1);
 
-    /// A fresh version-4 id: never [`Uuid::ZERO`] or [`Uuid::METADATA`], and its text never starts
-    /// with `-`, so that it can be typed as a command-line argument.
+    /// Return a new version-4 id: never [`Uuid::ZERO`] or [`Uuid::METADATA`], and its text never starts with `-`, so
+    /// that it can be a command-line argument.
     #[must_use]
     pub fn random() -> Self {
         loop {
@@ -36,64 +36,64 @@ impl Uuid {
         }
     }
 
-    /// The id whose big-endian bytes are `bytes`.
+    /// Return the id with these big-endian bytes.
     #[must_use]
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(u128::from_be_bytes(bytes))
     }
 
-    /// Big-endian bytes, as on the wire.
+    /// Return the big-endian bytes, as in the protocol.
     #[must_use]
     pub const fn to_bytes(self) -> [u8; 16] {
         self.0.to_be_bytes()
     }
 
-    /// The id made of Java's two signed halves.
+    /// Return the id made of Java's two signed halves.
     #[must_use]
     pub const fn from_parts(most_significant: u64, least_significant: u64) -> Self {
         Self(((most_significant as u128) << 64) | least_significant as u128)
     }
 
-    /// The upper 64 bits.
+    /// Return the upper 64 bits.
     #[must_use]
     pub const fn most_significant_bits(self) -> u64 {
         (self.0 >> 64) as u64
     }
 
-    /// The lower 64 bits.
+    /// Return the lower 64 bits.
     #[must_use]
     pub const fn least_significant_bits(self) -> u64 {
         self.0 as u64
     }
 
-    /// The id as a number.
+    /// Return the id as a number.
     #[must_use]
     pub const fn as_u128(self) -> u128 {
         self.0
     }
 
-    /// The id of a number.
+    /// Return the id of a number.
     #[must_use]
     pub const fn from_u128(value: u128) -> Self {
         Self(value)
     }
 
-    /// Whether this is [`Uuid::ZERO`].
+    /// Return whether this is [`Uuid::ZERO`].
     #[must_use]
     pub const fn is_zero(self) -> bool {
         self.0 == 0
     }
 
-    /// 32 lower-case hex digits, as directories waiting for deletion are named.
+    /// Return 32 lower-case hex digits, as in the names of staged deletions.
     #[must_use]
     pub fn to_hex(self) -> String {
         format!("{:032x}", self.0)
     }
 
-    /// Reads base64 (22 characters, or 24 with padding), 32 hex digits or the dashed form.
+    /// Parse base64 (22 characters, or 24 with padding), 32 hex digits or the dashed form.
     ///
     /// # Errors
-    /// [`ParseUuidError`] naming the text.
+    /// [`ParseUuidError`] with the text.
     pub fn parse(text: &str) -> Result<Self, ParseUuidError> {
         let parsed = match text.len() {
             BASE64_CHARS => from_base64(text.as_bytes()),
@@ -116,7 +116,7 @@ fn from_base64(text: &[u8]) -> Option<u128> {
         if index < BASE64_CHARS - 1 {
             value = (value << 6) | digit;
         } else {
-            // 21 characters carry 126 bits; the last one only two, the rest of it must be zero.
+            // 21 characters carry 126 bits; the last one carries two, and its other bits must be zero.
             if digit & 0xf != 0 {
                 return None;
             }

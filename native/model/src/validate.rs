@@ -1,8 +1,8 @@
-//! What a produced batch must satisfy before it may reach a log. Runs outside the log's lock.
+//! Validation of produced batches before they reach a log. Runs outside the log's lock.
 //!
-//! Follows Kafka's `ProduceRequest.validateRecords` (exactly one batch of format 2) and
-//! `LogValidator` (counts, offsets, keys, timestamps); stricter where a client cannot tell: the
-//! inner offsets of uncompressed batches must be consecutive too.
+//! Follows Kafka's `ProduceRequest.validateRecords` (exactly one batch of format 2) and `LogValidator` (counts,
+//! offsets, keys, timestamps); stricter where clients do not notice: the inner offsets of uncompressed batches must be
+//! consecutive too.
 
 use crate::compression::has_linked_lz4_blocks;
 use crate::record::RecordRef;
@@ -15,27 +15,27 @@ use crate::{
     compress, decompress,
 };
 
-/// What one batch may be recompressed from: so many bytes, or [`EXPANSION_MAX`] times its size. All of them are in memory
-/// then, and compressing takes a second for each 30 MB (gzip).
+/// Limit of decompressed bytes for recompression of one batch: this many, or [`EXPANSION_MAX`] times its size. All of
+/// them are then in memory, and compression takes a second for each 30 MB (gzip).
 const RECOMPRESSED_BYTES_MAX: usize = 32 << 20;
-/// Compressing a byte takes as long as decompressing so many.
+/// Decompressed bytes whose cost equals compressing one byte.
 const RECOMPRESSION_COST: usize = 8;
 
 /// Value of the topic config `compression.type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompressionType {
-    /// Keep what the producer chose.
+    /// Keep the producer's codec.
     Producer,
-    /// Recompress what comes otherwise, at this level where the codec has levels.
+    /// Recompress batches with another codec, at this level if the codec has levels.
     Recompress(Codec, Option<i32>),
 }
 
 /// The topic's rules at the time of the request.
 #[derive(Clone, Debug)]
 pub struct ProduceRules {
-    /// `max.message.bytes`: of one batch, as stored.
+    /// `max.message.bytes`: limit for one batch, as stored.
     pub max_message_bytes: i32,
-    /// Whether `cleanup.policy` has `compact`: each record needs a key.
+    /// `cleanup.policy` includes `compact`: each record needs a key.
     pub compacted: bool,
     /// `message.timestamp.type`.
     pub timestamp_type: TimestampType,
@@ -45,14 +45,14 @@ pub struct ProduceRules {
     pub after_max_ms: i64,
     /// `compression.type`.
     pub compression_type: CompressionType,
-    /// Whether the request version may carry zstd (Produce v7, KIP-110).
+    /// Whether the request version allows zstd (Produce v7, KIP-110).
     pub zstd_allowed: bool,
     /// The broker's clock, milliseconds since the epoch.
     pub now_ms: i64,
 }
 
-/// Bytes that passed [`validate_produce`], or that the broker itself built: whole batches of
-/// format 2 with matching checksums. Only these can be appended.
+/// Bytes that passed [`validate_produce`], or that the broker built: whole batches of format 2 with matching checksums.
+/// Only these can be appended.
 #[derive(Debug)]
 pub struct ValidBatches<'a> {
     bytes: Bytes<'a>,
@@ -68,11 +68,10 @@ enum Bytes<'a> {
 }
 
 impl<'a> ValidBatches<'a> {
-    /// Batches that did not come from a client: structure and checksums are checked, the inner
-    /// records are not.
+    /// Check batches that did not come from a client: structure and checksums, but not the inner records.
     ///
     /// # Errors
-    /// The first fault found; a partial tail and an empty buffer are faults.
+    /// The first fault; a partial tail and an empty buffer are faults.
     pub fn checked(bytes: &'a mut [u8]) -> Result<Self, BatchError> {
         Self::of_checked(Bytes::Borrowed(bytes))
     }
@@ -80,7 +79,7 @@ impl<'a> ValidBatches<'a> {
     /// As [`ValidBatches::checked`], owning the bytes.
     ///
     /// # Errors
-    /// As there.
+    /// As [`ValidBatches::checked`].
     pub fn checked_owned(bytes: Vec<u8>) -> Result<ValidBatches<'static>, BatchError> {
         ValidBatches::of_checked(Bytes::Owned(bytes))
     }
@@ -115,7 +114,7 @@ impl<'a> ValidBatches<'a> {
         })
     }
 
-    /// The bytes.
+    /// Return the bytes.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         match &self.bytes {
@@ -124,7 +123,7 @@ impl<'a> ValidBatches<'a> {
         }
     }
 
-    /// The bytes, for the leader to assign offsets and epoch. Nothing else may change.
+    /// Return the bytes, for the leader to assign offsets and epoch. Nothing else may change.
     #[must_use]
     pub fn as_mut_bytes(&mut self) -> &mut [u8] {
         match &mut self.bytes {
@@ -133,31 +132,31 @@ impl<'a> ValidBatches<'a> {
         }
     }
 
-    /// Header of the first batch; from a client it is the only one.
+    /// Return the header of the first batch; the only one from a client.
     #[must_use]
     pub const fn first(&self) -> &BatchHeader {
         &self.first
     }
 
-    /// How many batches there are.
+    /// Return the number of batches.
     #[must_use]
     pub const fn count(&self) -> usize {
         self.count
     }
 
-    /// The append time stamped on them, where the topic asks for that.
+    /// Return the append time stamped on them, if the topic uses LogAppendTime.
     #[must_use]
     pub const fn log_append_time(&self) -> Option<i64> {
         self.log_append_time
     }
 }
 
-/// Checks the records field of one partition in a Produce request (v3 and later) and stamps what
-/// the topic asks for: append time, another codec, a wrong largest timestamp.
+/// Validate the records field of one partition in a Produce request (v3 and later) and apply the topic's settings:
+/// append time, codec, a corrected largest timestamp.
 ///
 /// # Errors
-/// The first fault of the batch, or all records that the topic does not accept: precise enough for the Kafka error code
-/// and v8's record errors.
+/// The first fault of the batch, or all records that the topic rejects: precise enough for the Kafka error code and
+/// v8's record errors.
 pub fn validate_produce<'a>(
     records: &'a mut [u8],
     rules: &ProduceRules,
@@ -165,10 +164,10 @@ pub fn validate_produce<'a>(
     validate_within(records, rules, &mut ExpansionBudget::new(usize::MAX))
 }
 
-/// As [`validate_produce`], as far as the budget reaches.
+/// As [`validate_produce`], within the budget.
 ///
 /// # Errors
-/// As there, and [`BatchError::OverBudget`]: the records are as they came, and were not checked to their end.
+/// As [`validate_produce`], and [`BatchError::OverBudget`]: the records are unchanged, and not completely checked.
 pub fn validate_within<'a>(
     records: &'a mut [u8],
     rules: &ProduceRules,
@@ -189,8 +188,8 @@ pub fn validate_within<'a>(
         return Err(BatchError::invalid("more than one record batch"));
     }
     check_size(&header, rules)?;
-    // Before what the checksum covers is believed: a bit that was lost on the way is a corrupt
-    // message, which a producer sends again, and no invalid record, which it gives up.
+    // Check the checksum before the fields that it covers: a bit flip in transit is a corrupt message, which a producer
+    // retries, not an invalid record, which it drops.
     header.check_crc(records)?;
     check_header(&header, rules)?;
     let codec = header.codec()?;
@@ -288,7 +287,7 @@ fn check_header(header: &BatchHeader, rules: &ProduceRules) -> Result<(), BatchE
     Ok(())
 }
 
-/// Checks each record; answers the largest timestamp, and the bytes of the plain records.
+/// Check each record; return the largest timestamp, and the size of the decompressed records.
 fn check_records(
     header: &BatchHeader,
     codec: Codec,
@@ -333,7 +332,7 @@ fn check_records(
     }
 }
 
-/// Notes a record; ends the walk when there are as many as are told.
+/// Record a rejected record; end the walk when the list is full.
 #[cold]
 fn reject(
     rejected: &mut Vec<RejectedRecord>,
@@ -348,8 +347,8 @@ fn reject(
     }
 }
 
-/// The same batch with its records compressed by `target`. Offsets and timestamps inside stay as
-/// they are, so the records need not be read one by one.
+/// Return the batch with its records compressed by `target`. Inner offsets and timestamps stay unchanged: the records
+/// need not be parsed.
 fn recompress(
     header: &BatchHeader,
     batch: &[u8],

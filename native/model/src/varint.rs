@@ -1,12 +1,12 @@
 //! Zig-zag variable-length integers, as records use them.
 
-/// Bytes a 32-bit varint takes at most.
+/// Largest size of a 32-bit varint in bytes.
 pub(crate) const VARINT_BYTES_MAX: usize = 5;
-/// Bytes a 64-bit varint takes at most.
+/// Largest size of a 64-bit varint in bytes.
 pub(crate) const VARLONG_BYTES_MAX: usize = 10;
 
-/// Reads a zig-zag varint from the front of `bytes`: the value and how many bytes it took.
-/// `None` when the bytes end too early or the value does not fit 32 bits.
+/// Read a zig-zag varint from the front of `bytes`; return the value and its size. `None` if the bytes end too early or
+/// the value does not fit 32 bits.
 #[inline]
 #[must_use]
 pub fn read_varint(bytes: &[u8]) -> Option<(i32, usize)> {
@@ -33,8 +33,8 @@ fn read_long_varint(bytes: &[u8]) -> Option<(i32, usize)> {
     None
 }
 
-/// Reads a zig-zag varlong from the front of `bytes`: the value and how many bytes it took.
-/// `None` when the bytes end too early or the value does not fit 64 bits.
+/// Read a zig-zag varlong from the front of `bytes`; return the value and its size. `None` if the bytes end too early
+/// or the value does not fit 64 bits.
 #[inline]
 #[must_use]
 pub fn read_varlong(bytes: &[u8]) -> Option<(i64, usize)> {
@@ -61,26 +61,26 @@ fn read_long_varlong(bytes: &[u8]) -> Option<(i64, usize)> {
     None
 }
 
-/// Appends `value` as a zig-zag varint.
+/// Append `value` as a zig-zag varint.
 #[inline]
 pub fn write_varint(out: &mut Vec<u8>, value: i32) {
     write_unsigned(out, u64::from(zigzag32(value)));
 }
 
-/// Appends `value` as a zig-zag varlong.
+/// Append `value` as a zig-zag varlong.
 #[inline]
 pub fn write_varlong(out: &mut Vec<u8>, value: i64) {
     write_unsigned(out, zigzag64(value));
 }
 
-/// Bytes that [`write_varint`] would append.
+/// Return the number of bytes that [`write_varint`] appends.
 #[inline]
 #[must_use]
 pub fn varint_size(value: i32) -> usize {
     unsigned_size(u64::from(zigzag32(value)))
 }
 
-/// Bytes that [`write_varlong`] would append.
+/// Return the number of bytes that [`write_varlong`] appends.
 #[inline]
 #[must_use]
 pub fn varlong_size(value: i64) -> usize {

@@ -1,5 +1,5 @@
-//! Walking the records of a batch for validation: no allocation per record, and for compressed
-//! batches no more memory than one chunk or one record.
+//! Iteration over the records of a batch for validation: no allocation for each record, and for compressed batches no
+//! more memory than one chunk or one record.
 
 use crate::compression::{DECOMPRESSED_BYTES_MAX, Decoder, failed};
 use crate::record::{RecordError, RecordRef, parse_record};
@@ -11,17 +11,16 @@ const CHUNK_BYTES: usize = 64 << 10;
 /// Largest single record inside a compressed batch: the buffer grows to hold one whole record.
 const RECORD_BYTES_MAX: usize = 128 << 20;
 
-/// What the records of a compressed batch may come to: so many times its size, and [`DECOMPRESSED_BYTES_MAX`] in any
-/// case. A megabyte of zstd can stand for thirty gigabytes; whoever checks it, and all whom that thread serves, would
-/// wait for a minute.
+/// Limit of decompressed records as a multiple of the compressed size, with at least [`DECOMPRESSED_BYTES_MAX`]
+/// allowed. A megabyte of zstd can expand to thirty gigabytes; a check of it would block the thread and its other
+/// clients for a minute.
 pub(crate) const EXPANSION_MAX: usize = 64;
 
-/// What compressed records are taken to decompress to before it is known: those that clearly exceed a budget are not
-/// begun.
+/// Assumed expansion before decompression: records that clearly exceed a budget are not started.
 const EXPANSION_EXPECTED: usize = 4;
 
-/// How many bytes the caller still decompresses. It bounds the time that checking takes: a few kilobytes of zstd can
-/// stand for hundreds of megabytes.
+/// Remaining bytes that the caller decompresses. It bounds the time of validation: a few kilobytes of zstd can expand
+/// to hundreds of megabytes.
 #[derive(Clone, Copy, Debug)]
 pub struct ExpansionBudget {
     granted: usize,
@@ -29,7 +28,7 @@ pub struct ExpansionBudget {
 }
 
 impl ExpansionBudget {
-    /// A budget of so many bytes.
+    /// Return a budget of `bytes`.
     #[must_use]
     pub const fn new(bytes: usize) -> Self {
         Self {
@@ -38,7 +37,7 @@ impl ExpansionBudget {
         }
     }
 
-    /// Refuses what would take more than is left.
+    /// Return an error if `bytes` exceed the remaining budget.
     fn expects(&self, bytes: usize) -> Result<(), BatchError> {
         if bytes > self.left {
             Err(BatchError::OverBudget {
@@ -49,7 +48,7 @@ impl ExpansionBudget {
         }
     }
 
-    /// Takes so many bytes. If they are not there nothing is left.
+    /// Take `bytes` from the budget. If they exceed it, nothing is left.
     pub(crate) fn take(&mut self, bytes: usize) -> Result<(), BatchError> {
         let within = self.expects(bytes);
         self.left = self.left.saturating_sub(bytes);
@@ -57,9 +56,9 @@ impl ExpansionBudget {
     }
 }
 
-/// Calls `visit(index, record)` for exactly `count` records of `records`, then requires the end.
+/// Call `visit(index, record)` for exactly `count` records of `records`, then require the end.
 ///
-/// What is decompressed is charged to `budget`. Answers the bytes of the plain records.
+/// Charges decompressed bytes to `budget`. Return the size of the decompressed records.
 pub(crate) fn walk(
     codec: Codec,
     records: &[u8],
@@ -77,7 +76,7 @@ pub(crate) fn walk(
     walk_stream(decoder, bytes_max, count, budget, visit)
 }
 
-/// What records of so many compressed bytes may decompress to, together.
+/// Return the largest decompressed size of records with this compressed size.
 #[must_use]
 pub fn expansion_max(compressed: usize) -> usize {
     DECOMPRESSED_BYTES_MAX.max(compressed.saturating_mul(EXPANSION_MAX))
@@ -123,7 +122,7 @@ fn walk_stream(
                 end -= start;
                 start = 0;
                 if end == buffer.len() {
-                    // Doubling, not `needed`: memory follows bytes that really came.
+                    // Double instead of using `needed`: memory grows only with received bytes.
                     buffer.resize(buffer.len() * 2, 0);
                 }
                 let read = decoder.read(&mut buffer[end..]).map_err(failed)?;
@@ -140,7 +139,7 @@ fn walk_stream(
             Err(error) => return Err(at(index, &error)),
         }
     }
-    // Bytes after the last record, buffered or still compressed, are as wrong as missing ones.
+    // Extra bytes after the last record, buffered or still compressed, are an error like missing ones.
     if start < end || decoder.read(&mut buffer[..1]).map_err(failed)? > 0 {
         return Err(more_bytes());
     }

@@ -40,7 +40,7 @@ fn batch(codec: Codec, count: usize) -> Vec<u8> {
     builder.build().expect("builds")
 }
 
-/// Changes a batch, repairs its checksum, and expects the error to contain `words`.
+/// Change a batch, repair its checksum, and expect an error that contains `words`.
 fn refused(words: &str, rules: &ProduceRules, change: impl Fn(&mut Vec<u8>)) {
     let mut bytes = batch(Codec::None, 3);
     change(&mut bytes);
@@ -151,7 +151,7 @@ fn lz4_blocks_that_depend_on_each_other_are_not_stored() {
         matches!(refused, BatchError::InvalidRecord { .. }),
         "{refused}"
     );
-    // What is compressed anew is read here only.
+    // Only recompression reads these bytes.
     let zstd = ProduceRules {
         compression_type: CompressionType::Recompress(Codec::Zstd, None),
         ..rules()
@@ -276,7 +276,7 @@ fn timestamps_have_a_window() {
         before_max_ms: i64::MAX,
         ..rules()
     };
-    // The zero time of Go and .NET, and what none can mean.
+    // The zero time of Go and .NET, -2, and an impossible one.
     for (timestamp, accepted) in [(-62_135_596_800_000, true), (-2, true), (i64::MIN, false)] {
         let mut builder = BatchBuilder::new(Codec::None);
         builder.push(timestamp, None, None);
@@ -352,8 +352,7 @@ fn recompression_keeps_every_record() {
 
 #[test]
 fn mutated_batches_are_refused_or_valid_never_fatal() {
-    // Deterministic: every run walks the same mutations. The checksum is repaired, so that the
-    // code behind it is what gets tested.
+    // Deterministic: every run has the same mutations. The checksum is repaired, so that the code behind it is tested.
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     let mut random = move || {
         state ^= state << 13;
