@@ -1,4 +1,4 @@
-//! All fetchers of a broker: which partitions it follows, and from whom.
+//! All fetchers of a broker: the partitions that it follows, and their leaders.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,34 +16,34 @@ use crate::leader::{Fetcher, Shared};
 use crate::mailbox::{Change, Mailbox};
 use crate::{FetcherSettings, LeaderFigures, Report, StagedSender};
 
-/// How long [`Fetchers::stop`] waits. A thread that is just connecting may take longer; it holds nothing.
+/// How long [`Fetchers::stop`] waits. A connecting thread may take longer; it holds nothing.
 const STOP_PATIENCE: Duration = Duration::from_secs(1);
 
-/// How long a replica may take to stage what its leader brings. An append that waits for one that does not answer is
-/// refused then, and repeated by its client, until the replica answers or is not in sync any more.
+/// Response timeout of replicas for staged records. An append that waits for an unresponsive replica then fails and its
+/// client retries, until the replica responds or leaves the ISR.
 const STAGING_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Where a broker is.
+/// Address of a broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broker {
-    /// Its id.
+    /// Its broker id.
     pub id: i32,
     /// Host and port of its inter-broker listener.
     pub address: String,
 }
 
-/// Whom a partition follows.
+/// The leader that a partition follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Assignment {
-    /// Which partition.
+    /// The partition.
     pub tip: TopicIdPartition,
-    /// Broker id of its leader; this broker, or negative: nobody is followed.
+    /// Broker id of its leader; this broker's id, or negative: follow no broker.
     pub leader: i32,
-    /// Epoch of that leadership; negative, with nobody to follow: whatever is followed now.
+    /// Epoch of that leadership; negative, without a leader to follow: stop following at any epoch.
     pub leader_epoch: i32,
 }
 
-/// See the module.
+/// All fetchers of a broker.
 pub struct Fetchers {
     shared: Arc<Shared>,
     staged: Arc<StagedSender>,
@@ -53,18 +53,18 @@ pub struct Fetchers {
 #[derive(Default)]
 struct Table {
     assigned: IdMap<TopicIdPartition, (i32, i32)>,
-    /// How many of them each thread follows.
+    /// Number of partitions for each thread.
     followed: IdMap<Place, usize>,
     addresses: IdMap<i32, String>,
     threads: IdMap<Place, Thread>,
     /// `num.replica.fetchers`.
     threads_per_leader: u32,
-    /// Those that end and are not waited for.
+    /// Threads that end without a wait.
     ending: Vec<Thread>,
     stopped: bool,
 }
 
-/// A thread among all: its leader, and which of that leader's it is.
+/// A fetcher thread: its leader, and its number among that leader's threads.
 type Place = (i32, u32);
 
 struct Thread {
@@ -84,7 +84,8 @@ impl std::fmt::Debug for Fetchers {
 }
 
 impl Fetchers {
-    /// Follows nothing yet. `connection`: how brokers are spoken to; its time for an answer is what `settings` say.
+    /// Return fetchers that follow nothing yet. `connection`: settings for connections to brokers; `settings` override
+    /// its request timeout.
     #[must_use]
     pub fn new(
         broker_id: i32,
@@ -125,18 +126,18 @@ impl Fetchers {
         }
     }
 
-    /// The life of this broker, which requests name from now on (KIP-903).
+    /// Set this broker's broker epoch for requests (KIP-903).
     pub fn set_broker_epoch(&self, broker_epoch: i64) {
         self.shared.broker_epoch.store(broker_epoch, Relaxed);
     }
 
-    /// Where brokers are, as far as that is new, and whom the partitions follow that are named here; others go on as
-    /// they did. To be called after the partitions have got their roles. Does not wait for anybody.
+    /// Update broker addresses, and the leaders of these partitions; other partitions are unchanged. Call it after the
+    /// partitions have taken their roles. Does not block.
     ///
-    /// An epoch below the one that is followed is passed over, and the same one changes nothing.
+    /// Ignores an epoch below the followed one; the same epoch changes nothing.
     ///
     /// # Errors
-    /// The system has no thread left; the partitions of that leader stay unfollowed.
+    /// The system cannot start a thread; the partitions of that leader are not followed.
     pub fn set(&self, brokers: &[Broker], assignments: &[Assignment]) -> std::io::Result<()> {
         let now = self.shared.clock.now();
         let mut table = self.table.lock();
@@ -161,13 +162,13 @@ impl Fetchers {
         failed
     }
 
-    /// Whether leaders that know topic ids are asked by id from now on. A connection that goes by name learns it within
-    /// a second.
+    /// Set whether requests use topic ids for leaders that know them. A connection that uses names switches within a
+    /// second.
     pub fn set_topic_ids(&self, topic_ids: bool) {
         self.shared.topic_ids.store(topic_ids, Relaxed);
     }
 
-    /// `num.replica.fetchers` from now on: partitions move to other threads of their leaders.
+    /// Set `num.replica.fetchers`: moves partitions to other threads of their leaders.
     ///
     /// # Errors
     /// As [`Fetchers::set`].
@@ -197,7 +198,7 @@ impl Fetchers {
                 table.count(*place, by * changes.len() as isize);
             }
         }
-        // First those that leave: two threads that hold a partition would only be in each other's way.
+        // Leave first: two threads that follow one partition would interfere.
         for (place, changes) in leave.into_iter().chain(follow) {
             self.tell(&mut table, place, changes, now)?;
         }
@@ -224,7 +225,7 @@ impl Fetchers {
                     table.threads.insert(place, thread);
                 }
                 Err(error) => {
-                    // The next assignment of the same epoch tries again.
+                    // The next assignment of the same epoch retries.
                     let threads = table.threads_per_leader;
                     table
                         .assigned
@@ -259,7 +260,7 @@ impl Fetchers {
         })
     }
 
-    /// What the threads have done, by leader.
+    /// Return the statistics of the threads, by leader.
     #[must_use]
     pub fn figures(&self) -> Vec<LeaderFigures> {
         let table = self.table.lock();
@@ -274,8 +275,7 @@ impl Fetchers {
         figures.into_values().collect()
     }
 
-    /// Follows nobody any more, for good. Within a second nothing is appended any more, also where a fetch waits at its
-    /// leader.
+    /// Stop all fetchers permanently. Within a second appends end, also where a fetch waits at its leader.
     pub fn stop(&self) {
         let mut table = self.table.lock();
         table.stopped = true;
@@ -290,7 +290,7 @@ impl Fetchers {
         let deadline = self.shared.clock.now() + STOP_PATIENCE;
         for thread in threads {
             if thread.mailbox.wait_for_end(deadline) {
-                // A panic there was reported when it happened.
+                // The panic was reported when it happened.
                 let _ = thread.handle.join();
             }
         }
@@ -354,7 +354,7 @@ impl Table {
         }
     }
 
-    /// The thread ends if its leader leads nothing any more that it follows.
+    /// Stop the thread if it follows no partition any more.
     fn end_if_idle(&mut self, place: Place) {
         if !self.followed.contains_key(&place)
             && let Some(thread) = self.threads.remove(&place)
@@ -373,7 +373,7 @@ impl Table {
     }
 }
 
-/// The thread that follows a partition of that leader: the partitions of a topic are spread.
+/// Return the thread that follows a partition of that leader: the partitions of a topic are spread.
 fn place_of(tip: TopicIdPartition, leader: i32, threads: u32) -> Place {
     let id = tip.topic_id.uuid().as_u128() as u32;
     (leader, id.wrapping_add(tip.partition as u32) % threads)

@@ -1,17 +1,17 @@
-//! What a fetcher has done so far.
+//! Statistics of fetchers.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 
-/// Figures of the threads that fetch from one leader.
+/// Statistics of the threads that fetch from one leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaderFigures {
     /// Broker id of the leader.
     pub leader: i32,
-    /// Partitions that are followed there.
+    /// Followed partitions.
     pub partitions: u64,
-    /// Those of them that are not asked for at the moment: after an error, or until their flush.
+    /// Followed partitions left out of requests at the moment: after an error, or until their flush.
     pub held_back: u64,
-    /// Whether each of them has its connection.
+    /// Whether each thread has a connection.
     pub connected: bool,
     /// Fetch requests sent.
     pub requests: u64,
@@ -19,12 +19,12 @@ pub struct LeaderFigures {
     pub bytes: u64,
     /// Offsets that these bytes cover.
     pub records: u64,
-    /// The most offsets that one of the partitions is behind the leader's high watermark.
+    /// Largest lag of a partition behind the leader's high watermark, in offsets.
     pub lag_max: i64,
 }
 
 impl LeaderFigures {
-    /// Takes in those of another thread of the same leader.
+    /// Add the statistics of another thread of the same leader.
     pub(crate) fn add(&mut self, other: &Self) {
         self.partitions += other.partitions;
         self.held_back += other.held_back;
@@ -36,7 +36,7 @@ impl LeaderFigures {
     }
 }
 
-/// The same while it runs.
+/// Live counters behind [`LeaderFigures`].
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) partitions: AtomicU64,

@@ -1,5 +1,5 @@
-//! One partition that is followed: what was asked of its leader, what the answer means, when to ask again. Pure: answers
-//! and times come in, orders go out.
+//! State of one followed partition: the last request, the meaning of its response, and the time of the next request.
+//! Pure: responses and times come in, orders go out.
 
 use std::time::{Duration, Instant};
 
@@ -7,76 +7,76 @@ use pybroker_protocol::ErrorCode;
 use pybroker_protocol::hot::fetch_response::{FetchPartitionHead, StagedAttach};
 use pybroker_replica::{EpochEnd, FetchFrom};
 
-/// The first pause after an error; it doubles up to `replica.fetch.backoff.ms`.
+/// First pause after an error; it doubles up to `replica.fetch.backoff.ms`.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 
-/// What is to be done with an answer.
+/// Action after a response.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// Append the records, which follow upon what was asked from.
+    /// Append the records, which continue the log at the fetch position.
     Append(FetchFrom),
-    /// Cut off what the leader does not have.
+    /// Truncate records that the leader does not have.
     Cut(FetchFrom, EpochEnd),
-    /// Begin anew there.
+    /// Truncate the whole log and start at this offset.
     StartOver(FetchFrom, i64),
-    /// Attach what is staged here as well.
+    /// Attach the staged segments as the leader did.
     Attach(FetchFrom, Box<StagedAttach>),
-    /// Take over the leader's bounds: nothing else is new.
+    /// Take over the leader's bounds; nothing else is new.
     Follow,
-    /// Ask where the leader's log begins and ends.
+    /// Fetch the start and end offsets of the leader's log.
     AskBounds,
-    /// It is not asked for, for a while or until the next assignment.
+    /// Leave the partition out of requests, for a while or until the next assignment.
     HoldBack(Trouble),
-    /// An answer that nobody waits for.
+    /// Ignore an unexpected response.
     Ignore,
 }
 
-/// Why a partition is held back.
+/// Why a partition is left out of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Trouble {
-    /// What the leader said.
+    /// Error code of the leader.
     pub(crate) error: ErrorCode,
     /// Until the next assignment.
     pub(crate) for_good: bool,
-    /// It was not in trouble before.
+    /// It had no error before.
     pub(crate) new: bool,
 }
 
-/// Where a partition stands.
+/// State of a partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// The next request names it.
+    /// The next request includes it.
     Ready,
-    /// The leader has been asked, and answers when there is something.
+    /// The leader has the request, and responds when there is data.
     Asked(FetchFrom),
-    /// What is below that offset is not on disk yet, and must not be claimed.
+    /// Records below that offset are not on disk yet, and must not be claimed.
     Flushing(i64),
-    /// What is staged here is being attached.
+    /// Staged segments are being attached.
     Attaching,
-    /// The leader does not have what would follow; where its log begins is asked next.
+    /// The leader does not have the next offset; its log bounds are fetched next.
     OutOfRange(FetchFrom),
-    /// After an error.
+    /// Paused until then after an error.
     Paused(Instant),
-    /// The leader of this epoch leads no more.
+    /// The leader of this epoch no longer leads.
     Stopped,
 }
 
-/// One partition that is followed.
+/// A followed partition.
 #[derive(Debug)]
 pub(crate) struct Following {
     leader_epoch: i32,
     state: State,
     high_watermark: i64,
     log_start: i64,
-    /// Since the last answer without error.
+    /// Errors since the last good response.
     failures: u32,
-    /// Where it was asked from when it was cut last: the same question would get the same answer.
+    /// Fetch position of the last truncation: the same request would get the same response.
     cut: Option<FetchFrom>,
     lag: i64,
 }
 
 impl Following {
-    /// Follows the leader of this epoch, from the next request on.
+    /// Follow the leader of this epoch, starting with the next request.
     pub(crate) const fn new(leader_epoch: i32) -> Self {
         Self {
             leader_epoch,
@@ -89,7 +89,7 @@ impl Following {
         }
     }
 
-    /// The same leader in another epoch.
+    /// Follow the same leader in another epoch.
     pub(crate) const fn in_epoch(&self, leader_epoch: i32) -> Self {
         Self {
             high_watermark: self.high_watermark,
@@ -103,27 +103,27 @@ impl Following {
         self.leader_epoch
     }
 
-    /// High watermark and log start as the leader told them last.
+    /// Return the leader's last known high watermark and log start.
     pub(crate) const fn bounds(&self) -> (i64, i64) {
         (self.high_watermark, self.log_start)
     }
 
-    /// Offsets behind the leader's high watermark, as of the last answer.
+    /// Return the lag behind the leader's high watermark at the last response, in offsets.
     pub(crate) const fn lag(&self) -> i64 {
         self.lag
     }
 
-    /// Whether the next request is to name it.
+    /// Return whether the next request should include it.
     pub(crate) fn is_ready(&self) -> bool {
         self.state == State::Ready
     }
 
-    /// Whether the leader may go on answering what it was asked.
+    /// Return whether the leader may keep it in its session.
     pub(crate) const fn is_asked_for(&self) -> bool {
         matches!(self.state, State::Ready | State::Asked(_))
     }
 
-    /// The offset up to which it waits for its flush.
+    /// Return the offset up to which it waits for its flush.
     pub(crate) const fn flushing(&self) -> Option<i64> {
         match self.state {
             State::Flushing(end) => Some(end),
@@ -131,7 +131,7 @@ impl Following {
         }
     }
 
-    /// What lies outside of the leader's log, if its bounds are to be asked.
+    /// Return the fetch position outside the leader's log, if the bounds must be fetched.
     pub(crate) const fn out_of_range(&self) -> Option<FetchFrom> {
         match self.state {
             State::OutOfRange(from) => Some(from),
@@ -139,7 +139,7 @@ impl Following {
         }
     }
 
-    /// Until when it pauses.
+    /// Return the end of its pause.
     pub(crate) const fn paused(&self) -> Option<Instant> {
         match self.state {
             State::Paused(until) => Some(until),
@@ -147,21 +147,22 @@ impl Following {
         }
     }
 
-    /// Whether it is known to have all that was committed, as of the last answer.
+    /// Return whether it had all committed records at the last response.
     pub(crate) const fn has_caught_up(&self) -> bool {
         self.high_watermark >= 0 && self.lag == 0
     }
 
-    /// It waits until then, though nothing is wrong.
+    /// Pause until then, without an error.
     pub(crate) fn pause_until(&mut self, until: Instant) {
         self.state = State::Paused(until);
     }
 
-    /// The next request names it from there; `None`: it cannot be followed now. False: it is held back after all.
+    /// Include it in the next request from this position; `None`: it cannot be followed now. Return false if it is
+    /// paused instead.
     pub(crate) fn ask(&mut self, from: Option<FetchFrom>, now: Instant, backoff: Duration) -> bool {
         let follows = from.filter(|from| from.leader_epoch == self.leader_epoch);
         match follows {
-            // The cut has changed nothing: the leader would say the same for ever.
+            // The truncation changed nothing: the leader would repeat its response forever.
             Some(from) if self.cut != Some(from) => {
                 self.state = State::Asked(from);
                 true
@@ -174,24 +175,24 @@ impl Following {
         }
     }
 
-    /// Its log up to `end` is not on disk yet.
+    /// Wait until the log up to `end` is on disk.
     pub(crate) fn wait_for_flush(&mut self, end: i64) {
         self.state = State::Flushing(end);
     }
 
-    /// Whether something is being attached, which began in the epoch that is followed now.
+    /// Return whether an attach is under way that began in the current epoch.
     pub(crate) fn is_attaching(&self) -> bool {
         self.state == State::Attaching
     }
 
-    /// It can be asked for again: its attach or flush is done, its pause is over, or the leader has forgotten the question.
+    /// Make it ready again: its attach or flush is done, its pause is over, or the session has ended.
     pub(crate) fn resume(&mut self) {
         if self.state != State::Stopped {
             self.state = State::Ready;
         }
     }
 
-    /// The leader has forgotten what it was asked; whether it is to be asked again.
+    /// Make it ready again after the session has ended; return whether it must be requested again.
     pub(crate) fn ask_again(&mut self) -> bool {
         if let State::Asked(_) | State::OutOfRange(_) = self.state {
             self.state = State::Ready;
@@ -200,8 +201,8 @@ impl Following {
         false
     }
 
-    /// The leader's answer. After an order it is neither ready nor asked for, until its outcome is told; with
-    /// [`Order::Follow`] it stays asked for.
+    /// Apply the leader's response. After most orders it waits for their outcome; after [`Order::Follow`] it stays in
+    /// the session.
     pub(crate) fn answered(
         &mut self,
         head: &FetchPartitionHead,
@@ -253,7 +254,7 @@ impl Following {
         backoff: Duration,
     ) -> Trouble {
         let new = self.failures == 0;
-        // The leader knows a newer epoch: the next assignment will name it. Without one it may not have heard yet that
+        // The leader knows a newer epoch: the next assignment will have it. Otherwise it may not have learned yet that
         // it leads, or that the topic exists.
         let newer = head
             .current_leader
@@ -271,7 +272,7 @@ impl Following {
         }
     }
 
-    /// Where the leader's log begins and ends, asked because what would follow here is not in it.
+    /// Apply the bounds of the leader's log, fetched because the leader does not have the next offset.
     pub(crate) fn told_bounds(
         &mut self,
         (start, end): (i64, i64),
@@ -282,21 +283,21 @@ impl Following {
             return Order::Ignore;
         };
         if start > from.offset || end < from.offset {
-            // Above the leader's end without an epoch that tells how far both agree: nothing here can be trusted.
+            // Above the leader's end without a common epoch: nothing in this log can be trusted.
             self.state = State::Ready;
             return Order::StartOver(from, start);
         }
-        // It has moved since; if not, the pauses get longer.
+        // The leader's log has moved since; if not, the pauses grow.
         self.pause(now, backoff);
         Order::Ignore
     }
 
-    /// The records of the last answer are appended, up to `end`.
+    /// Record that the records of the last response are appended, up to `end`.
     pub(crate) fn appended(&mut self, end: i64) {
         self.lag = (self.high_watermark - end).max(0);
     }
 
-    /// An order could not be carried out, or the bounds were not told. Gives whether that is new.
+    /// Record that an order failed or the bounds are unknown. Return whether this is the first error.
     pub(crate) fn failed(&mut self, now: Instant, backoff: Duration) -> bool {
         self.pause(now, backoff);
         self.failures == 1

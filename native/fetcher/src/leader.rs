@@ -1,8 +1,8 @@
-//! The thread that fetches from one leader: what changed is asked for, what comes is appended and flushed, then it is
-//! asked for again.
+//! The thread that fetches from one leader: it requests changed partitions, appends and flushes the records, then
+//! requests those partitions again.
 //!
-//! Nothing here turns without waiting: at the leader (`replica.fetch.wait.max.ms`), for a flush, for the end of a pause,
-//! for mail.
+//! No loop here runs without waiting: at the leader (`replica.fetch.wait.max.ms`), for a flush, for the end of a pause,
+//! or for mail.
 
 mod answers;
 mod asking;
@@ -29,20 +29,20 @@ use crate::{FetcherSettings, Level, Report};
 use attaches::Attaches;
 use link::Link;
 
-/// How long all partitions of an answer wait for the flush of each other. Who has none by then is left out of the next
-/// request; as long as there is such a partition requests wait no longer at the leader than this either.
+/// How long the partitions of a response wait for each other's flush. The next request leaves out partitions that are
+/// not flushed by then; while there are such partitions, requests wait no longer than this at the leader.
 const FLUSH_PATIENCE: Duration = Duration::from_millis(20);
-/// How often all partitions are looked at, whether something came for them or not.
+/// Interval of a check of all partitions, with or without responses for them.
 const LOOK_AT_ALL_EVERY: Duration = Duration::from_secs(1);
 
-/// What all fetchers of a broker share.
+/// State shared by all fetchers of a broker.
 pub(crate) struct Shared {
     pub(crate) broker_id: i32,
-    /// The life of this broker (KIP-903).
+    /// Broker epoch of this broker (KIP-903).
     pub(crate) broker_epoch: AtomicI64,
-    /// Whether this broker speaks of topics by id (`inter.broker.protocol.version`).
+    /// Whether this broker uses topic ids (`inter.broker.protocol.version`).
     pub(crate) topic_ids: AtomicBool,
-    /// Weak, so that a thread that is connecting while the broker stops holds no log.
+    /// Weak, so that a connecting thread does not keep logs open while the broker stops.
     pub(crate) replicas: Weak<Replicas>,
     pub(crate) settings: FetcherSettings,
     pub(crate) connection: ConnectionSettings,
@@ -62,7 +62,7 @@ impl Shared {
 
 /// Why a turn ends early.
 enum Stop {
-    /// The connection is of no use any more.
+    /// The connection is lost.
     Lost(Error),
     /// There is mail.
     CalledBack,
@@ -76,7 +76,7 @@ impl From<Error> for Stop {
     }
 }
 
-/// The thread's own.
+/// State of a fetcher thread.
 pub(crate) struct Fetcher {
     leader: i32,
     shared: Arc<Shared>,
@@ -84,22 +84,22 @@ pub(crate) struct Fetcher {
     waker: Waker,
     counters: Arc<Counters>,
     followed: IdMap<TopicIdPartition, Following>,
-    /// Those that the next request names, as far as they are still ready then.
+    /// Partitions for the next request, if they are still ready then.
     ready: Vec<TopicIdPartition>,
-    /// Those that wait for their flush.
+    /// Partitions that wait for their flush.
     flushing: Vec<TopicIdPartition>,
-    /// Those that pause.
+    /// Paused partitions.
     paused: Vec<TopicIdPartition>,
-    /// Those that the leader's log does not reach.
+    /// Partitions whose next offset the leader does not have.
     out_of_range: Vec<TopicIdPartition>,
     attaches: Attaches,
     session: Session,
-    /// As the connection wants it.
+    /// Topic names or ids, as the connection uses them.
     names: Names,
     link: Link,
     request: FetchRequest,
     body: Vec<u8>,
-    /// The answer, over those before it.
+    /// Buffer of the response; reused.
     frame: Vec<u8>,
     small_answers: u32,
     looked_at_all: Option<Instant>,
@@ -135,7 +135,7 @@ impl Fetcher {
         }
     }
 
-    /// Until it is told to stop.
+    /// Run until the mailbox says stop.
     pub(crate) fn run(mut self) {
         loop {
             let mail = self.mailbox.take();
@@ -201,7 +201,7 @@ impl Fetcher {
             }
         }
         if returned {
-            // The leader would not repeat what it told before the partition went.
+            // The leader would not repeat what it sent before the partition left the session.
             self.begin_anew();
         }
         self.counters
@@ -209,7 +209,7 @@ impl Fetcher {
             .store(self.followed.len() as u64, Relaxed);
     }
 
-    /// The leader remembers nothing: all that it was asked is asked again.
+    /// Start a new session: request everything again.
     fn begin_anew(&mut self) {
         self.session.forget();
         for (tip, following) in &mut self.followed {
@@ -220,7 +220,7 @@ impl Fetcher {
         self.out_of_range.clear();
     }
 
-    /// Whoever has paused long enough, or is flushed, is asked for again.
+    /// Make partitions ready again whose pause or flush is over.
     fn resume(&mut self, now: Instant) {
         let (followed, ready) = (&mut self.followed, &mut self.ready);
         self.paused.retain(|tip| {
@@ -241,7 +241,7 @@ impl Fetcher {
         self.look_at_attaches();
     }
 
-    /// Those whose flush is done take over the leader's bounds and are asked for again.
+    /// Make flushed partitions ready again, and take over the leader's bounds for them.
     fn look_at_flushes(&mut self) {
         let Some(replicas) = self.shared.replicas.upgrade() else {
             return;
@@ -254,7 +254,7 @@ impl Fetcher {
             let Some(end) = following.flushing() else {
                 return false;
             };
-            // A partition that is gone is looked at by the next request.
+            // The next request handles a partition that is gone.
             if let Some(partition) = replicas.partition(*tip)
                 && partition.leader_epoch() == following.leader_epoch()
             {
@@ -262,7 +262,7 @@ impl Fetcher {
                     return true;
                 }
                 let (high_watermark, log_start) = following.bounds();
-                // It fails if the role has changed, which the next request finds as well.
+                // Fails if the role has changed, which the next request also detects.
                 let _ =
                     partition.follow_bounds(following.leader_epoch(), high_watermark, log_start);
             }
@@ -273,12 +273,12 @@ impl Fetcher {
         self.flushing = waiting;
     }
 
-    /// Nothing to ask, and nothing that the leader could answer.
+    /// Return whether there is nothing to request, and the leader has nothing to respond to.
     fn is_idle(&self) -> bool {
         self.ready.is_empty() && self.out_of_range.is_empty() && self.session.is_empty()
     }
 
-    /// When there may be something to ask though nobody says so; `None`: never.
+    /// Return the time of the next check without mail; `None`: never.
     fn next_look(&self, now: Instant) -> Option<Instant> {
         let paused = self.paused.iter();
         let pauses = paused.filter_map(|tip| self.followed.get(tip)?.paused());
@@ -287,7 +287,7 @@ impl Fetcher {
         pauses.chain(flushes).min()
     }
 
-    /// It is held back: it stays out of the requests until [`Fetcher::resume`].
+    /// Leave a partition out of the requests until [`Fetcher::resume`].
     fn hold_back(&mut self, tip: TopicIdPartition) {
         self.session.doubt(tip);
         let following = self.followed.get(&tip);
@@ -310,7 +310,7 @@ impl Fetcher {
         }
     }
 
-    /// The largest lag; and a partition whose log was opened anew hears again what its leader does not repeat.
+    /// Update the largest lag; give partitions whose log was opened again the bounds that their leader does not repeat.
     fn look_at_all(&self) {
         let lag = self.followed.values().map(Following::lag).max();
         self.counters.lag_max.store(lag.unwrap_or(0), Relaxed);
@@ -322,7 +322,7 @@ impl Fetcher {
             if let Some(partition) = replicas.partition(*tip)
                 && partition.high_watermark() < high_watermark.min(partition.log_end_offset())
             {
-                // It fails if the role has changed, and then there is nothing to hear.
+                // Fails if the role has changed; then there is nothing to update.
                 let epoch = following.leader_epoch();
                 let _ = partition.follow_bounds(epoch, high_watermark, log_start);
             }

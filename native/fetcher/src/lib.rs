@@ -1,13 +1,13 @@
-//! Following: this broker copies the partitions that others lead. A thread for each leader, no Python on the way of a
-//! record.
+//! Replication: this broker copies partitions that other brokers lead. One thread or more for each leader; no Python in
+//! the path of a record.
 //!
-//! The fetch offset is a claim: the leader counts what is below it for the high watermark. So it is sent only after the
-//! flush of what is below (`log.flush.mode=commit`). What is appended from one answer is flushed together; a partition
-//! whose disk is slow leaves the session until it has its flush, and the others go on.
+//! A fetch offset is a claim: the leader counts everything below it for the high watermark. So the fetcher sends it
+//! only after the flush of everything below (`log.flush.mode=commit`). Records of one response are flushed together; a
+//! partition on a slow disk leaves the session until its flush is done, and the others continue.
 //!
-//! From the bottom up: `settings`, `report` (lines for the log) and `figures`; `following`, what one partition has asked
-//! and what its answer means, and `session`, what the leader remembers of the questions (KIP-227), both pure;
-//! `requests`, the bytes; `staged`, what leaders here bring to replicas of staged ingests; `mailbox`, the way to a running thread; `leader`, that thread; `fetchers`, all of them.
+//! From the bottom up: `settings`, `report` (log lines) and `figures`; `following`, the state of one partition, and
+//! `session`, the leader's fetch session (KIP-227), both pure; `requests`, the encoding; `staged`, copies of staged
+//! ingests to replicas; `mailbox`, messages to a running thread; `leader`, that thread; `fetchers`, all of them.
 
 mod fetchers;
 mod figures;

@@ -1,5 +1,5 @@
-//! The way to a running fetcher: what it is to follow, that it is to stop, that a flush is done. Whoever writes never
-//! waits; a fetcher that waits at its leader is called back by closing its connection.
+//! Messages to a running fetcher: changes of its partitions, stop, a finished flush. Senders never block; a fetcher
+//! that waits at its leader is interrupted by closing its connection.
 
 use std::sync::Arc;
 use std::task::Wake;
@@ -9,29 +9,29 @@ use parking_lot::{Condvar, Mutex};
 use pybroker_client::Closer;
 use pybroker_model::TopicIdPartition;
 
-/// A connection that is younger is not closed for the sake of new partitions, since each new one tells the leader about
-/// all of them. A young connection's fetches do not wait longer at the leader than until it may be closed.
+/// A younger connection is not closed for new partitions, because each new connection sends all partitions to the
+/// leader. Fetches on a young connection wait at the leader no longer than until it may be closed.
 pub(crate) const YOUNG: Duration = Duration::from_millis(250);
 
-/// A change of what is followed.
+/// A change of the followed partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// In this leader epoch, from now on.
+    /// Follow in this leader epoch.
     Follow(TopicIdPartition, i32),
-    /// Not any more.
+    /// Stop following.
     Leave(TopicIdPartition),
 }
 
-/// What is in the box.
+/// Content of the mailbox.
 #[derive(Debug, Default)]
 pub(crate) struct Mail {
     pub(crate) changes: Vec<Change>,
-    /// Host and port of the leader, if that is new.
+    /// New host and port of the leader, if changed.
     pub(crate) address: Option<String>,
     pub(crate) stop: bool,
 }
 
-/// See the module.
+/// Messages to a running fetcher.
 #[derive(Debug, Default)]
 pub(crate) struct Mailbox {
     state: Mutex<State>,
@@ -41,11 +41,11 @@ pub(crate) struct Mailbox {
 #[derive(Debug, Default)]
 struct State {
     mail: Mail,
-    /// A flush that somebody waited for is done.
+    /// An awaited flush is done.
     flushed: bool,
-    /// While the fetcher waits at its leader: how to end that, and since when there is the connection.
+    /// While the fetcher waits at its leader: the closer of its connection, and the time of its opening.
     waiting: Option<(Arc<Closer>, Instant)>,
-    /// The connection was closed from here.
+    /// The mailbox has closed the connection.
     closed: bool,
     finished: bool,
 }
@@ -64,7 +64,7 @@ impl State {
 }
 
 impl Mailbox {
-    /// Changes what is followed.
+    /// Send changes of the followed partitions.
     pub(crate) fn change(&self, changes: Vec<Change>, now: Instant) {
         let mut state = self.state.lock();
         let follows = changes
@@ -81,7 +81,7 @@ impl Mailbox {
         self.changed.notify_all();
     }
 
-    /// The leader is there from now on.
+    /// Send a new address of the leader.
     pub(crate) fn move_to(&self, address: &str) {
         let mut state = self.state.lock();
         state.mail.address = Some(address.to_owned());
@@ -89,7 +89,7 @@ impl Mailbox {
         self.changed.notify_all();
     }
 
-    /// The fetcher is to end.
+    /// Send the stop.
     pub(crate) fn stop(&self) {
         let mut state = self.state.lock();
         state.mail.stop = true;
@@ -97,7 +97,7 @@ impl Mailbox {
         self.changed.notify_all();
     }
 
-    /// What has come since.
+    /// Take all messages.
     pub(crate) fn take(&self) -> Mail {
         let mut state = self.state.lock();
         let stop = state.mail.stop;
@@ -113,7 +113,7 @@ impl Mailbox {
         }
     }
 
-    /// Waits for mail, a flush that was waited for, or `until`.
+    /// Wait for mail, an awaited flush, or `until`.
     pub(crate) fn wait(&self, until: Option<Instant>) {
         let mut state = self.state.lock();
         while !state.has_news() && !state.flushed {
@@ -131,7 +131,7 @@ impl Mailbox {
         state.flushed = false;
     }
 
-    /// Waits for a flush that was waited for; false if `until` comes first, or the order to stop.
+    /// Wait for an awaited flush; return false at `until` or on stop.
     pub(crate) fn wait_for_flush(&self, until: Instant) -> bool {
         let mut state = self.state.lock();
         while !state.flushed && !state.mail.stop {
@@ -142,13 +142,13 @@ impl Mailbox {
         std::mem::take(&mut state.flushed) && !state.mail.stop
     }
 
-    /// Waits until `until` or for mail, whatever is flushed meanwhile.
+    /// Wait for `until` or mail, ignoring flushes.
     pub(crate) fn rest(&self, until: Instant) {
         let mut state = self.state.lock();
         while !state.has_news() && !self.changed.wait_until(&mut state, until).timed_out() {}
     }
 
-    /// From now on the fetcher waits at its leader. False: there is mail, which it is to read first.
+    /// Record that the fetcher waits at its leader. Return false if there is mail to read first.
     pub(crate) fn waits(&self, closer: &Arc<Closer>, opened: Instant) -> bool {
         let mut state = self.state.lock();
         if state.has_news() {
@@ -158,20 +158,20 @@ impl Mailbox {
         true
     }
 
-    /// It waits no more. Whether the connection was closed from here.
+    /// Record that it no longer waits. Return whether the mailbox closed the connection.
     pub(crate) fn is_back(&self) -> bool {
         let mut state = self.state.lock();
         state.waiting = None;
         std::mem::take(&mut state.closed)
     }
 
-    /// The fetcher has ended.
+    /// Record that the fetcher has ended.
     pub(crate) fn finish(&self) {
         self.state.lock().finished = true;
         self.changed.notify_all();
     }
 
-    /// Waits until it has, or until `deadline`; whether it has.
+    /// Wait until the fetcher has ended, or until `deadline`; return whether it has.
     pub(crate) fn wait_for_end(&self, deadline: Instant) -> bool {
         let mut state = self.state.lock();
         while !state.finished && !self.changed.wait_until(&mut state, deadline).timed_out() {}
@@ -179,7 +179,7 @@ impl Mailbox {
     }
 }
 
-/// A flush is done.
+/// A wake-up means that a flush is done.
 impl Wake for Mailbox {
     fn wake(self: Arc<Self>) {
         self.state.lock().flushed = true;

@@ -1,4 +1,4 @@
-//! How topics are called in requests to one leader, and in its answers. Pure.
+//! Topic names or ids in requests to one leader and in its responses. Pure.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,19 +7,19 @@ use pybroker_model::{IdMap, TopicId};
 use pybroker_protocol::hot::of_topic::TopicRef;
 use pybroker_protocol::primitives::Span;
 
-/// By id; or by name, where the leader or this broker knows no ids (`inter.broker.protocol.version` below 2.8).
+/// Topic ids; or names, if the leader or this broker knows no ids (`inter.broker.protocol.version` below 2.8).
 #[derive(Debug)]
 pub(crate) struct Names {
-    /// Whether requests go by id. By name otherwise, and then the names of all topics that are asked for stand here.
+    /// Whether requests use ids. Otherwise they use names, and this has the names of all requested topics.
     pub(crate) by_id: bool,
     names: IdMap<TopicId, Arc<str>>,
     ids: BTreeMap<Arc<str>, TopicId>,
-    /// The names in the request that is being made.
+    /// Names in the request under construction.
     text: Vec<u8>,
 }
 
 impl Names {
-    /// By id, or by name and none is known.
+    /// Use ids, or names with none known yet.
     pub(crate) fn new(by_id: bool) -> Self {
         Self {
             by_id,
@@ -29,8 +29,8 @@ impl Names {
         }
     }
 
-    /// A topic that is asked for is called so. False: one of both meant something else before, and what the leader
-    /// remembers under this name is not to be believed.
+    /// Record the name of a requested topic. Return false if the id or the name had another meaning before: the
+    /// leader's session for this name is then wrong.
     pub(crate) fn learn(&mut self, topic_id: TopicId, name: &Arc<str>) -> bool {
         if self.by_id {
             return true;
@@ -51,17 +51,17 @@ impl Names {
         same
     }
 
-    /// Another request is made.
+    /// Begin another request.
     pub(crate) fn begin(&mut self) {
         self.text.clear();
     }
 
-    /// What the spans of the request refer to.
+    /// Return the text that the spans of the request refer to.
     pub(crate) fn text(&self) -> &[u8] {
         &self.text
     }
 
-    /// Where the topic's name stands in the request; nowhere if it goes by id.
+    /// Return the span of the topic's name in the request; empty if it uses ids.
     pub(crate) fn span(&mut self, topic_id: TopicId) -> Span {
         let name = self.names.get(&topic_id).filter(|_| !self.by_id);
         let start = self.text.len() as u32;
@@ -73,7 +73,7 @@ impl Names {
         }
     }
 
-    /// The topic as a request names it.
+    /// Return the topic as a request refers to it.
     pub(crate) fn topic(&self, topic_id: TopicId) -> TopicRef<'_> {
         if self.by_id {
             return TopicRef::Id(topic_id.uuid());
@@ -81,7 +81,7 @@ impl Names {
         TopicRef::Name(self.names.get(&topic_id).map_or("", |name| name))
     }
 
-    /// The topic that an answer names, if it was asked for.
+    /// Return the topic of a response, if it was requested.
     pub(crate) fn id(&self, topic: TopicRef<'_>) -> Option<TopicId> {
         match topic {
             TopicRef::Id(id) | TopicRef::Both(_, id) => TopicId::new(id),

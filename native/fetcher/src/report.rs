@@ -1,15 +1,15 @@
-//! Lines for the log.
+//! Log lines of fetchers.
 
 use std::sync::Arc;
 
-/// How loud a line is.
+/// Level of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
-    /// Normal life.
+    /// Normal operation.
     Info,
-    /// Somebody should look.
+    /// An operator should look.
     Warning,
 }
 
-/// Takes a line. Called on the threads that fetch; must not block.
+/// Receives a log line. Called on the fetcher threads; must not block.
 pub type Report = Arc<dyn Fn(Level, &str) + Send + Sync>;

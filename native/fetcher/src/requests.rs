@@ -1,5 +1,5 @@
-//! Fetch and ListOffsets as a follower sends them: in the KIP-516 text's versions by topic id, to a leader that knows
-//! none of these in the versions before, by name.
+//! Fetch and ListOffsets requests of a follower: with topic ids in the versions of KIP-516; with names in earlier
+//! versions, for a leader that does not know ids.
 
 use pybroker_model::{IdMap, TopicIdPartition, Uuid};
 use pybroker_protocol::ErrorCode;
@@ -17,7 +17,7 @@ use pybroker_replica::FetchFrom;
 
 use crate::names::Names;
 
-/// Version of Fetch.
+/// Return the version of Fetch.
 pub(crate) const fn fetch_version(by_id: bool) -> WireVersion {
     WireVersion::inter_broker(if by_id {
         fetch_response::INTER_BROKER
@@ -26,7 +26,7 @@ pub(crate) const fn fetch_version(by_id: bool) -> WireVersion {
     })
 }
 
-/// Version of ListOffsets.
+/// Return the version of ListOffsets.
 const fn list_offsets_version(by_id: bool) -> WireVersion {
     WireVersion::inter_broker(if by_id {
         list_offsets::INTER_BROKER
@@ -35,12 +35,12 @@ const fn list_offsets_version(by_id: bool) -> WireVersion {
     })
 }
 
-/// As a timestamp in ListOffsets: where the log begins.
+/// Timestamp in ListOffsets for the log start.
 pub(crate) const EARLIEST: i64 = -2;
-/// As a timestamp in ListOffsets: where it ends.
+/// Timestamp in ListOffsets for the log end.
 pub(crate) const LATEST: i64 = -1;
 
-/// Names these partitions, which are sorted by topic.
+/// Put these partitions, sorted by topic, into the request.
 pub(crate) fn name(
     request: &mut FetchRequest,
     named: &[(TopicIdPartition, FetchFrom)],
@@ -71,7 +71,7 @@ pub(crate) fn name(
     }
 }
 
-/// Leaves these partitions out, which are sorted by topic.
+/// Put these partitions, sorted by topic, into the request's forgotten list.
 pub(crate) fn leave_out(
     request: &mut FetchRequest,
     forgotten: &[TopicIdPartition],
@@ -92,7 +92,7 @@ pub(crate) fn leave_out(
     }
 }
 
-/// The body of a ListOffsets about these partitions, which are sorted by topic.
+/// Return version and body of a ListOffsets request for these partitions, sorted by topic.
 pub(crate) fn list_offsets(
     broker: i32,
     partitions: &[(TopicIdPartition, FetchFrom)],
@@ -125,10 +125,10 @@ pub(crate) fn list_offsets(
     (version.number, body)
 }
 
-/// Offsets that were listed, or why one was not.
+/// Listed offsets, or the error of each.
 pub(crate) type Listed = IdMap<TopicIdPartition, Result<i64, ErrorCode>>;
 
-/// Reads the answer to [`list_offsets`].
+/// Decode the response to [`list_offsets`].
 pub(crate) fn listed(body: &[u8], names: &Names) -> Result<Listed, DecodeError> {
     let response = ListOffsetsResponse::decode(body, list_offsets_version(names.by_id))?;
     let told = |partition: &ListOffsetsPartitionResponse| match ErrorCode(partition.error_code) {

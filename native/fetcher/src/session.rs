@@ -1,5 +1,5 @@
-//! A fetch session as the follower sees it (KIP-227): the leader remembers what was asked last, so that a request names
-//! only the partitions whose question is another, and those that are to be left out. Pure.
+//! The follower's side of a fetch session (KIP-227): the leader remembers the last request, so a request lists only
+//! changed and forgotten partitions. Pure.
 
 use pybroker_model::{IdMap, TopicIdPartition};
 use pybroker_protocol::ErrorCode;
@@ -7,46 +7,46 @@ use pybroker_protocol::ErrorCode;
 /// Epoch of a request for a new session.
 const INITIAL: i32 = 0;
 
-/// What the leader remembers.
+/// The leader's session as the follower knows it.
 #[derive(Debug, Default)]
 pub(crate) struct Session {
     id: i32,
-    /// Of the next request; [`INITIAL`]: it begins a session and names all partitions.
+    /// Epoch of the next request; [`INITIAL`]: it begins a session and lists all partitions.
     epoch: i32,
     listed: IdMap<TopicIdPartition, ()>,
-    /// Listed, and perhaps not to be asked for any more.
+    /// Listed partitions that may have to be forgotten.
     doubtful: Vec<TopicIdPartition>,
 }
 
 impl Session {
-    /// Id and epoch of the next request.
+    /// Return id and epoch of the next request.
     pub(crate) const fn number(&self) -> (i32, i32) {
         (self.id, self.epoch)
     }
 
-    /// Whether the leader knows nothing: the next request names all.
+    /// Return whether the next request begins a session and lists all partitions.
     pub(crate) const fn is_new(&self) -> bool {
         self.epoch == INITIAL
     }
 
-    /// Whether the leader knows of partitions to read.
+    /// Return whether the session has no partitions.
     pub(crate) fn is_empty(&self) -> bool {
         self.listed.is_empty()
     }
 
-    /// Whether the leader knows of this partition.
+    /// Return whether the session has this partition.
     pub(crate) fn lists(&self, tip: TopicIdPartition) -> bool {
         self.listed.contains_key(&tip)
     }
 
-    /// The partition may have to be left out of the next request.
+    /// Mark a partition that the next request may have to forget.
     pub(crate) fn doubt(&mut self, tip: TopicIdPartition) {
         if self.listed.contains_key(&tip) {
             self.doubtful.push(tip);
         }
     }
 
-    /// The next request names these partitions; gives those to be forgotten: what was doubtful and is not `wanted`.
+    /// Add the partitions of the next request; return those to forget: marked ones that are not `wanted`.
     pub(crate) fn list(
         &mut self,
         named: impl Iterator<Item = TopicIdPartition>,
@@ -60,7 +60,8 @@ impl Session {
         forgotten
     }
 
-    /// The leader has answered with this error and session id; false: it does not remember, and all must be named.
+    /// Apply the error and session id of a response; return false if the session is over and all partitions must be
+    /// listed again.
     pub(crate) fn answered(&mut self, error: ErrorCode, id: i32) -> bool {
         if error != ErrorCode::NONE || id == 0 || (!self.is_new() && id != self.id) {
             self.forget();
@@ -75,7 +76,7 @@ impl Session {
         true
     }
 
-    /// The session is over.
+    /// End the session.
     pub(crate) fn forget(&mut self) {
         self.id = 0;
         self.epoch = INITIAL;
@@ -109,7 +110,7 @@ mod tests {
         session.doubt(tip(1));
         session.doubt(tip(2));
         session.doubt(tip(4));
-        // 2 came back before it was left out.
+        // 2 came back before it was forgotten.
         let forgotten = session.list([tip(2)].into_iter(), |each| *each != tip(1));
         assert_eq!(forgotten, [tip(1)]);
         assert!(session.answered(ErrorCode::NONE, 9));
@@ -124,7 +125,7 @@ mod tests {
         for (error, id) in [
             (ErrorCode::FETCH_SESSION_ID_NOT_FOUND, 0),
             (ErrorCode::INVALID_FETCH_SESSION_EPOCH, 9),
-            // It has closed the session with its answer.
+            // The leader closed the session with its response.
             (ErrorCode::NONE, 0),
             (ErrorCode::NONE, 10),
         ] {

@@ -1,26 +1,26 @@
-//! How fetchers fetch: settings under Kafka's names.
+//! Settings of fetchers under Kafka's names.
 
 use std::time::Duration;
 
-/// Settings of all fetchers; the defaults are Kafka's.
+/// Settings of all fetchers, with Kafka's defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FetcherSettings {
-    /// `num.replica.fetchers`: threads for each leader; a partition stays with one of them.
+    /// `num.replica.fetchers`: threads for each leader; a partition stays on one of them.
     pub threads: u32,
     /// `replica.fetch.wait.max.ms`: how long a leader waits for `min_bytes`.
     pub wait_max: Duration,
     /// `replica.fetch.min.bytes`.
     pub min_bytes: i32,
-    /// `replica.fetch.max.bytes`: of one partition in one answer; a larger batch comes alone.
+    /// `replica.fetch.max.bytes`: of one partition in one response; a larger batch comes alone.
     pub partition_bytes_max: i32,
     /// `replica.fetch.response.max.bytes`.
     pub response_bytes_max: i32,
-    /// `replica.fetch.backoff.ms`: the longest pause of a partition after an error. The first is short: mostly the
-    /// leader only has not heard yet that it leads.
+    /// `replica.fetch.backoff.ms`: the longest pause of a partition after an error. The first one is short: usually the
+    /// leader has just not learned yet that it leads.
     pub backoff: Duration,
-    /// `replica.socket.timeout.ms`: how long an answer may take, at least as long as the leader may wait.
+    /// `replica.socket.timeout.ms`: response timeout, at least as long as the leader may wait.
     pub socket_timeout: Duration,
-    /// `inter.broker.protocol.version` is 2.8 or later: leaders that know topic ids are asked by id.
+    /// `inter.broker.protocol.version` is 2.8 or later: requests use topic ids for leaders that know them.
     pub topic_ids: bool,
 }
 

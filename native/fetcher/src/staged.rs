@@ -1,6 +1,6 @@
-//! Bringing what ingests have staged to other replicas: whoever leads here sends, and waits for the answer.
+//! Copies of staged ingests to other replicas: the leader sends and waits for the response.
 //!
-//! Connections are kept, a few for each broker: as many as appends wait at a time.
+//! Keeps a few connections to each broker: as many as appends wait in parallel.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,16 +15,16 @@ use pybroker_replica::{StagedChunk, StagedCopies};
 
 /// Version of IngestAppend among brokers.
 const VERSION: i16 = 0;
-/// Connections to one broker that are kept while nobody uses them.
+/// Idle connections kept to each broker.
 const KEPT: usize = 4;
 
-/// See the module.
+/// Sends staged records to other brokers.
 pub struct StagedSender {
     settings: ConnectionSettings,
     brokers: Mutex<BTreeMap<i32, Arc<To>>>,
 }
 
-/// One broker.
+/// Address and idle connections of a broker.
 struct To {
     address: String,
     idle: Mutex<Vec<Connection>>,
@@ -39,7 +39,7 @@ impl std::fmt::Debug for StagedSender {
 }
 
 impl StagedSender {
-    /// Reaches nobody yet.
+    /// Return a sender without known brokers.
     #[must_use]
     pub const fn new(settings: ConnectionSettings) -> Self {
         Self {
@@ -48,7 +48,7 @@ impl StagedSender {
         }
     }
 
-    /// Where a broker listens for brokers, from now on.
+    /// Set the inter-broker address of a broker.
     pub fn place(&self, broker: i32, address: &str) {
         let mut brokers = self.brokers.lock();
         if brokers
@@ -82,7 +82,7 @@ impl StagedSender {
         };
         let mut answer = exchange(&mut connection, &body);
         if kept && answer.is_err() {
-            // It may have been closed while nobody used it, and what is sent twice is staged once.
+            // The broker may have closed the idle connection; a repeated chunk is staged once.
             connection = Connection::open(&to.address, &self.settings)?;
             answer = exchange(&mut connection, &body);
         }
@@ -101,7 +101,7 @@ fn exchange(connection: &mut Connection, body: &[&[u8]]) -> Result<Vec<u8>, Erro
     connection.receive(sent)
 }
 
-/// How many records the other broker has staged.
+/// Decode the number of records that the other broker has staged.
 fn read(address: &str, answer: &[u8]) -> Result<i64, Error> {
     let answer = IngestAppendResponse::decode(answer);
     let answer = answer.map_err(|error| Error::decode(address, error))?;

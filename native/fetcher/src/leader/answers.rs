@@ -1,4 +1,4 @@
-//! What follows from the answer to a Fetch: orders are carried out, and what was appended is flushed together.
+//! Processing of a Fetch response: carry out the orders and flush the appended records together.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -18,12 +18,11 @@ use crate::requests;
 
 const NOT_ATTACHED: &str = "what is staged here is not attached";
 
-/// New troubles of one answer: how many partitions have each, and the first of them. One line for each, not for each
-/// partition.
+/// New errors of a response: number of partitions with each, and the first of them, for one log line each.
 type Troubles = BTreeMap<(i16, bool), (usize, TopicIdPartition)>;
 
 impl Fetcher {
-    /// Carries out what an answer says.
+    /// Process a response.
     pub(super) fn answered(&mut self, body: &[u8]) -> Result<(), Stop> {
         let response = {
             let address = |error| {
@@ -121,7 +120,7 @@ impl Fetcher {
         }
     }
 
-    /// Those whose attach has come to its end are asked for again, or held back for a while.
+    /// Make partitions ready again whose attach has completed, or pause those whose attach failed.
     pub(super) fn look_at_attaches(&mut self) {
         for done in self.attaches.take() {
             let Some(following) = self.followed.get_mut(&done.tip) else {
@@ -166,7 +165,7 @@ impl Fetcher {
         counters.records.fetch_add(records, Relaxed);
         if let Some(following) = self.followed.get_mut(&tip) {
             following.appended(end);
-            // All of them wait for each other's flush, then those are asked for that have it.
+            // All of them wait for each other's flush, then the flushed ones are requested.
             following.wait_for_flush(end);
             self.flushing.push(tip);
         }
@@ -210,7 +209,7 @@ impl Fetcher {
         }
     }
 
-    /// The leader does not have what would follow upon this log.
+    /// Start the log over: the leader does not have the records that follow it.
     pub(super) fn start_over(
         &mut self,
         replicas: &Replicas,
@@ -241,7 +240,7 @@ impl Fetcher {
         }
     }
 
-    /// It is held back for a while; a line for the first time, unless it is only that another leads by now.
+    /// Pause a partition after an error. Logs the first one, unless another broker leads by now.
     fn failed(&mut self, tip: TopicIdPartition, what: &str, error: &PartitionError) {
         let Some(following) = self.followed.get_mut(&tip) else {
             return;
@@ -282,7 +281,7 @@ impl Fetcher {
         }
     }
 
-    /// Waits until what was appended is on disk, as far as that does not take long.
+    /// Wait for the flush of the appended records, for a short time.
     fn await_flushes(&mut self) {
         let until = self.shared.clock.now() + FLUSH_PATIENCE;
         self.look_at_flushes();
@@ -332,7 +331,7 @@ fn note(troubles: &mut Troubles, tip: TopicIdPartition, trouble: Trouble) {
     }
 }
 
-/// The session is over, and all is asked again.
+/// Return whether the error ends the session, after which everything is requested again.
 const fn of_session(error: ErrorCode) -> bool {
     matches!(
         error,

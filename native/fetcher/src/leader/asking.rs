@@ -1,4 +1,4 @@
-//! What the next Fetch names, and how long it may wait at the leader.
+//! The next Fetch: its partitions, and how long it may wait at the leader.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -12,21 +12,21 @@ use super::{FLUSH_PATIENCE, Fetcher, Stop};
 use crate::mailbox::YOUNG;
 use crate::requests;
 
-/// When so many answers in a row were not larger than this, the memory of larger ones is given back.
+/// After this many responses in a row of at most this size, memory of larger ones is released.
 const FRAME_KEPT: usize = 64 * 1024;
 const SMALL_ANSWERS: u32 = 64;
 
 impl Fetcher {
-    /// One Fetch, and what follows from its answer.
+    /// Run one Fetch and process its response.
     pub(super) fn fetch(&mut self) -> Result<(), Stop> {
         let replicas = self.shared.replicas.upgrade().ok_or(Stop::NoReplicas)?;
         let now = self.shared.clock.now();
         let Some(named) = self.next_named(&replicas, now) else {
-            // A name means another topic than the leader remembers under it.
+            // A name belongs to another topic than in the leader's session.
             self.begin_anew();
             return Ok(());
         };
-        // Not while waiting at the leader: who stops the broker must not wait for this thread.
+        // Not held while waiting at the leader: a stop of the broker must not wait for this thread.
         drop(replicas);
         let (session_id, session_epoch) = self.session.number();
         let followed = &self.followed;
@@ -60,7 +60,7 @@ impl Fetcher {
         let open = self.link.get()?;
         let closer = Arc::clone(&open.closer);
         if !self.mailbox.waits(&closer, open.since) {
-            // Nothing was sent, and the session does not know what it should.
+            // Nothing was sent: the session is not what the leader knows.
             self.begin_anew();
             return Err(Stop::CalledBack);
         }
@@ -84,7 +84,7 @@ impl Fetcher {
         done
     }
 
-    /// Memory that answers do not need any more, of which the last had this size.
+    /// Release memory that responses no longer need; `size` is that of the last one.
     fn give_back(&mut self, size: usize) {
         self.small_answers = match size {
             0..=FRAME_KEPT => self.small_answers.saturating_add(1),
@@ -96,8 +96,8 @@ impl Fetcher {
         }
     }
 
-    /// The partitions that are ready, sorted, with where they go on. What is not on disk here waits for its flush first.
-    /// `None`: what the leader remembers is about another topic of the same name.
+    /// Return the ready partitions, sorted, with their fetch positions. A partition with unflushed records waits for
+    /// its flush first. `None`: the leader's session has another topic of the same name.
     fn next_named(
         &mut self,
         replicas: &Replicas,
@@ -136,7 +136,7 @@ impl Fetcher {
                 && !following.has_caught_up()
                 && let Some(until) = replicas.throttles().follower.until(now)
             {
-                // As long as a leader would hold it back, and not longer: the rate may have changed then.
+                // As long as a leader would hold it back, and no longer: the rate may have changed by then.
                 following.pause_until(until.min(now + self.shared.settings.wait_max));
                 self.hold_back(tip);
                 continue;
@@ -155,8 +155,8 @@ impl Fetcher {
     }
 }
 
-/// How long the leader may wait for something to tell: not longer than until a partition is to be asked for again, or
-/// until the connection is old enough to be closed for the sake of new partitions.
+/// Return how long the leader may wait for data: at most until a partition must be requested again, or until the
+/// connection is old enough to be closed for new partitions.
 fn patience(
     wait_max: Duration,
     opened: Instant,

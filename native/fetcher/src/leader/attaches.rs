@@ -1,5 +1,5 @@
-//! Attaching what is staged, beside the fetches: it takes as long as the disk needs, and the other partitions of this
-//! leader go on meanwhile.
+//! Attaches of staged segments beside the fetches: they take as long as the disk needs, while other partitions of this
+//! leader continue.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -8,16 +8,16 @@ use parking_lot::Mutex;
 use pybroker_model::TopicIdPartition;
 use pybroker_replica::PartitionError;
 
-/// An attach that has come to its end.
+/// A completed attach.
 pub(super) struct Done {
     pub(super) tip: TopicIdPartition,
-    /// Of the leadership that was followed when it began.
+    /// Epoch of the followed leadership when it began.
     pub(super) leader_epoch: i32,
-    /// The log's end.
+    /// The log end.
     pub(super) outcome: Result<i64, PartitionError>,
 }
 
-/// Those of one fetcher.
+/// Attaches of one fetcher.
 #[derive(Default)]
 pub(super) struct Attaches {
     done: Arc<Mutex<Vec<Done>>>,
@@ -25,10 +25,10 @@ pub(super) struct Attaches {
 }
 
 impl Attaches {
-    /// Begins one; `waker` is woken when it is done.
+    /// Begin an attach; `waker` is woken when it is done.
     ///
     /// # Errors
-    /// The system has no thread left.
+    /// The system cannot start a thread.
     pub(super) fn begin(
         &mut self,
         tip: TopicIdPartition,
@@ -52,12 +52,12 @@ impl Attaches {
         Ok(())
     }
 
-    /// Whether there are any.
+    /// Return whether any attach is under way.
     pub(super) const fn are_under_way(&self) -> bool {
         self.under_way > 0
     }
 
-    /// Those that are done since.
+    /// Take the completed attaches.
     pub(super) fn take(&mut self) -> Vec<Done> {
         let done = std::mem::take(&mut *self.done.lock());
         self.under_way = self.under_way.saturating_sub(done.len());

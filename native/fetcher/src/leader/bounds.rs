@@ -1,4 +1,4 @@
-//! Where the logs of the leader begin and end, for partitions whose next offset it does not have.
+//! Start and end of the leader's logs, for partitions whose next offset it does not have.
 
 use pybroker_model::TopicIdPartition;
 use pybroker_protocol::ApiKey;
@@ -9,7 +9,7 @@ use crate::following::Order;
 use crate::requests::{self, EARLIEST, LATEST, Listed};
 
 impl Fetcher {
-    /// Asks for those that are out of range, and lets them begin anew where the leader does.
+    /// Fetch the bounds of out-of-range partitions, and start them over at the leader's log start.
     pub(super) fn ask_bounds(&mut self) -> Result<(), Stop> {
         let mut tips = std::mem::take(&mut self.out_of_range);
         tips.sort_unstable();

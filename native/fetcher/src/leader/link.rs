@@ -1,4 +1,4 @@
-//! The connection to the leader, and how long to let it be when it cannot be reached.
+//! The connection to the leader, and the backoff when it is unreachable.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -14,7 +14,7 @@ use crate::figures::Counters;
 const FIRST_REST: Duration = Duration::from_millis(50);
 const REST_MAX: Duration = Duration::from_secs(1);
 
-/// See the module.
+/// The connection to the leader.
 pub(super) struct Link {
     leader: i32,
     counters: Arc<Counters>,
@@ -25,12 +25,12 @@ pub(super) struct Link {
     rests_until: Option<Instant>,
 }
 
-/// A connection.
+/// An open connection.
 pub(super) struct Open {
     pub(super) connection: Connection,
     pub(super) closer: Arc<Closer>,
     pub(super) since: Instant,
-    /// Topics go by id; else by name, as this broker or the leader knows no ids.
+    /// Requests use topic ids; names if this broker or the leader knows no ids.
     pub(super) by_id: bool,
 }
 
@@ -46,7 +46,7 @@ impl Link {
         }
     }
 
-    /// The leader is at another address.
+    /// Set a new address of the leader.
     pub(super) fn move_to(&mut self, address: String) {
         self.address = Some(address);
         self.failures = 0;
@@ -54,7 +54,7 @@ impl Link {
         self.close();
     }
 
-    /// Until when the leader is let be; without an address until there is one, which mail brings.
+    /// Return the end of the backoff; without an address the thread waits for one by mail.
     pub(super) fn rests_until(&self, now: Instant) -> Option<Instant> {
         if self.address.is_none() {
             return Some(now + REST_MAX);
@@ -62,7 +62,7 @@ impl Link {
         self.rests_until.filter(|&until| until > now)
     }
 
-    /// Connects unless there is a connection; whether it has.
+    /// Connect if there is no connection; return whether it did.
     pub(super) fn open(&mut self, shared: &Shared) -> Result<bool, Stop> {
         let Some(address) = self.address.as_deref().filter(|_| self.open.is_none()) else {
             return Ok(false);
@@ -85,8 +85,7 @@ impl Link {
         Ok(true)
     }
 
-    /// A connection that goes by name asks whether the leader knows ids by now, once this broker does: the next one goes
-    /// by id then.
+    /// Close a connection that uses names if both brokers know topic ids by now: the next one uses ids.
     pub(super) fn close_if_raised(&mut self, shared: &Shared) {
         let Some(open) = self.open.as_mut().filter(|open| !open.by_id) else {
             return;
@@ -95,35 +94,35 @@ impl Link {
             return;
         }
         let learnt = open.connection.learn_versions(&shared.connection);
-        // What goes wrong with the connection is told by the next request over it.
+        // The next request over the connection reports its errors.
         if learnt.is_ok_and(|()| goes_by_id(&open.connection, shared).unwrap_or(false)) {
             self.close();
         }
     }
 
-    /// The connection, while there is one.
+    /// Return the connection, if there is one.
     pub(super) fn get(&mut self) -> Result<&mut Open, Stop> {
         self.open.as_mut().ok_or(Stop::CalledBack)
     }
 
-    /// The leader has answered.
+    /// Record a response of the leader.
     pub(super) const fn works(&mut self) {
         self.failures = 0;
     }
 
-    /// The connection was closed on purpose.
+    /// Close the connection on purpose.
     pub(super) fn close(&mut self) {
         self.open = None;
         self.counters.connected.store(false, Relaxed);
     }
 
-    /// The leader cannot be reached, or does not answer as it should: it is let be for a while.
+    /// Close the connection and back off: the leader is unreachable or responds wrongly.
     pub(super) fn lost(&mut self, shared: &Shared, problem: &Error, now: Instant) {
         self.close();
         let rest = FIRST_REST.saturating_mul(1 << self.failures.min(8));
         self.rests_until = Some(now + rest.min(REST_MAX));
         self.failures = self.failures.saturating_add(1);
-        // The second time in a row: a broker that restarts closes its connections once.
+        // Warn at the second failure in a row: a restarting broker closes its connections once.
         if self.failures == 2 {
             shared.warn(&format!(
                 "cannot follow broker {}: {problem}; tried again every second at least",
@@ -133,7 +132,7 @@ impl Link {
     }
 }
 
-/// Whether both know topic ids. An error: the leader serves no version that this broker speaks.
+/// Return whether both brokers know topic ids. An error: they have no common version.
 fn goes_by_id(connection: &Connection, shared: &Shared) -> Result<bool, Error> {
     let by_name = fetch_response::INTER_BROKER_BY_NAME;
     let newest = if shared.topic_ids.load(Relaxed) {
