@@ -47,7 +47,7 @@ pub struct RoleNow {
 }
 
 impl Replicas {
-    /// Return the online log directories, without reading the disk.
+    /// Return the refused writes of the online log directories, without reading the disk.
     pub fn log_dir_refusals(&self) -> Vec<LogDirRefusals> {
         let refusals = |dir: &Dir| {
             Some(LogDirRefusals {

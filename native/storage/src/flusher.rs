@@ -13,7 +13,7 @@
 //!
 //! Small appends, the common case, go through the journal of the directory instead: one write and one sync for all of
 //! them ([`journaling`]). `cargo run --release -p pybroker-storage --example journal_cost` measured CPU and duration of
-//! a group of appends (medians; other load on the same disk distorts the p99):
+//! a group of appends (medians, because other load on the host distorts the p99):
 //!
 //! | logs × bytes | a sync a log, `syncfs` from 64 on | journal |
 //! |---|---|---|

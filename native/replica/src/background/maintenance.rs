@@ -77,8 +77,8 @@ fn for_each_dir(
     }
 }
 
-/// `flush.ms`: request a flush of each log that has unflushed records. In commit mode, records stay unflushed only
-/// briefly.
+/// Request a flush of each log that has unflushed records and whose topic sets `flush.ms`. In commit mode, records stay
+/// unflushed only briefly.
 pub(crate) fn flush_overdue(shared: &Shared) {
     let map = shared.replicas.map.load_full();
     for partition in map.partitions() {
