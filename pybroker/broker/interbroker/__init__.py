@@ -1,1 +1,1 @@
-"""What brokers say to each other over the listener for brokers."""
+"""Inter-broker protocol: requests between brokers over the inter-broker listener."""

@@ -11,7 +11,7 @@ from pybroker.protocol import interbroker as wire
 
 
 def request_of(event: AlterIsr) -> Any:
-    """Changes of one topic that stand together go together; their order is kept."""
+    """Return the request. Consecutive changes of one topic share an entry; their order is kept."""
     return wire.AlterPartitionRequest(
         broker_id=event.broker_id,
         broker_epoch=event.broker_epoch,
@@ -25,7 +25,7 @@ def request_of(event: AlterIsr) -> Any:
 
 
 def event_of(request: Any) -> AlterIsr:
-    """What a request asks for."""
+    """Return the event of a request."""
     changes = [
         IsrChange(
             topic.topic_id,
@@ -41,7 +41,7 @@ def event_of(request: Any) -> AlterIsr:
 
 
 def response_of(request: Any, outcomes: Sequence[IsrOutcome]) -> Any:
-    """An answer for each partition of the request, in its order."""
+    """Return the response: a result for each partition of the request, in its order."""
     left = iter(outcomes)
     return wire.AlterPartitionResponse(
         error_code=0,
@@ -56,7 +56,7 @@ def response_of(request: Any, outcomes: Sequence[IsrOutcome]) -> Any:
 
 
 def outcomes_of(response: Any) -> list[IsrOutcome]:
-    """What became of each change, in the order of the event."""
+    """Return the outcome of each change, in the order of the event."""
     return [
         IsrOutcome(one.error_code, one.leader_id, one.leader_epoch, tuple(one.isr), one.partition_epoch)
         for topic in response.topics

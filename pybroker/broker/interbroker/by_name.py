@@ -1,8 +1,8 @@
-"""The controller's messages to a broker that knows no topic ids (`inter.broker.protocol.version` below 2.8): versions
-of Kafka 2.7, in which topics go by name. What a broker knows, its ApiVersions tell.
+"""The controller's messages to a broker without topic ids (`inter.broker.protocol.version` below 2.8): versions of
+Kafka 2.7, which use topic names. The broker's ApiVersions show its versions.
 
-The codec leaves out what a version does not have. Left to be done: a message names a topic once, though StopReplica may
-be about several incarnations of it, and what is answered about a name is the answer for each of them.
+The codec omits fields that a version does not have. This module does the rest: a message names a topic once, although
+StopReplica may concern several incarnations of it, and the answer for a name applies to each of them.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from pybroker.native import Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 LAST_BY_NAME: dict[type, int] = {LeaderAndIsrRequest: 4, StopReplicaRequest: 3, UpdateMetadataRequest: 6}
-"""The version before topic ids; the next one goes by id."""
+"""The last version with names; the next one uses topic ids."""
 
 
 def named(request: ControlRequest) -> ControlRequest:
-    """The request as its version by name is to be filled."""
+    """Return the request in the form for its version with names."""
     if not isinstance(request, StopReplicaRequest):
         return request
     topics: dict[str, StopReplicaTopicState] = {}
     for topic in request.topic_states:
         if not topic.topic_name:
-            continue  # It has no name any more, and stays until ids may be said.
+            continue  # The topic has no name any more; it waits until the broker supports ids.
         before = topics.get(topic.topic_name)
         states = {state.partition_index: state for state in topic.partition_states}
         last_epoch = topic.last_epoch
@@ -57,7 +57,7 @@ def named(request: ControlRequest) -> ControlRequest:
 def _merged(
     one: list[StopReplicaPartitionState], other: list[StopReplicaPartitionState]
 ) -> dict[int, StopReplicaPartitionState]:
-    """Of two orders for a partition the one for the later incarnation, which has a leader epoch."""
+    """Return, of two orders for a partition, the one for the later incarnation, by leader epoch."""
     found = {state.partition_index: state for state in one}
     for state in other:
         before = found.get(state.partition_index)
@@ -67,13 +67,13 @@ def _merged(
 
 
 def by_id(request: ControlRequest, answer: Any) -> Any:
-    """The answer about names as one about ids."""
+    """Return the response with names as one with ids."""
     if not isinstance(request, LeaderAndIsrRequest | StopReplicaRequest):
         return answer
     codes = {(one.topic_name, one.partition_index): one.error_code for one in answer.named_errors}
     topics = []
     for topic in request.topic_states:
-        # Where nothing could be said, nothing was done.
+        # A topic without a name was not sent, so nothing was done for it.
         missing = ErrorCode.NONE if topic.topic_name else ErrorCode.UNKNOWN_TOPIC_ID
         errors = [
             PartitionError(state.partition_index, codes.get((topic.topic_name, state.partition_index), int(missing)))

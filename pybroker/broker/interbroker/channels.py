@@ -1,4 +1,4 @@
-"""The channels of a cluster's controller: who is reached how, in which life."""
+"""The controller's channels to the brokers of a cluster, by broker epoch."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pybroker.broker.interbroker.remote_channel import RemoteChannel
 from pybroker.broker.metadata.image import BrokerImage
 
 DRAIN_SECONDS_MAX = 5.0
-"""At a stop other brokers are waited for no longer: they may be away, and the next controller tells them everything."""
+"""Limit of the wait for other brokers at a stop: they may be down, and the next controller sends them everything."""
 
 
 class BrokerChannels:
-    """`Channels` to all brokers of a cluster. The controller's own broker has one like any other, in this process."""
+    """`Channels` to all brokers of a cluster. The controller's own broker has one in this process."""
 
     def __init__(self, broker_id: int, local: Channel, dial: Callable[[BrokerImage], RemoteChannel]) -> None:
         self._broker_id = broker_id
@@ -23,7 +23,7 @@ class BrokerChannels:
         self._remote: dict[int, tuple[int, RemoteChannel]] = {}
 
     def to(self, broker: BrokerImage) -> Channel | None:
-        """See `Channels`."""
+        """Return the channel to this epoch of a broker; open it if needed."""
         if broker.broker_id == self._broker_id:
             return self._local
         known = self._remote.get(broker.broker_id)
@@ -35,7 +35,7 @@ class BrokerChannels:
         return known[1]
 
     def follow(self, brokers: Mapping[int, BrokerImage]) -> None:
-        """See `Channels`."""
+        """Close the channels to lost brokers and to earlier broker epochs."""
         for broker_id, (epoch, channel) in list(self._remote.items()):
             broker = brokers.get(broker_id)
             if broker is None or broker.epoch != epoch:
@@ -43,7 +43,7 @@ class BrokerChannels:
                 del self._remote[broker_id]
 
     async def close(self) -> None:
-        """See `Channels`."""
+        """Wait for answers, up to the limit, and close all channels."""
         channels = [channel for _, channel in self._remote.values()]
         if channels:
             drained = [asyncio.ensure_future(channel.drain()) for channel in channels]

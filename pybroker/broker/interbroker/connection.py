@@ -1,4 +1,4 @@
-"""A connection to another broker's listener for brokers."""
+"""A connection to another broker's inter-broker listener."""
 
 from __future__ import annotations
 
@@ -14,28 +14,29 @@ from pybroker.errors import KafkaError
 from pybroker.native import message_class, message_schema
 
 UNREACHABLE = (BrokerConnectionError, KafkaTimeoutError, KafkaError)
-"""What a request over it raises when it was not answered, or not understood."""
+"""Exceptions of a request that got no answer, or an unreadable one."""
 
 
 class InterBrokerConnection(BrokerConnection):
-    """`BrokerConnection` that speaks the layouts of the KIP-516 text and our own."""
+    """A `BrokerConnection` with the message layouts of the KIP-516 text and pybroker's own."""
 
     between_brokers = True
 
     async def learn_versions(self) -> None:
-        """Asks what the other broker serves by now: its `inter.broker.protocol.version` may have been raised."""
+        """Request the other broker's versions again: its `inter.broker.protocol.version` may have been raised."""
         await self._negotiate(None, -1)
 
     @staticmethod
     def facts(kind: type) -> MessageFacts:
-        """Of a class that brokers send; of a client's where brokers have no other (ApiVersions, SASL)."""
+        """Return the facts of an inter-broker message class, or of a client's class if there is none (ApiVersions,
+        SASL)."""
         return _facts(kind)
 
 
 async def ask_once(
     dial: Callable[[BrokerImage], Awaitable[InterBrokerConnection]], broker: BrokerImage, request: Any, timeout_s: float
 ) -> Any:
-    """The answer to a request over a connection of its own. Raises what `UNREACHABLE` names, CodecError."""
+    """Return the answer to a request over a separate connection. Raises the exceptions in `UNREACHABLE`, CodecError."""
     connection = await dial(broker)
     try:
         return await connection.request(request, timeout_s=timeout_s)

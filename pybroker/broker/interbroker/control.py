@@ -1,7 +1,7 @@
 """The controller's messages on the wire between brokers.
 
-LeaderAndIsr, StopReplica, UpdateMetadata, RestoreReplicas and ReopenTopics are sent as they are: the codec makes
-objects of our own classes, which have the wire's fields. The others hold what the wire carries as bytes.
+LeaderAndIsr, StopReplica, UpdateMetadata, RestoreReplicas and ReopenTopics need no conversion: the codec creates
+objects of our own classes, which have the wire's fields. The other messages carry serialized bytes.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from pybroker.native import message_schema, use_classes
 from pybroker.protocol import interbroker as wire
 
 APART_BYTES_MIN = 16 * 1024
-"""Of a change of the cluster: so much takes some milliseconds to read."""
+"""Changes of the cluster from this size take milliseconds to read."""
 IMAGE_BYTES_MAX = 1 << 30
-"""Of a whole image; one of 200,000 partitions has 30 MB, and a tenth of that on the wire."""
+"""Limit of a whole image; one with 200,000 partitions has 30 MB, and a tenth of that on the wire."""
 
 _SAME: tuple[tuple[str, type], ...] = (
     ("LeaderAndIsrRequest", control.LeaderAndIsrRequest),
@@ -40,7 +40,7 @@ _SAME: tuple[tuple[str, type], ...] = (
 
 
 def _pairs(classes: Mapping[str, Any], name: str, kind: type) -> dict[str, type]:
-    """Our class for each struct of a message, by the struct's name."""
+    """Return our class for each struct of a message, by the struct's name."""
     found = {name: kind}
     hints = typing.get_type_hints(kind)
     for field in classes[name]:
@@ -62,14 +62,14 @@ _use_our_classes()
 
 
 class _Packed:
-    """The change that was packed last: every broker is told the same, one after the other."""
+    """Cache of the last serialized change: every broker gets the same one."""
 
     def __init__(self) -> None:
         self._change: object = None
         self._data = b""
 
     def of(self, change: ClusterImage | ImageDelta) -> bytes:
-        """The change as bytes."""
+        """Return the serialized change."""
         if change is not self._change:
             data = pack(change)
             self._change, self._data = change, zlib.compress(data, 1) if isinstance(change, ClusterImage) else data
@@ -80,7 +80,7 @@ _PACKED = _Packed()
 
 
 def request_to_wire(request: ControlRequest) -> Any:
-    """What the codec takes."""
+    """Return the message for the codec."""
     match request:
         case control.UpdateCluster(controller_id, controller_epoch, broker_epoch, number, change):
             return wire.UpdateClusterRequest(
@@ -103,21 +103,21 @@ def request_to_wire(request: ControlRequest) -> Any:
 
 
 async def sendable(request: ControlRequest) -> Any:
-    """As `request_to_wire`; everything about a large cluster is packed on a thread, and others have their turns."""
+    """Like `request_to_wire`; a whole image is serialized on a thread, so that the loop stays responsive."""
     if isinstance(request, control.UpdateCluster) and isinstance(request.change, ClusterImage):
         return await asyncio.get_running_loop().run_in_executor(None, request_to_wire, request)
     return request_to_wire(request)
 
 
 async def received(message: Any) -> ControlRequest:
-    """As `request_from_wire`; what is large is read on a thread."""
+    """Like `request_from_wire`; a large message is read on a thread."""
     if isinstance(message, wire.UpdateClusterRequest) and len(message.change) > APART_BYTES_MIN:
         return await asyncio.get_running_loop().run_in_executor(None, request_from_wire, message)
     return request_from_wire(message)
 
 
 def request_from_wire(message: Any) -> ControlRequest:
-    """What the receiver obeys. Raises UnreadableError."""
+    """Return the request for the receiver. Raises UnreadableError."""
     if isinstance(message, wire.UpdateClusterRequest):
         data = message.change
         change = unpack(ClusterImage, _inflated(data)) if message.whole else unpack(ImageDelta, data)
@@ -148,7 +148,7 @@ def _inflated(data: bytes) -> bytes:
 
 
 def response_to_wire(response: ControlResponse) -> Any:
-    """What the codec takes."""
+    """Return the message for the codec."""
     if isinstance(response, control.CloseTopicsResponse):
         return wire.CloseTopicsResponse(
             error_code=response.error_code, topics=[_closed_to_wire(one) for one in response.topics]
@@ -157,7 +157,7 @@ def response_to_wire(response: ControlResponse) -> Any:
 
 
 def response_from_wire(request: ControlRequest, message: Any) -> ControlResponse:
-    """The answer to a request. Raises UnreadableError."""
+    """Return the answer to a request. Raises UnreadableError."""
     if isinstance(request, control.CloseTopics):
         return control.CloseTopicsResponse(message.error_code, tuple(_closed_from_wire(one) for one in message.topics))
     response: ControlResponse = message

@@ -1,7 +1,7 @@
-"""Connections to the controller, one for each request under way.
+"""Connections to the controller, one for each running request.
 
-Answers come in the order of the requests: behind a CreateTopics that waits for a broker that hangs, a change of an ISR
-would wait as well.
+Answers on a connection come in the order of the requests: an ISR change would wait behind a CreateTopics that waits for
+a hanging broker.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from pybroker.broker.interbroker.connection import InterBrokerConnection
 from pybroker.broker.metadata.image import BrokerImage
 
 UNDER_WAY_MAX = 64
-"""Requests; others wait for one to end, for as long as they have time."""
+"""Limit of running requests; others wait for a free connection until their timeout."""
 
 Dial = Callable[[BrokerImage], Awaitable[InterBrokerConnection]]
 
 
 class ControllerConnections:
-    """Of one broker; on the loop's thread."""
+    """The controller connections of one broker; on the loop's thread."""
 
     def __init__(self, dial: Dial) -> None:
         self._dial = dial
@@ -31,8 +31,8 @@ class ControllerConnections:
 
     @asynccontextmanager
     async def to(self, broker: BrokerImage) -> AsyncIterator[InterBrokerConnection]:
-        """A connection for one request. If its answer is not waited for until the end, the connection ends: what comes
-        late must not be taken for the answer to somebody else. Raises what `UNREACHABLE` names."""
+        """Yield a connection for one request. If the caller stops waiting for its answer, the connection closes: a late
+        answer must not be taken for the answer to another request. Raises the exceptions in `UNREACHABLE`."""
         async with self._room:
             connection = self._kept(broker) or await self._dial(broker)
             self._busy.add(connection)
@@ -57,7 +57,7 @@ class ControllerConnections:
         return None
 
     def close(self) -> None:
-        """Who waits is answered with an error."""
+        """Close all connections; waiting requests fail."""
         self._life = -1, -1
         self._end(self._idle)
         for connection in list(self._busy):

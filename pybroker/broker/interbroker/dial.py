@@ -1,4 +1,4 @@
-"""Reaching another broker: where it listens for brokers, and as whom."""
+"""The connector to other brokers: address and login for their inter-broker listener."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ log = logging.getLogger(__name__)
 
 
 class Dialer:
-    """Opens connections to the listener that brokers use among themselves."""
+    """Opens connections to the inter-broker listener."""
 
     def __init__(self, broker_id: int, listener: str, login: Mapping[str, str]) -> None:
-        """`login`: a client's settings of protocol, user and password."""
+        """`login` holds a client's settings of protocol, user and password."""
         self._broker_id = broker_id
         self._listener = listener
         self._login = login
         self._told: dict[int, str] = {}
 
     def endpoint(self, broker: BrokerImage) -> Endpoint | None:
-        """Where a broker listens for brokers."""
+        """Return the inter-broker listener of a broker."""
         return next((one for one in broker.endpoints if one.listener == self._listener), None)
 
     async def __call__(self, broker: BrokerImage) -> InterBrokerConnection:
-        """A connection. Raises what `UNREACHABLE` names."""
+        """Open a connection. Raises the exceptions in `UNREACHABLE`."""
         endpoint = self.endpoint(broker)
         if endpoint is None:
             raise BrokerConnectionError(
@@ -51,8 +51,8 @@ class Dialer:
         return opened
 
     def _refused(self, broker_id: int, problem: Exception) -> None:
-        """A certificate or a login that is not accepted is told once: it is asked again and again, and stays wrong
-        until somebody mends it. A broker that is away is nothing for the log."""
+        """Log a rejected certificate or login once: the broker retries continually, and only an operator can repair it.
+        A broker that is down is not logged."""
         untrusted = isinstance(problem.__cause__, ssl.SSLCertVerificationError)
         if (untrusted or isinstance(problem, AuthenticationError)) and self._told.get(broker_id) != str(problem):
             log.warning("broker %d cannot be spoken to: %s", broker_id, problem)

@@ -1,4 +1,4 @@
-"""What a broker that commits a staged ingest asks of the others, over the listener for brokers."""
+"""Orders of the broker that commits a staged ingest to the others, over the inter-broker listener."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from pybroker.protocol import interbroker as wire
 from pybroker.protocol.error_codes import ErrorCode
 
 ANSWER_SECONDS_MAX = 60.0
-"""Gigabytes are synced meanwhile."""
+"""Brokers sync gigabytes meanwhile."""
 
 Outcome = dict[int, tuple[int, int]]
 """Rows and bytes by partition."""
 
 
 class IngestOrders:
-    """`cluster.ingest_orders.Colleagues` of a broker in a cluster. A connection for each order: one that takes long
-    holds up no other."""
+    """`cluster.ingest_orders.Colleagues` of a broker in a cluster. Each order has its own connection, so a slow one
+    does not delay others."""
 
     def __init__(self, view: ClusterView, dial: Callable[[BrokerImage], Awaitable[InterBrokerConnection]]) -> None:
         self._view = view
         self._dial = dial
 
     async def prepare(self, broker_id: int, order: PrepareIngest) -> Mapping[int, tuple[int, int]]:
-        """See `Colleagues`."""
+        """Send a prepare order; return rows and bytes by partition."""
         broker = self._view.image.brokers.get(broker_id)
         if broker is None:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"Broker {broker_id} is not there.")

@@ -1,4 +1,4 @@
-"""Questions to other brokers, over connections that stay open."""
+"""Connection pool for requests to other brokers."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ Dial = Callable[[BrokerImage], Awaitable[InterBrokerConnection]]
 
 
 class Lines:
-    """One connection to each broker, made when it is needed. What is asked over it is answered in order."""
+    """One connection to each broker, opened on demand. Answers come in the order of the requests."""
 
     def __init__(self, view: ClusterView, dial: Dial) -> None:
         self._view = view
         self._dial = dial
         self._open: dict[int, tuple[int, InterBrokerConnection]] = {}
-        """By broker: the life of it that is spoken to."""
+        """Connection with its broker epoch, by broker."""
         self._dialing: dict[int, asyncio.Lock] = {}
 
     async def ask(self, broker_id: int, request: Any) -> Any:
-        """The answer. KafkaError REQUEST_TIMED_OUT: what became of it is not known."""
+        """Return the answer. Raises KafkaError REQUEST_TIMED_OUT if the outcome is unknown."""
         try:
             connection = await self._to(broker_id)
             return await connection.request(request, timeout_s=ANSWER_SECONDS_MAX)
@@ -50,6 +50,6 @@ class Lines:
             return connection
 
     def close(self) -> None:
-        """Ends all connections; who waits is answered with an error."""
+        """Close all connections; waiting requests fail."""
         for _, connection in self._open.values():
             connection.abort()

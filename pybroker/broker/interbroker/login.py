@@ -1,4 +1,4 @@
-"""What a broker logs in to others with, as a client's settings; with OAUTHBEARER its token is fetched here."""
+"""This broker's login to other brokers, as a client's settings; with OAUTHBEARER it fetches the token here."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from pybroker.errors import StartError
 
 
 async def client_settings(config: BrokerConfig) -> Mapping[str, str]:
-    """For every connection to another broker. A token is kept fresh from now on. Raises StartError where there is
-    none."""
+    """Return the settings for every connection to another broker, and keep a token fresh. Raises StartError if there is
+    no token."""
     login = broker_login(config)
     settings = login.client_settings()
     if not login.token:
         return settings
-    # What speaks HTTP is imported where it is needed.
+    # Import the HTTP code only where it is needed.
     from pybroker.client.connection.kept_token import KeptToken
 
     given = {"security.protocol": login.protocol, "sasl.mechanism": login.mechanism, **login.token}

@@ -1,12 +1,12 @@
-"""Brokers that were killed are missed at once, not when their session with the store ends.
+"""Fast detection of killed brokers, before their session with the store ends.
 
-The controller has a connection to every other broker, and every other broker has one to the controller. When it breaks
-and the port behind it refuses connections for 300 ms, here and seen from another broker, the process is dead. A broker
-that hangs, or that cannot be reached, refuses nothing: of those the session decides. So it does in a cluster of two,
-where there is no second witness.
+The controller has a connection to every other broker, and every other broker has one to the controller. If it breaks
+and the broker's port refuses connections for 300 ms, both from here and from another broker, the process is dead. A
+hanging or unreachable broker refuses nothing: its session decides. The session also decides in a cluster of two, which
+has no second witness.
 
-That the verdict is wrong (a firewall that refuses in the name of a broker) harms nothing: the new leaders have new
-epochs, and the broker registers again.
+A wrong verdict (a firewall that refuses connections for a broker) is harmless: the new leaders have new epochs, and the
+broker registers again.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ PAUSE_S = 0.1
 AGAIN_S_MAX = 60
 WITNESSES_MAX = 3
 WITNESS_S = REFUSED_S + 1.0
-"""How long another broker is waited for that is asked what it sees."""
+"""Timeout for the answer of a witness."""
 
 Report = Callable[[BrokerImage], Awaitable[None]]
 
 
 class Follows(ClusterView, Protocol):
-    """The view, and word of its changes."""
+    """The view, with notification of its changes."""
 
     def on_change(self, tell: Callable[[], None]) -> None:
-        """`tell` is called when a change is in force here."""
+        """Call `tell` after each change has been applied here."""
         ...
 
 
 class PeerWatch:
-    """Of one broker of a cluster; on the loop's thread."""
+    """The peer watch of one broker of a cluster; on the loop's thread."""
 
     def __init__(
         self, *, broker_id: int, view: Follows, seat: Seat, dial: Dialer, fence: Report, unseat: Report
     ) -> None:
-        """`fence` is called by the controller for a broker that is dead, `unseat` by others for the controller; neither
+        """The controller calls `fence` for a dead broker, other brokers call `unseat` for the controller; neither
         raises."""
         self._broker_id = broker_id
         self._view = view
@@ -59,19 +59,19 @@ class PeerWatch:
         self._fence = fence
         self._unseat = unseat
         self._verdicts: Counter[tuple[int, bool]] = Counter()
-        """How often a broker was taken for dead since it was last reached: to be fenced by this one, or as the
-        controller. Whoever takes its office over after the one need not wait for the other."""
+        """How often a broker was found dead since its last connection, by broker and by whether this broker was the
+        controller. A new controller need not wait out the pause of the verdict about its predecessor."""
         self._watches: dict[tuple[int, int], asyncio.Task[None]] = {}
         self._stopped = False
 
     def start(self) -> None:
-        """Watches from now on whoever concerns this broker."""
+        """Begin to watch the controller, or as the controller all brokers."""
         self._seat.on_change(self._look)
         self._view.on_change(self._look)
         self._look()
 
     async def stop(self) -> None:
-        """Watches nobody any more."""
+        """Stop all watches."""
         self._stopped = True
         watches, self._watches = list(self._watches.values()), {}
         for watch in watches:
@@ -79,7 +79,7 @@ class PeerWatch:
         await asyncio.gather(*watches, return_exceptions=True)
 
     async def probe(self, broker_id: int, broker_epoch: int) -> bool:
-        """Another broker asks: whether that life of a broker refuses connections, seen from here."""
+        """Answer another broker: whether that epoch of a broker refuses connections from here."""
         broker = self._view.image.brokers.get(broker_id)
         if broker is None or broker.epoch != broker_epoch or broker_id == self._broker_id:
             return False
@@ -113,7 +113,8 @@ class PeerWatch:
                     await connection.lost()
                 finally:
                     connection.abort()
-            # One that registers again and again and is never reached lives behind a port that refuses in its name.
+            # A broker that keeps registering without a connection is behind a port that refuses for it: wait longer
+            # each time.
             before = self._verdicts[broker.broker_id, self._seat.controller == self._broker_id]
             await asyncio.sleep(min(2**before - 1, AGAIN_S_MAX))
             if await self._is_dead(broker):
@@ -125,7 +126,7 @@ class PeerWatch:
         if controller not in (self._broker_id, broker.broker_id):
             return
         if broker.broker_id in self._view.image.leaving:
-            return  # its port closes before its registration goes
+            return  # its port closes before its registration ends
         self._verdicts[broker.broker_id, controller == self._broker_id] += 1
         log.warning("the process of broker %d is dead: its port refuses this broker and another one", broker.broker_id)
         await (self._fence if controller == self._broker_id else self._unseat)(broker)

@@ -1,9 +1,10 @@
-"""The way to the controller of a cluster: in this process while this broker is it, else over the listener for brokers.
+"""The controller client of a broker in a cluster: it submits to this process while this broker is the controller, else
+over the inter-broker listener.
 
-An event has a request id, under which the controller keeps its outcome beside the decision. So it is asked for again
-when its answer is lost, as long as the caller has time: it is decided once, and whoever is the controller by then knows
-what came of it. The proposals of leaders (AlterPartition) and ControlledShutdown have no such id: they say what they
-are about, and who asks finds out by itself what became of them.
+An event has a request id, under which the controller records its outcome together with the decision. If the answer is
+lost, the client retries until the caller's timeout: the event is decided once, and every later controller knows its
+outcome. Proposals of leaders (AlterPartition) and ControlledShutdown have no such id: they name the state they change,
+and the submitter learns the outcome by itself.
 """
 
 from __future__ import annotations
@@ -36,19 +37,19 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 PATIENCE_MS = 25_000
-"""Of who names no time: clients give up after 30 s (`request.timeout.ms`), and hear from us before."""
+"""Default timeout: clients give up after 30 s (`request.timeout.ms`) and get an answer before."""
 DECISION_MS_MIN = 1_000
-"""Who names less wants to wait for nothing; a decision takes a moment all the same."""
+"""Minimum time for a decision. A caller with a shorter timeout does not want to wait for the change to be applied, but
+the decision still takes a moment."""
 WAY_MS_MAX = 1_000
-"""How long before the time is over it is not waited any more for what is decided to be in force, so that the answer
-comes in time."""
+"""The wait for a decided change to be applied ends this long before the timeout, so that the answer arrives in time."""
 ANSWER_S_MAX = 3_600.0
-"""Longer than anybody waits: who asks ends the connection when the time is over."""
+"""Longer than any caller waits: the caller closes the connection at its timeout."""
 PAUSE_S = 0.05
 SILENCE_S = 5.0
-"""A controller that takes longer to answer may hang; so often others are asked whether it has a successor."""
+"""A controller with a slower answer may hang; at this interval this broker asks others whether it has a successor."""
 LOST_SIGHT_S = 1.0
-"""A controller that is not found for so long may have a successor of whom this broker does not hear."""
+"""After this time without a controller, one may exist of which the store has not informed this broker."""
 
 WITHOUT_ID = AlterIsr | ShutDownBroker
 
@@ -56,25 +57,25 @@ R = TypeVar("R")
 
 
 class LostAnswerError(KafkaError):
-    """The controller was asked; whether it has decided is not known here."""
+    """The event was sent to the controller; whether it has decided is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted(Generic[R]):
-    """An event on its way to the controller, with what is said of it."""
+    """An event on its way to the controller, with its context."""
 
     event: Event[R]
     caller: Caller | None
     asked: Asked | None
     deadline: float
-    """Until when it is waited for what is decided to be in force."""
+    """Until when the client waits for the decision to be applied."""
 
 
 class Follows(ClusterView, Protocol):
-    """The view, and when it has come to a change."""
+    """The view, with a wait for a change."""
 
     async def reached(self, controller_epoch: int, number: int) -> None:
-        """Waits until this broker has heard of that change."""
+        """Wait until this broker has applied that change."""
         ...
 
 
@@ -91,7 +92,7 @@ class ClusterPort:
         view: Follows,
         dial: Dial,
     ) -> None:
-        """`changes`: the controller epoch and the last change of this broker's controller, while it is one."""
+        """`changes` returns the controller epoch and the last change of this broker's controller, while it is one."""
         self._broker_id = broker_id
         self._local = local
         self._changes = changes
@@ -103,7 +104,7 @@ class ClusterPort:
     async def submit(
         self, event: Event[R], timeout_ms: int | None = None, *, caller: Caller | None = None
     ) -> Answer[R]:
-        """See `ControllerPort`."""
+        """Submit an event to the controller; see `ControllerPort`."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         given_ms = PATIENCE_MS if timeout_ms is None else max(0, timeout_ms)
@@ -121,8 +122,8 @@ class ClusterPort:
     async def _submit(
         self, event: Event[R], began: float, deadline: float, caller: Caller | None
     ) -> Answer[R]:
-        """`deadline`: until when it is waited for what is decided to be in force. A decision is waited for until who
-        calls cancels this."""
+        """`deadline` limits the wait for a decision to be applied. The wait for the decision itself ends when the
+        caller cancels it."""
         loop = asyncio.get_running_loop()
         request_id = Uuid.random()
         lost_sight: float | None = None
@@ -149,14 +150,14 @@ class ClusterPort:
             await self._pause(deadline)
 
     async def catch_up(self, timeout_ms: int | None = None) -> None:
-        """See `ControllerPort`. The controller's own broker asks as well: that it is not replaced the store has to
-        say."""
-        # The answer waits until the view has come to the controller's last change.
+        """Wait for all earlier decisions; see `ControllerPort`. The controller's own broker submits too: the store has
+        to confirm that it was not replaced."""
+        # The answer waits until the view has the controller's last change.
         if not (await self.submit(CatchUp(), timeout_ms)).in_force:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "This broker does not hear from the controller.")
 
     async def _pause(self, deadline: float) -> None:
-        """Until there may be another controller."""
+        """Wait until the controller may have changed."""
         changes = asyncio.ensure_future(self._seat.changes())
         left = deadline - asyncio.get_running_loop().time()
         await asyncio.wait([changes], timeout=min(PAUSE_S, max(0.0, left)))
@@ -180,7 +181,7 @@ class ClusterPort:
             ) from problem
 
     async def _ask(self, connection: InterBrokerConnection, controller: int, wanted: Wanted[R]) -> Answer[R]:
-        # A controller that was paused answers when it is too late: who has replaced it is asked then.
+        # A paused controller answers too late; if it is replaced meanwhile, its successor gets the request.
         replaced = asyncio.ensure_future(self._replaced(controller))
 
         def give_up(done: asyncio.Future[None]) -> None:
@@ -199,7 +200,7 @@ class ClusterPort:
             replaced.cancel()
 
     async def _replaced(self, controller: int) -> None:
-        """Until another broker is the controller. That nobody is may be the moment in between."""
+        """Wait until another broker is the controller. None may be the moment between two controllers."""
         while self._whereabouts.controller in (None, controller):
             try:
                 async with asyncio.timeout(SILENCE_S):
@@ -247,7 +248,7 @@ class ClusterPort:
         return await self._shown(answered, change, wanted.deadline)
 
     async def _shown(self, answer: Answer[R], change: tuple[int, int], deadline: float) -> Answer[R]:
-        """Once this broker's view has come to that change; not in force if it does not in time."""
+        """Return the answer after this broker's view has that change; not in force if it does not in time."""
         try:
             async with asyncio.timeout_at(deadline):
                 await self._view.reached(*change)
@@ -263,13 +264,13 @@ class ClusterPort:
         return broker
 
     def close(self) -> None:
-        """Ends the connections; who waits is answered with an error."""
+        """Close the connections; waiting submissions fail."""
         self._whereabouts.close()
         self._connections.close()
 
 
 async def _alter_partition(connection: InterBrokerConnection, event: AlterIsr) -> Answer[Any]:
-    """The leader waits for the controller's word only: its own view is no part of it."""
+    """The leader waits only for the controller's answer: its own view is not involved."""
     answer = await connection.request(request_of(event), timeout_s=ANSWER_S_MAX)
     if answer.error_code:
         raise KafkaError(answer.error_code, "The controller does not change ISRs.")

@@ -1,5 +1,5 @@
-"""What a port says of the process behind it: the system refuses connections for one that is gone, at once. Of a process
-that hangs, or of a machine that is away, nothing is learned here."""
+"""Probe of a broker's port: the operating system refuses connections for a dead process at once. The probe cannot
+detect a hanging process or an unreachable machine."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import asyncio
 import socket
 
 REFUSED_S = 0.3
-"""For how long a port refuses before its process counts as dead: a restart or a moment without a listener is less."""
+"""How long a port must refuse until its process counts as dead: longer than a restart or a moment without a listener.
+"""
 TRY_EVERY_S = 0.05
 
 
 async def refuses(host: str, port: int) -> bool:
-    """Whether every connection is refused for `REFUSED_S`; false as soon as one was not."""
+    """Return whether every connection is refused for `REFUSED_S`; False as soon as one is not."""
     loop = asyncio.get_running_loop()
     end = loop.time() + REFUSED_S
     while await _refuses_now(host, port):

@@ -20,20 +20,21 @@ log = logging.getLogger(__name__)
 PAUSE_S = 0.05
 PAUSE_MAX_S = 1.0
 ANSWER_SECONDS_MAX = 60.0
-"""An order for 10,000 partitions takes seconds; who says nothing for so long is asked anew."""
+"""An order for 10,000 partitions takes seconds; after this time without an answer it is sent again."""
 
 Dial = Callable[[], Awaitable[InterBrokerConnection]]
 
 
 class RemoteChannel:
-    """`channel.Channel`. What cannot be delivered is tried again until `close`: as long as the broker is registered, it
-    may be reached the next moment."""
+    """A `channel.Channel`. It retries undelivered orders until `close`: a registered broker may become reachable at any
+    moment."""
 
     def __init__(self, broker_id: int, dial: Dial, turn: asyncio.Lock, topic_ids: Callable[[], bool]) -> None:
-        """`topic_ids`: whether this broker says ids to those that know them.
+        """`topic_ids` returns whether this broker sends topic ids to brokers that support them.
 
-        `turn` is shared by the channels to all brokers: what is meant for a hundred of them is not encoded in one
-        go, everything else has its turn in between."""
+        The channels to all brokers share `turn`: messages for a hundred brokers are not encoded without a pause, so
+        other tasks run in between.
+        """
         self._broker_id = broker_id
         self._dial = dial
         self._turn = turn
@@ -46,7 +47,7 @@ class RemoteChannel:
         self._closed = False
 
     def send(self, request: ControlRequest) -> asyncio.Future[ControlResponse]:
-        """Queues an order."""
+        """Queue an order."""
         answer: asyncio.Future[ControlResponse] = asyncio.get_running_loop().create_future()
         if self._closed:
             answer.set_result(refusal(request, ErrorCode.STALE_BROKER_EPOCH))
@@ -57,7 +58,7 @@ class RemoteChannel:
         return answer
 
     def ask(self, request: ControlRequest) -> asyncio.Future[ControlResponse]:
-        """Asks at once, once: a question is worth nothing when its time is over."""
+        """Send a question at once, and only once: after its timeout the answer is useless."""
         answer: asyncio.Future[ControlResponse] = asyncio.get_running_loop().create_future()
         task = asyncio.create_task(self._ask(request, answer), name=f"controller-question-{self._broker_id}")
         self._asked[task] = None
@@ -65,12 +66,12 @@ class RemoteChannel:
         return answer
 
     async def drain(self) -> None:
-        """Waits until everything has been answered."""
+        """Wait until everything has been answered."""
         while (self._worker is not None and not self._worker.done()) or self._asked:
             await asyncio.wait([*([] if self._worker is None else [self._worker]), *self._asked])
 
     def close(self) -> None:
-        """This life of the broker is over: nothing reaches it any more."""
+        """Close the channel: this broker epoch has ended, and its orders fail as stale."""
         self._closed = True
         for connection in (self._orders, self._questions):
             if connection is not None:
@@ -117,14 +118,14 @@ class RemoteChannel:
         return response_from_wire(request, by_id(request, told) if says_names else told)
 
     async def _version(self, connection: InterBrokerConnection, request: ControlRequest) -> int | None:
-        """The version of a message that has one by name; None: the newest that both know."""
+        """Return the version of a message that has one with names; None means the newest version that both support."""
         last = LAST_BY_NAME.get(type(request))
         if last is None:
             return None
         if not self._topic_ids():
             return last
         if not connection.supports(type(request), last + 1):
-            # It knew no ids when it was asked; that may have changed.
+            # The broker did not support ids at the last check; that may have changed.
             await connection.learn_versions()
         return last + 1 if connection.supports(type(request), last + 1) else last
 

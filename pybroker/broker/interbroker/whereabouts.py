@@ -1,8 +1,8 @@
-"""Who is the controller, by other brokers' word: for a broker that the metadata store does not reach for a while. It
-hears of no election, and would go on asking the controller before.
+"""Controller discovery by asking other brokers: for a broker that cannot reach the metadata store for a while. It
+learns of no election, and would keep asking the earlier controller.
 
-Whoever is asked decides nothing unless it is the controller, and a controller that was replaced is refused by the
-store: a wrong word costs a question.
+An asked broker decides nothing unless it is the controller, and the store refuses the writes of a replaced controller:
+a wrong answer costs only a request.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 ASKED_MAX = 10
-"""Brokers that are asked at once."""
+"""Number of brokers to ask at once."""
 ANSWER_S = 2.0
 PAUSE_S = 1.0
-"""From the end of one search to the next."""
+"""Pause between two searches."""
 
 
 class _Told(NamedTuple):
     seat: int | None
-    """What this broker had heard of the store by then: when it hears anything new, that counts."""
+    """The controller that the store had named by then; a later change in the store takes precedence."""
     controller: int
 
 
 class Whereabouts:
-    """Of one broker; on the loop's thread."""
+    """The controller discovery of one broker; on the loop's thread."""
 
     def __init__(self, broker_id: int, seat: Seat, view: ClusterView, dial: Dial) -> None:
         self._broker_id = broker_id
@@ -51,12 +51,12 @@ class Whereabouts:
 
     @property
     def controller(self) -> int | None:
-        """The broker's id, by the latest word; None: nobody is, or nobody knows."""
+        """The controller's broker id, by the latest information; None if there is none or it is unknown."""
         told = self._told
         return told.controller if told is not None and told.seat == self._seat.controller else self._seat.controller
 
     def denied(self, asked: int, answer: wire.EnvelopeResponse) -> None:
-        """Broker `asked` is not the controller; it says who is, if it knows."""
+        """Record that broker `asked` is not the controller; its answer names the controller if it knows it."""
         found = _named(answer)
         if found not in (None, asked, self._broker_id):
             assert found is not None
@@ -65,8 +65,8 @@ class Whereabouts:
             self._told = None
 
     async def search(self) -> None:
-        """Asks the others, once for all who want to know; returns when that has come to an end, or at once if it has
-        only just been tried."""
+        """Ask the other brokers; concurrent callers share one search. Returns at the end of the search, or at once if
+        the last one has only just ended."""
         if self._search is None and asyncio.get_running_loop().time() >= self._next:
             self._search = asyncio.create_task(self._ask_all(), name="who-is-controller")
             self._search.add_done_callback(self._searched)
@@ -74,7 +74,7 @@ class Whereabouts:
             await asyncio.wait([self._search])
 
     def close(self) -> None:
-        """Asks nobody any more."""
+        """Stop searching."""
         self._next = float("inf")
         if self._search is not None:
             self._search.cancel()
@@ -106,7 +106,7 @@ class Whereabouts:
                 question.cancel()
 
     async def _ask(self, broker: BrokerImage) -> int | None:
-        """Whom it takes for the controller. What it is asked changes nothing."""
+        """Return the controller as that broker knows it. The request changes nothing."""
         question = wire.SubmitEventRequest(
             broker_id=self._broker_id, event=pack_event(CatchUp()), timeout_ms=0, asked_ms_ago=0
         )
@@ -124,7 +124,7 @@ class Whereabouts:
 
 
 def _named(answer: wire.EnvelopeResponse) -> int | None:
-    """The controller in an answer of NOT_CONTROLLER; None also of a broker whose version does not say it."""
+    """Return the controller named in a NOT_CONTROLLER answer; None also for a broker whose version names none."""
     try:
         found: int | None = unpack(int | None, answer.response_data) if answer.response_data else None
     except UnreadableError:
