@@ -38,7 +38,7 @@ class HistoryEvent:
 
 def topic_events(incarnations: Iterable[TopicIncarnation]) -> list[HistoryEvent]:
     """Return the events of these incarnations. A truncation ends one incarnation and creates the next; it is listed
-    with the one that it ended.
+    under the old one.
     """
     known = list(incarnations)
     replaced = {one.successor_id for one in known if one.successor_id is not None}

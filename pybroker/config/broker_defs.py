@@ -1,5 +1,5 @@
-"""The table of broker settings: all that have an effect, under Kafka's names if Kafka has them, and those that can be
-changed at runtime without effect.
+"""The table of broker settings: all settings with an effect, under Kafka's names if Kafka has them, and Kafka's dynamic
+settings without effect here.
 
 Names, types, defaults, bounds and scopes follow Apache Kafka 4.4 (`AbstractKafkaConfig`, `DynamicBrokerConfig`); a
 setting's documentation mentions a different default or scope. `foreign` has Kafka's settings that this broker lacks.

@@ -70,7 +70,7 @@ REFUSED: dict[str, Refusal] = {
     ),
 }
 
-# A quorum with one member is this process (the combined mode of Kafka's sample file); several members are another
+# A quorum with one member is this process (the combined mode of Kafka's sample file). Several members are another
 # cluster.
 SINGLE_MEMBER: dict[str, str] = {
     "controller.quorum.voters": _NO_QUORUM,

@@ -27,8 +27,7 @@ class Consumer(BlockingClient):
 
     @property
     def _inner(self) -> consumer.Consumer:
-        """The asynchronous consumer, with its positions reset behind the caller's current record: drops records read
-        ahead.
+        """The asynchronous consumer, after it has sought back to the records that iteration fetched but did not yield.
         """
         if self._current is not None:
             current, self._current = self._current, None

@@ -115,9 +115,8 @@ class Sender:
         """Return the queues of an existing topic."""
         found = self._topics.get(topic.name)
         if found is not None and not (found.topic_id and topic.topic_id):
-            # A zero id comes from a broker without topic ids and proves nothing. Sequences continue: restarted at 0,
-            # batches would look like duplicates to the broker.
-            # those of batches that the broker has.
+            # A zero id comes from a broker without topic ids and proves nothing. Sequences continue: if they restarted
+            # at 0, batches would look like duplicates to the broker.
             found.topic_id = found.topic_id or topic.topic_id
         if found is None or (topic.topic_id and found.topic_id != topic.topic_id):
             if found is not None:
@@ -265,7 +264,6 @@ class Sender:
         if self._idempotent and where.in_flight and where.known_as != where.producer:
             # Apache Kafka's leader accepts any first sequence of an unknown producer (KAFKA-15591): if it refused the
             # first batch (leader not ready), the second would be written before it.
-            # the first batch refused, by a leader that is not ready yet, the second would come before it.
             return None, now + 3600.0
         batch = where.queue[0]
         if not len(batch.data):

@@ -124,7 +124,7 @@ class Transaction:
         """Set the sender's loop, before the first record."""
         self._background = background
 
-    # --- what the sender asks -----------------------------------------------------------------------------------------
+    # For the sender ------------------------------------------------------------------------------------------
 
     def takes(self, where: TopicPartition) -> bool:
         """Return whether the partition is part of the transaction and records can be sent; if not, start adding it."""
@@ -187,7 +187,7 @@ class Transaction:
             assert self._background is not None, "served"
             self._background.wake()
 
-    # --- what the producer does ---------------------------------------------------------------------------------------
+    # For the producer ----------------------------------------------------------------------------------------
 
     def require(self, *phases: Phase) -> None:
         """Raise unless the phase is one of `phases`: the transaction's or producer's failure, else RuntimeError."""
