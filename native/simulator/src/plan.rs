@@ -93,6 +93,18 @@ impl fmt::Display for Trouble {
     }
 }
 
+/// What interrupts the first elections.
+const EARLY: &[Trouble] = &[
+    Trouble::Delay,
+    Trouble::SlowDisk,
+    Trouble::Loss,
+    Trouble::CutLeader,
+    Trouble::Crash,
+    Trouble::CrashAtWrite,
+    Trouble::Partition,
+    Trouble::Pause,
+];
+
 /// A fault at a time.
 #[derive(Debug, Clone, Copy)]
 pub struct PlannedTrouble {
@@ -140,21 +152,40 @@ impl Plan {
         Random::new(self.seed, 1).between(3, 6) as usize
     }
 
+    /// Voters that the cluster is formatted with: mostly the first node alone.
+    #[must_use]
+    pub fn first_voters(&self) -> usize {
+        let mut random = Random::new(self.seed, 8);
+        match random.percent(40) {
+            true => random.between(2, 3) as usize,
+            false => 1,
+        }
+    }
+
     /// The faults in their order. Leaving some out does not change the others.
     #[must_use]
     pub fn troubles(&self) -> Vec<(usize, PlannedTrouble)> {
         let mut random = Random::new(self.seed, 2);
         let mut troubles = Vec::new();
         for minute in 0..self.minutes {
-            // The first minute begins with the cluster's growth.
-            let first = if minute == 0 { 8 * SECOND } else { 0 };
-            for _ in 0..random.between(8, 16) {
-                let at = minute * MINUTE + random.between(first, TROUBLE - SECOND);
+            // The first minute begins with the cluster's growth, unless it has several voters at once: then the first
+            // elections meet faults.
+            let (first, early) = match (minute, self.first_voters()) {
+                (0, 1) => (8 * SECOND, 0),
+                (0, _) => (SECOND / 2, 8),
+                _ => (0, 0),
+            };
+            for index in 0..random.between(8, 16) + early {
+                let (last, kinds) = match index < early {
+                    true => (6 * SECOND, EARLY),
+                    false => (TROUBLE - SECOND, Trouble::ALL),
+                };
+                let at = minute * MINUTE + random.between(first, last);
                 let left = (minute * MINUTE + TROUBLE).saturating_sub(at);
                 troubles.push(PlannedTrouble {
                     at,
                     lasts: random.between(50 * MILLISECOND, 10 * SECOND).min(left),
-                    kind: Trouble::ALL[random.index(Trouble::ALL.len())],
+                    kind: kinds[random.index(kinds.len())],
                     seed: random.bits(),
                 });
             }

@@ -157,18 +157,16 @@ impl World {
         let mut ids = Random::new(plan.seed, 3);
         let mut shape = Random::new(plan.seed, 4);
         let count = plan.nodes();
-        let nodes = (0..count).map(|index| {
-            let key = new_key(index, &mut ids);
-            let voters = match index {
-                0 => VoterSet::new([key]),
-                _ => VoterSet::empty(),
+        let keys: Vec<ReplicaKey> = (0..count).map(|index| new_key(index, &mut ids)).collect();
+        let first = plan.first_voters();
+        let nodes = keys.iter().enumerate().map(|(index, &key)| {
+            let voters = match index < first {
+                true => VoterSet::new(keys[..first].iter().copied()),
+                false => VoterSet::empty(),
             };
             let clock = Clock::new(shape.between(1_000, 1_000_000));
-            Node::new(
-                SimulatedDisk::new(key, voters),
-                clock,
-                shape.between(30, 200) as i64,
-            )
+            let disk = SimulatedDisk::new(key, voters);
+            Node::new(disk, clock, shape.between(30, 200) as i64)
         });
         let mut world = Self {
             nodes: nodes.collect(),
