@@ -1,1 +1,1 @@
-"""Staged ingest: bulk loads that are in a topic once or not at all (docs/staged-ingest.md)."""
+"""Staged ingest: atomic bulk loads of topics (docs/staged-ingest.md)."""

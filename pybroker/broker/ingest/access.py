@@ -1,4 +1,4 @@
-"""What every request about a staged ingest is asked first: cluster, live topic, usable name, permission."""
+"""Common checks of all staged-ingest requests: cluster, existing topic, valid name, permission."""
 
 from __future__ import annotations
 
@@ -25,17 +25,20 @@ class IngestAccess(msgspec.Struct, frozen=True):
     cache: MetadataCache
     authorizer: Authorizer
     unknown: Callable[[Uuid, Callable[[str], bool]], KafkaError]
-    """What is answered about an id that no living topic has, given whether the asker may know a name."""
+    """The error for an id that no existing topic has, given whether the client may know a name."""
 
     def check_cluster(self, cluster_id: str) -> None:
-        """INCONSISTENT_CLUSTER_ID for another cluster's."""
+        """Raise INCONSISTENT_CLUSTER_ID if the request is for another cluster."""
         if cluster_id != self.cache.cluster_id:
             raise KafkaError(
                 ErrorCode.INCONSISTENT_CLUSTER_ID, f"This is cluster {self.cache.cluster_id}, not {cluster_id!r}."
             )
 
     def topic(self, context: RequestContext, topic_id: Uuid, *operations: AclOperation) -> CachedTopic:
-        """The live topic, if one of `operations` is permitted: UNKNOWN_TOPIC_ID, TOPIC_AUTHORIZATION_FAILED."""
+        """Return the topic if the client may do one of `operations`.
+
+        Raise UNKNOWN_TOPIC_ID or TOPIC_AUTHORIZATION_FAILED.
+        """
         topic = self.cache.topic_by_id(topic_id)
         if topic is None:
             raise self.unknown(topic_id, partial(self.lists, context))
@@ -46,16 +49,16 @@ class IngestAccess(msgspec.Struct, frozen=True):
         return topic
 
     def permits(self, context: RequestContext, operation: AclOperation, topic: str) -> bool:
-        """Whether the authorizer lets the asker do `operation` on the topic of that name."""
+        """Return whether the authorizer permits `operation` on the topic of that name."""
         return self.authorizer.permits(context, operation, ResourceType.TOPIC, topic)
 
     def lists(self, context: RequestContext, topic: str) -> bool:
-        """Whether a listing shows what belongs to the topic; what it leaves out is not worth a line of the log."""
+        """Return whether a listing shows the topic's ingests; omissions are not logged."""
         return self.authorizer.lists(context, ResourceType.TOPIC, topic)
 
 
 def check_name(ingest_id: str, batch_id: int) -> None:
-    """INVALID_REQUEST for a name that no ingest can have."""
+    """Raise INVALID_REQUEST for an invalid ingest id or batch id."""
     if not 1 <= len(ingest_id.encode("utf-8", "surrogatepass")) <= INGEST_ID_BYTES_MAX:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"An ingest id has 1 to {INGEST_ID_BYTES_MAX} bytes.")
     if batch_id < NO_BATCH:

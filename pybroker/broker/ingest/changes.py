@@ -1,4 +1,4 @@
-"""What a change of the cluster means for the ingests on one broker. Pure."""
+"""The effects of a metadata change on one broker's ingests. Pure."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ from pybroker.broker.metadata.ingest_records import COMMITTED, COMMITTING, Inges
 
 
 class IngestChanges(NamedTuple):
-    """See the module."""
+    """Ingests whose state has changed."""
 
     opened: list[IngestRecord]
-    """To be taken appends for."""
+    """Ingests that accept appends now."""
     reopened: list[IngestRecord]
-    """A commit of theirs came to nothing."""
+    """Ingests whose commit was not decided."""
     over: list[IngestRecord]
-    """Whose files go: ended, begun anew, or attached everywhere."""
+    """Ingests whose files can be removed: ended, replaced by a new epoch, or linked on all replicas."""
     may_attach: bool
-    """Something is decided, or somebody else leads."""
+    """A commit was decided, or partition leaders have changed."""
 
 
 def changes_of(before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> IngestChanges:
-    """What is to be done."""
+    """Return the changes from `before` to `after`."""
     opened, reopened, over = [], [], []
     for old, new in _open_pairs(before, after, change):
         if new is not None and (old is None or old.epoch != new.epoch):
             opened.append(new)
         elif old is not None and new is not None and old.reopened != new.reopened:
             reopened.append(new)
-        # What a commit took over is attached first.
+        # Keep the files of a committed ingest until its segments are linked.
         if old is not None and (new is None or old.epoch != new.epoch) and not _is_attached(after, old):
             over.append(old)
     for old, new in _committed_pairs(before, after, change):
         if old is not None and old.state == COMMITTING and (new is None or new.key != old.key):
-            # Forgotten with its topic.
+            # The ingest was forgotten together with its topic.
             over.append(old)
         if new is not None and new.state == COMMITTED and (old is None or old != new):
             over.append(new)
-    # Of topics that are known only the states of partitions are told.
+    # For known topics, a delta carries only partition states.
     may_attach = isinstance(change, ClusterImage) or bool(change.topics or change.states or change.committed_ingests)
     return IngestChanges(opened, reopened, over, may_attach)
 

@@ -1,4 +1,4 @@
-"""The commit of a staged ingest: prepared, decided, attached; and what is decided driven on until it is attached."""
+"""Commits of staged ingests: prepare, decide, link; decided commits are retried until they are linked."""
 
 from __future__ import annotations
 
@@ -28,14 +28,15 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 RETRY_S = 2.0
-"""After an attach that failed (a full disk)."""
+"""Delay after a failed link (a full disk)."""
 ELSEWHERE_RETRY_S = 0.05
-"""After one that failed because this broker does not lead yet, or any more; and before the look after a success."""
+"""Delay after a link that failed because this broker does not lead yet or any more, and before the check after a
+success."""
 PREPARE_S = 20.0
 PREPARE_PAUSE_S = 0.1
-"""How long, and how often, a commit is prepared again because leaders or replicas change."""
+"""Time limit and pause for preparing a commit again while leaders or replicas change."""
 OTHERS_S = 30.0
-"""How long a commit is not answered while other brokers attach what is decided."""
+"""How long a commit's response waits for other brokers to link the decided commit."""
 AGAIN = frozenset(
     {
         ErrorCode.INVALID_UPDATE_VERSION,
@@ -45,22 +46,25 @@ AGAIN = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
-"""Why a commit is not prepared that soon may be."""
+"""Temporary errors, after which a commit is prepared again."""
 
 R = TypeVar("R")
 
 
 class CommitOutcome(msgspec.Struct, frozen=True):
-    """The answer to a commit."""
+    """The result of a commit."""
 
     record: IngestRecord
     repeated: bool
     problem: KafkaError | None
-    """Decided, but not all attached yet."""
+    """The commit is decided but not yet linked everywhere."""
 
 
 class Commits:
-    """See the module. `lock` is that of an ingest; `spawn` runs work beside the caller's; `end` drops an open one."""
+    """Commits of this broker's ingests.
+
+    `lock`: the lock of an ingest. `spawn`: runs work in the background. `end`: drops an open ingest.
+    """
 
     def __init__(
         self,
@@ -90,19 +94,19 @@ class Commits:
         self._end = end
         self._running = False
         self._shown = asyncio.Event()
-        """Set, and replaced, when something of ingests or partitions is shown."""
+        """Set, and replaced, when a change of ingests or partitions is applied."""
         self._finishing: set[IngestKey] = set()
 
     def start(self) -> None:
-        """What is decided may be driven on from now on."""
+        """Allow retries of decided commits."""
         self._running = True
 
     def stop(self) -> None:
-        """Nothing is tried again from now on."""
+        """Stop retrying."""
         self._running = False
 
     def follow(self, image: ClusterImage) -> None:
-        """Something was decided, or somebody else leads: what falls to this broker is attached."""
+        """Link decided commits for partitions that this broker leads, after a decision or a leader change."""
         for record in image.committed_ingests.values():
             if record.state == COMMITTING and self._own(record):
                 self.finish_soon(record.key)
@@ -112,7 +116,7 @@ class Commits:
     async def commit(
         self, key: IngestKey, epoch: int, listed: Sequence[ListedAttempt], caller: Caller | None
     ) -> CommitOutcome:
-        """For the client that asks."""
+        """Commit for a client."""
         async with self._lock(key):
             record = self._view.image.commit_of(key)
             repeated = record is not None
@@ -127,14 +131,14 @@ class Commits:
         if problem is not None or (record.state == COMMITTING and record.key == key):
             self.finish_soon(key)
         if not self._alone and record.state == COMMITTING and record.key == key:
-            # Those who lead the other partitions attach, too, or those who lead them after those.
+            # Wait for the current or later leaders of the other partitions to link, too.
             record, problem = await self._shown_committed(record, problem)
         return CommitOutcome(record, repeated, problem)
 
     async def _shown_committed(
         self, record: IngestRecord, problem: KafkaError | None
     ) -> tuple[IngestRecord, KafkaError | None]:
-        """The record when it is committed everywhere, or what it is when the patience is over, and why."""
+        """Return the record once it is committed everywhere, or after the time limit with the reason."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(OTHERS_S):
                 while True:
@@ -167,7 +171,8 @@ class Commits:
         else:
             record = await self._decide_in_cluster(known, listed, caller)
         if record.key != key:
-            # A later batch of the stream was decided meanwhile: this one counts as committed and is of no use.
+            # A later batch of the stream was decided meanwhile: this batch counts as committed, and its files are
+            # useless.
             await self._end(known)
         elif self._alone and record.state == COMMITTED:
             await self._removal.remove(record)
@@ -196,15 +201,17 @@ class Commits:
     async def _decide_in_cluster(
         self, known: IngestRecord, listed: Sequence[ListedAttempt], caller: Caller | None
     ) -> IngestRecord:
-        """Prepares and decides; again while leaders and replicas change. Whatever was decided of it, though the answer
-        was lost, the next decision finds."""
+        """Prepare and decide, again while leaders and replicas change.
+
+        If the response to a decision was lost, the next attempt finds the decision.
+        """
         give_up = self._clock.monotonic_ms() + PREPARE_S * 1000
         while True:
             try:
                 return await self._prepare_and_decide(known, listed, caller)
             except KafkaError as error:
                 if error.code not in AGAIN or self._clock.monotonic_ms() >= give_up:
-                    # Appends go on, and whoever prepares it still is too late.
+                    # Accept appends again; a broker that is still preparing this commit is too late.
                     await self._decide(ReopenIngest(known.key, known.epoch))
                     if error.code == ErrorCode.INVALID_UPDATE_VERSION:
                         raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, error.message) from None
@@ -218,7 +225,7 @@ class Commits:
             await asyncio.sleep(PREPARE_PAUSE_S)
 
     def _own(self, record: IngestRecord) -> list[int]:
-        """The partitions that this broker leads, as it has heard, and that are not known to have the records."""
+        """Return the partitions that this broker leads, as far as it knows, and that may still lack the records."""
         if self._alone:
             return [index for index in record.partitions if index not in record.lost]
         topic = self._view.image.topic_by_id(record.topic_id)
@@ -230,7 +237,7 @@ class Commits:
         ]
 
     def _epochs(self, topic_id: Uuid) -> dict[int, int]:
-        """Leader epochs of a topic's partitions."""
+        """Return the leader epochs of a topic's partitions."""
         topic = self._view.image.topic_by_id(topic_id)
         return {} if topic is None else {index: one.leader_epoch for index, one in enumerate(topic.partitions)}
 
@@ -266,13 +273,13 @@ class Commits:
         return finished
 
     def finish_soon(self, key: IngestKey) -> None:
-        """However often a client asks, one task goes on with it."""
+        """Start a background task for the commit; one task serves any number of retrying clients."""
         if key not in self._finishing:
             self._finishing.add(key)
             self._spawn(self._finish_later(key))
 
     async def _finish_later(self, key: IngestKey) -> None:
-        """Attaches what is decided, until it is done or its topic is deleted; if that comes back, it goes on."""
+        """Link a decided commit until it is done or its topic is deleted; an undelete resumes it."""
         try:
             await self._finish(key)
         finally:
@@ -285,9 +292,9 @@ class Commits:
                 if record is None or record.key != key or record.state == COMMITTED:
                     return
                 if self._view.image.topic_by_id(record.topic_id) is None or not self._own(record):
-                    # Deleted, or others' business.
+                    # The topic is deleted, or other brokers lead the remaining partitions.
                     return
-                # Meanwhile this broker may have come to lead more of it: looked at again.
+                # Check again after the pause: this broker may lead more of the partitions by then.
                 pause = ELSEWHERE_RETRY_S
                 try:
                     await self._attach(record)
@@ -304,7 +311,7 @@ class Commits:
             await asyncio.sleep(pause)
 
     def _describe(self, record: IngestRecord) -> str:
-        """Its topic, for log lines."""
+        """Return the topic's description for log lines."""
         return self._view.image.describe(record.topic_id)
 
     async def _decide(self, event: Event[R], caller: Caller | None = None) -> R:

@@ -1,9 +1,8 @@
-"""Open ingests that take nothing for too long end; commits are forgotten after a while; what could not be removed is
-tried again.
+"""Expiry of ingests: drops idle open ingests, forgets old commits, and retries failed removals.
 
-With several brokers each one knows only what it has taken itself. So whoever has taken records of an ingest has that
-written down, when a quarter of its time is over at the latest, and one of them, the leader of the topic's first
-partition, ends what nobody has written down for one and a half times that time.
+In a cluster, each broker knows only the appends that it has received itself. A broker that receives records of an
+ingest therefore records that in the cluster's metadata before a quarter of the ingest's ttl has passed. The leader
+of the topic's first partition drops an ingest without such a record for one and a half times the ttl.
 """
 
 from __future__ import annotations
@@ -27,17 +26,18 @@ from pybroker.errors import KafkaError
 log = logging.getLogger(__name__)
 
 ROUND_S_MAX = 30.0
-"""Longest time between two looks at what has expired."""
+"""The longest time between two checks."""
 ROUND_S_MIN = 0.05
 ROUND_S_EACH = 0.0001
-"""Shortest time between two looks, and what each open or remembered ingest adds to it: a look costs 0.5 μs each, so
-that they take less than a hundredth of the control plane, whatever clients begin and however short its ttl_ms is."""
+"""The shortest time between two checks, and the addition for each open or remembered ingest. A check costs 0.5 μs per
+ingest, so that checks take less than 1 % of the control plane, however many ingests clients begin and however short
+their ttl_ms is."""
 RETRY_S = 2.0
-"""After a round that failed (a bug)."""
+"""Delay after a failed round (a bug)."""
 
 
 class Expiry:
-    """See the module."""
+    """The expiry task of one broker."""
 
     def __init__(
         self,
@@ -69,18 +69,18 @@ class Expiry:
         self._keeper: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Looks from now on."""
+        """Start the periodic checks."""
         self._keeper = asyncio.create_task(self._keep(), name="ingests")
 
     async def stop(self) -> None:
-        """Looks no more."""
+        """Stop the periodic checks."""
         keeper, self._keeper = self._keeper, None
         if keeper is not None:
             keeper.cancel()
             await asyncio.gather(keeper, return_exceptions=True)
 
     def wake(self) -> None:
-        """Something has begun, whose time may be shorter than others'."""
+        """Check the timing again: a new ingest may have a shorter ttl."""
         self._wake.set()
 
     async def _keep(self) -> None:
@@ -103,12 +103,12 @@ class Expiry:
             except KafkaError as error:
                 log.warning("ingests could not be expired: %s", error)
             except Exception:
-                # Of this round only: others' disk space waits for the next.
+                # Ignore this round: other ingests' disk space is released in the next one.
                 log.exception("ingests could not be expired: this is a bug in pybroker")
                 await asyncio.sleep(RETRY_S)
 
     async def _write_down(self) -> None:
-        """When this broker has taken records last, where that is news."""
+        """Record when this broker last received records, for ingests where the recorded time is old."""
         if not (open_now := self._view.image.ingests):
             return
         news = tuple(
@@ -158,7 +158,7 @@ class Expiry:
 
 async def _first(wait: Any, seconds: float) -> None:
     try:
-        # Not wait_for: in Python 3.11 it loses a cancellation that comes together with the end of the wait.
+        # Do not use wait_for: in Python 3.11 it loses a cancellation that arrives together with the end of the wait.
         async with asyncio.timeout(seconds):
             await wait
     except TimeoutError:

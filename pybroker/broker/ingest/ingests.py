@@ -1,10 +1,10 @@
-"""The life of staged ingests: begin, commit, abort, expiry, and what a crash leaves to be finished.
+"""The lifecycle of staged ingests: begin, commit, abort, expiry, and recovery after a crash.
 
-Decisions go through the controller and are in the store before anything follows from them; what the leaders of the
-partitions do is in `leader`. One lock an ingest: of two commits that race, the second finds the first one's answer.
+The controller decides, and each decision is durable before it takes effect; `leader` does the work on partitions.
+Each ingest has a lock: of two concurrent commits, the second finds the result of the first.
 
-With several brokers each follows what is decided, whoever had it decided: it opens what has begun, attaches to the
-partitions that it leads what a commit brings, and removes what is over.
+In a cluster every broker follows the decisions of all brokers: it opens new ingests, links commits to the partitions
+that it leads, and removes ended ingests.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 BEGIN_MS = 15_000
-"""So long a begin waits for brokers that do not answer; their appends fail until they do."""
+"""How long a begin waits for unresponsive brokers; appends to these fail until they respond."""
 R = TypeVar("R")
 
 
@@ -53,12 +53,15 @@ class IngestView(msgspec.Struct, frozen=True):
     touched_ms: int
     writers: int
     staged: Mapping[int, tuple[int, int]]
-    """Rows and bytes by partition, every attempt counted; empty for a committed one."""
+    """Rows and bytes by partition, including every attempt; empty for a committed ingest."""
 
 
 class Ingests:
-    """See the module. `start` after the first LeaderAndIsr, before clients are accepted. `colleagues`: None of a broker
-    that is alone."""
+    """The staged ingests of one broker.
+
+    `start` runs after the first LeaderAndIsr and before clients are accepted. `colleagues`: None on a broker without
+    peers.
+    """
 
     def __init__(
         self,
@@ -115,10 +118,10 @@ class Ingests:
             removal=self._removal,
         )
 
-    # --- life ---------------------------------------------------------------------------------------------------------
+    # --- lifecycle ----------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Takes up what a former life left: open ingests go on, decided commits are attached, the rest is removed."""
+        """Recover after a restart: reopen open ingests, link decided commits, and remove other staged files."""
         await self._forget_gone(native=False)
         image = self._view.image
         unfinished = [record for record in image.committed_ingests.values() if record.state == COMMITTING]
@@ -128,7 +131,7 @@ class Ingests:
             elif removed := await self._leader.collect((*image.ingests.values(), *unfinished)):
                 log.info("removed what %d ended ingests had staged", removed)
         except KafkaError as error:
-            # It takes room, no more: not a reason to keep the broker from its other data.
+            # Leftover files only use disk space: not a reason to keep the broker from serving its other data.
             log.warning("what ended ingests had staged could not be removed: %s", error)
         for record in image.ingests.values():
             try:
@@ -137,12 +140,12 @@ class Ingests:
                 log.warning("ingest %r cannot go on: %s", record.ingest_id, error)
         self._running = True
         self._commits.start()
-        # Also of topics that have come back meanwhile.
+        # Includes topics that were undeleted meanwhile.
         self.topics_shown(self._view.image.names)
         self._expiry.start()
 
     async def stop(self) -> None:
-        """Ends background work; a commit under way is finished or goes on after the next start."""
+        """Stop background work; a pending commit completes now or after the next start."""
         self._running = False
         self._commits.stop()
         await self._expiry.stop()
@@ -155,7 +158,7 @@ class Ingests:
     # --- requests -----------------------------------------------------------------------------------------------------
 
     async def begin(self, key: IngestKey, ttl_ms: int, join: bool, caller: Caller | None = None) -> IngestRecord:
-        """The open ingest, or the record of its commit. Raises KafkaError."""
+        """Begin an ingest; return the open ingest or the record of its commit. Raise KafkaError."""
         async with self._lock(key):
             ttl = self._config["ingest.ttl.ms"] if ttl_ms < 0 else ttl_ms
             event = BeginIngest(
@@ -166,7 +169,8 @@ class Ingests:
                 self._clock.wall_ms(),
                 self._config["ingest.open.max"],
                 self._config["ingest.committed.max"],
-                # Never one that an earlier life of this id had: its late appends must not fit.
+                # The epoch must differ from those of earlier ingests with this id, so that their late appends are
+                # refused.
                 random.randrange(1, 2**30),
             )
             before = self._view.image.ingests.get(key)
@@ -181,13 +185,17 @@ class Ingests:
     async def commit(
         self, key: IngestKey, epoch: int, listed: Sequence[ListedAttempt], caller: Caller | None = None
     ) -> CommitOutcome:
-        """Commits what is listed, once. Raises KafkaError when nothing was decided. A client that goes away does not
-        stop it."""
+        """Commit the listed attempts, once. Raise KafkaError if nothing was decided.
+
+        The commit continues if the client disconnects.
+        """
         return await asyncio.shield(self._spawn(self._commits.commit(key, epoch, listed, caller)))
 
     async def abort(self, key: IngestKey, epoch: int, caller: Caller | None = None) -> str | None:
-        """Drops an open ingest; gives the state of one that was committed before, else None. Raises KafkaError when
-        nothing was decided."""
+        """Drop an open ingest; return the state of an ingest that was committed before, else None.
+
+        Raise KafkaError if nothing was decided.
+        """
         async with self._lock(key):
             done = self._view.image.commit_of(key)
             if done is not None:
@@ -201,7 +209,7 @@ class Ingests:
             return None
 
     def views(self, include_committed: bool) -> Iterator[IngestView]:
-        """All of them as of the first one's turn, open ones first."""
+        """Yield all ingests as of the first `next()`, open ones first."""
         staged = self._leader.staged()
         image = self._view.image
         for record in image.ingests.values():
@@ -211,39 +219,40 @@ class Ingests:
                 yield IngestView(record, record.committed_ms, 0, {})
 
     async def prepare_here(self, order: PrepareIngest) -> Mapping[int, tuple[int, int]]:
-        """What another broker, which commits, has this one do. Raises KafkaError."""
+        """Prepare partitions here for a commit of another broker. Raise KafkaError."""
         return await self._preparing.here(order)
 
     # --- ends ---------------------------------------------------------------------------------------------------------
 
     async def _end(self, record: IngestRecord, caller: Caller | None = None) -> None:
-        """Over as soon as it is decided, whatever becomes of the files. Raises KafkaError when it is not."""
+        """End an ingest. It has ended once that is decided, even if its files remain. Raise KafkaError if it is not
+        decided."""
         await self._decide(DropIngests(open=((record.key, record.epoch),)), caller=caller)
         if self._alone:
             await self._removal.remove(record)
 
     def topics_removed(self, removed: Sequence[RemovedTopic]) -> None:
-        """Incarnations are no more: what is open for them ends."""
+        """End the open ingests of deleted incarnations."""
         image = self._view.image
         concerned = {topic_id for topic_id, *_ in image.ingests}
         if self._running and any(topic.topic_id in concerned for topic in removed):
             self._spawn(self._forget_gone())
 
     def topics_shown(self, shown: Collection[Uuid]) -> None:
-        """Incarnations have become visible: what is decided for them is attached. Before `start` nothing is done; it
-        looks at all of them."""
+        """Link decided commits of incarnations that have become visible. Does nothing before `start`, which checks
+        all."""
         if not self._running:
             return
         for record in self._view.image.committed_ingests.values():
             if record.state == COMMITTING and record.topic_id in shown:
                 self._commits.finish_soon(record.key)
 
-    # --- what is decided, with several brokers ------------------------------------------------------------------------
+    # --- following decisions in a cluster -----------------------------------------------------------------------------
 
     async def obey(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
-        """`replicas.known_cluster.Obeys`: when it is over, this broker takes appends for what has begun."""
+        """Implement `replicas.known_cluster.Obeys`; when this returns, this broker accepts appends for new ingests."""
         if self._alone or not self._running:
-            # A start looks at everything.
+            # `start` checks everything.
             return
         changes = changes_of(before, after, change)
         for record in changes.opened:
@@ -261,13 +270,16 @@ class Ingests:
             self._commits.follow(after)
 
     async def _remove(self, record: IngestRecord) -> None:
-        # What runs for it ends first: nothing stages, prepares or attaches what is removed.
+        # Wait for running work: nothing may stage, prepare or link an ingest that is being removed.
         async with self._lock(record.key):
             await self._removal.remove(record)
 
     async def _forget_gone(self, *, native: bool = True) -> None:
-        """Drops the open ingests of deleted topics, and what is remembered of those that cannot come back. Of a topic
-        that waits for its removal the commits are remembered: undeleted, it has their records, or gets the rest."""
+        """Drop open ingests of deleted topics, and forget commits of topics that cannot be undeleted.
+
+        Commits of a topic that waits for its removal are kept: after an undelete the topic has their records, or
+        gets the rest.
+        """
         image = self._view.image
         ended = [record for record in image.ingests.values() if image.is_deleted(record.topic_id)]
         committed = [record for record in image.committed_ingests.values() if image.is_dead(record.topic_id)]
@@ -283,14 +295,14 @@ class Ingests:
         )
         if native and self._alone:
             for record in (*ended, *committed):
-                # What runs for it ends first: nothing stages or prepares what is removed.
+                # Wait for running work: nothing may stage or prepare an ingest that is being removed.
                 async with self._lock(record.key):
                     await self._removal.remove(record)
 
     # --- helpers ------------------------------------------------------------------------------------------------------
 
     def _topic(self, record: IngestRecord) -> str:
-        """For log lines."""
+        """Return the topic's description for log lines."""
         return self._view.image.describe(record.topic_id)
 
     def _lock(self, key: IngestKey) -> asyncio.Lock:

@@ -1,4 +1,4 @@
-"""Who comes into sync has what open ingests have staged, as it has the log: it may lead next."""
+"""Copies staged records of open ingests to a replica before it joins the ISR, because it may lead next."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from pybroker.native import IsrProposal
 
 
 class Joining:
-    """On the broker that leads."""
+    """The copying on the partition's leader."""
 
     def __init__(self, leader: IngestLeader, view: ClusterView) -> None:
         self._leader = leader
         self._view = view
 
     def bring(self, proposal: IsrProposal) -> Coroutine[Any, Any, None] | None:
-        """What is to be done before the proposal is made; None: nothing. It raises KafkaError."""
+        """Return the work to do before the leader proposes the ISR change; None: nothing. The coroutine raises
+        KafkaError."""
         image = self._view.image
         topic = image.topic_by_id(proposal.topic_id)
         if topic is None or not any(key[0] == proposal.topic_id for key in image.ingests):

@@ -1,7 +1,7 @@
-"""Staged ingests on the broker that leads their partitions: staging, sealing, attaching, removing.
+"""Staged ingests on the leader of their partitions: staging, sealing, linking, removing.
 
-It does what it is told, knows what lies on its disks and decides nothing: what is committed is the controller's word.
-All calls but those that say otherwise raise KafkaError.
+The leader knows the files on its disks and follows orders; the controller decides commits. All calls raise
+KafkaError unless they say otherwise.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from pybroker.protocol.error_codes import ErrorCode
 
 PAUSE_S = 0.01
 PAUSE_MAX_S = 0.25
-"""Between two looks whether the other replicas have attached, too."""
+"""Poll interval while the other replicas link, too."""
 THREADS = 4
-"""Attaches and seals at a time: each waits for the disk, and syncs of several share its commits."""
+"""Concurrent links and seals: each waits for the disk, and concurrent syncs share the file system's commits."""
 
 OWN: Any = object()
 
@@ -28,67 +28,69 @@ T = TypeVar("T")
 
 
 class StagedIngest(NamedTuple):
-    """What an open ingest has staged."""
+    """The staged records of an open ingest."""
 
     touched_ms: int
-    """When it took something last."""
+    """Time of the last append."""
     writers: int
     partitions: Mapping[int, tuple[int, int]]
-    """Rows and bytes by partition, every attempt counted."""
+    """Rows and bytes by partition, including every attempt."""
 
 
 class AttachedHere(NamedTuple):
-    """What has become of the partitions of a commit that this broker leads."""
+    """The result of linking a commit's partitions that this broker leads."""
 
     offsets: Mapping[int, tuple[int, int]]
-    """Base and end offset of those that have the records."""
+    """Base and end offset of partitions that have the records."""
     missing: Sequence[int]
-    """Those of which nothing is staged here."""
+    """Partitions without staged files here."""
     problem: BaseException | None
-    """Why another one has them not yet."""
+    """The first error of the other partitions."""
 
 
 class IngestLeader:
-    """See the module. Its calls are for when the log directories are there."""
+    """The native ingests of this broker. Call it once the log directories exist."""
 
     def __init__(self, native: NativeIngests) -> None:
         self._native = native
         self._executor = ThreadPoolExecutor(THREADS, "ingest")
 
     async def stop(self) -> None:
-        """Waits for the calls under way."""
+        """Wait for running calls."""
         await asyncio.get_running_loop().run_in_executor(None, self._executor.shutdown)
 
     async def collect(self, kept: Iterable[IngestRecord]) -> int:
-        """Removes the files of all ingests but these; how many there were."""
+        """Remove the files of all ingests except these; return how many were removed."""
         return await self._call(self._native.collect, [(record.topic_id, record.directory) for record in kept])
 
     async def open(self, record: IngestRecord) -> None:
-        """Takes appends from now on; drops an older epoch with what it staged. It waits for no commit's disk."""
+        """Accept appends; drop an older epoch and its staged files. Does not wait for a commit's disk writes."""
         arguments = record.key, record.directory, record.epoch, dict(record.config)
         await self._call(self._native.open, *arguments, executor=None)
 
     async def prepare(
         self, key: IngestKey, epoch: int, preparation: IngestPreparation, listed: Sequence[ListedAttempt]
     ) -> dict[int, tuple[int, int]]:
-        """Before the decision: what is listed is what is staged, it is on disk, and nothing more is taken. Gives rows
-        and bytes by partition."""
+        """Prepare a commit: check the list against the staged files, sync them, and refuse further appends.
+
+        Return rows and bytes by partition.
+        """
         prepared = await self._call(self._native.prepare, key, epoch, preparation, list(listed))
         return {one.partition: (one.rows, one.bytes) for one in prepared}
 
     def reopen(self, key: IngestKey, epoch: int) -> None:
-        """The commit was not decided: takes appends again. Does not fail."""
+        """Accept appends again after a commit that was not decided. Does not fail."""
         self._native.reopen(key, epoch)
 
     async def attach(
         self, record: IngestRecord, partitions: Sequence[int]
     ) -> AttachedHere:
-        """After the decision: these partitions get their records, once, however often this is called, on every replica
-        in sync."""
+        """Link the records of a decided commit to these partitions on every in-sync replica, once for any number of
+        calls."""
         offsets: dict[int, tuple[int, int]] = {}
         missing: list[int] = []
         problem = None
-        # All of them come to their end, also when one fails.
+        # Wait for all partitions even if one fails.
         attaching = [self._attach_one(record, index) for index in partitions]
         results = await asyncio.gather(*attaching, return_exceptions=True)
         for index, result in zip(partitions, results, strict=True):
@@ -109,19 +111,19 @@ class IngestLeader:
         return attached
 
     async def bring(self, topic_id: Uuid, partition: int, brokers: Sequence[int]) -> None:
-        """Brings what is staged for a partition to brokers that are about to come into sync."""
+        """Copy the staged files of a partition to brokers that are about to join the ISR."""
         await self._call(self._native.bring, topic_id, partition, list(brokers))
 
     async def expire(self, record: IngestRecord, before_ms: int) -> bool:
-        """Takes nothing any more if it took nothing since `before_ms`; whether that is so."""
+        """Refuse further appends if there were none since `before_ms`; return whether that is so."""
         return await self._call(self._native.expire, record.key, record.epoch, before_ms)
 
     async def drop(self, record: IngestRecord) -> None:
-        """Forgets it and removes its files."""
+        """Forget an ingest and remove its files."""
         await self._call(self._native.drop, record.key, record.directory)
 
     def staged(self) -> dict[IngestKey, StagedIngest]:
-        """What the open ones have staged. Does not fail."""
+        """Return the staged records of the open ingests. Does not fail."""
         return {
             one.key: StagedIngest(
                 one.touched_ms, one.writers, {part.partition: (part.rows, part.bytes) for part in one.partitions}
@@ -130,7 +132,7 @@ class IngestLeader:
         }
 
     async def _call(self, function: Callable[..., T], *arguments: Any, executor: Any = OWN) -> T:
-        """A blocking native call, among the few of this kind at a time unless another executor is named."""
+        """Run a blocking native call on the few threads for such calls, or on another executor."""
         chosen = self._executor if executor is OWN else executor
         try:
             return await asyncio.get_running_loop().run_in_executor(chosen, function, *arguments)

@@ -1,8 +1,8 @@
-"""The part of a commit before its decision: what is listed is on disk on every replica in sync of its partition.
+"""The two-phase prepare of a commit: every in-sync replica brings the listed attempts to disk.
 
-First the leaders, who compare the list with what is staged, bring the other replicas what those lack, and take no more
-appends; then those others. The decision checks that the partitions have the same replicas in sync then. A plan has a
-number: whoever prepares the same commit again, or beside this one, writes another, and the decision names one.
+First the leaders compare the list with their staged files, send missing files to the other replicas, and refuse
+further appends; then the followers prepare. The decision checks that the ISRs have not changed. Each plan has a
+number: another attempt to prepare the same commit writes another plan, and the decision names one.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class Prepared(NamedTuple):
     partitions: Rows
     plan: int
     versions: Mapping[int, int] | None
-    """Of the states of the partitions; None of a broker that is alone."""
+    """Versions of the partition states; None on a broker without peers."""
 
 
 class Preparing:
-    """See the module."""
+    """Prepares commits on this broker and its peers."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Preparing:
         self._min_in_sync = min_in_sync
 
     async def prepare(self, record: IngestRecord, listed: Sequence[ListedAttempt]) -> Prepared:
-        """Raises KafkaError; some brokers may have prepared it then."""
+        """Prepare a commit. Raise KafkaError; some brokers may have prepared it nevertheless."""
         if self._colleagues is None:
             return Prepared(await self._leader.prepare(record.key, record.epoch, ALONE, listed), 0, None)
         leaders, holders, versions = self._states(record.topic_id, {one.partition for one in listed})
@@ -86,13 +86,13 @@ class Preparing:
             await _all(self._ask(broker, order(False, indexes)) for broker, indexes in followed.items())
         except KafkaError as error:
             if error.code == ErrorCode.INVALID_REQUEST:
-                # The leader has what is listed: this one has to get it once more.
+                # The leader has the listed attempts: the replica has to get them again.
                 raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, error.message) from None
             raise
         return Prepared(partitions, plan, {index: versions[index] for index in partitions})
 
     async def here(self, order: PrepareIngest) -> Rows:
-        """What another broker has this one do. Raises KafkaError."""
+        """Prepare partitions here for a commit of another broker. Raise KafkaError."""
         preparation = IngestPreparation(plan=order.plan, leads=order.leads, holders=order.holders)
         listed = [
             ListedAttempt(partition=part, writer=writer, attempt=attempt, rows=rows, bytes=size, checksum=checksum)
@@ -103,7 +103,7 @@ class Preparing:
     def _states(
         self, topic_id: Uuid, indexes: Iterable[int]
     ) -> tuple[dict[int, int], dict[int, tuple[int, ...]], dict[int, int]]:
-        """Leader, replicas in sync, and version of each partition's state, as this broker has heard."""
+        """Return leader, ISR, and version of each partition's state, as far as this broker knows."""
         topic = self._view.image.topic_by_id(topic_id)
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"There is no topic {self._view.image.describe(topic_id)}.")
@@ -137,7 +137,7 @@ def _fields(one: ListedAttempt) -> tuple[int, int, int, int, int, int]:
 
 
 async def _all(work: Iterable[Awaitable[Rows]]) -> list[Rows]:
-    """All of them come to their end. What is wrong with the list is said rather than what may be better next time."""
+    """Wait for all. Prefer to raise errors in the list over errors that a retry may avoid."""
     results = await asyncio.gather(*work, return_exceptions=True)
     problems = [one for one in results if isinstance(one, BaseException)]
     for problem in problems:

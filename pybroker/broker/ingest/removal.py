@@ -1,7 +1,7 @@
-"""Removes what ended ingests have staged, and tries again where a disk refuses.
+"""Removal of ended ingests' staged files, with retries after disk errors.
 
-That an ingest has ended is decided, and durable, before: its files take room, no more. What cannot be removed is tried
-again while the broker runs, and by each start (`NativeIngests.collect`).
+The end of an ingest is decided and durable before, so leftover files only use disk space. The broker retries while
+it runs and at each start (`NativeIngests.collect`).
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ log = logging.getLogger(__name__)
 
 RETRY_MS = 30_000
 LEFT_MAX = 1_000
-"""Ingests whose files are tried again; those of more are left to the next start. One try of so many takes seconds."""
+"""Limit of ingests with pending retries; the next start removes the rest. Retrying this many takes seconds."""
 
 
 class Removal:
-    """See the module."""
+    """Pending removals of one broker."""
 
     def __init__(
         self, drop: Callable[[IngestRecord], Awaitable[None]], topic: Callable[[IngestRecord], str], clock: Clock
     ) -> None:
-        """`drop` removes the files and raises KafkaError if it cannot; `topic` names its topic for log lines."""
+        """`drop` removes the files or raises KafkaError. `topic` names an ingest's topic for log lines."""
         self._drop = drop
         self._topic = topic
         self._clock = clock
         self._left: dict[tuple[Uuid, str], IngestRecord] = {}
-        """By topic id and directory: each epoch of an ingest has its own."""
+        """By topic id and directory: each epoch of an ingest has its own directory."""
         self._due_ms = 0
 
     async def remove(self, record: IngestRecord) -> None:
-        """Removes what an ended ingest has staged, now or later; what went wrong is only logged."""
+        """Remove the staged files of an ended ingest, now or later; errors are only logged."""
         try:
             await self._drop(record)
         except KafkaError as error:
@@ -54,7 +54,7 @@ class Removal:
             )
 
     async def retry(self) -> None:
-        """Tries again what could not be removed, if it is time."""
+        """Retry failed removals if the retry interval has passed."""
         if not self._left or self._clock.monotonic_ms() < self._due_ms:
             return
         problem = None

@@ -1,4 +1,4 @@
-"""What is said of an ingest on the wire: the number of its state, and that records of it are lost."""
+"""Ingest states in the wire protocol, and the error for lost records."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 
 NAMED_MAX = 10
-"""Partitions that a message names."""
+"""Maximum number of partitions in an error message."""
 
 ABSENT = 3
 
@@ -15,12 +15,12 @@ _WIRE = {OPEN: 0, COMMITTING: 1, COMMITTED: 2}
 
 
 def wire_state(state: str | None) -> int:
-    """None: there is no such ingest."""
+    """Return the wire code of a state; None: there is no such ingest."""
     return ABSENT if state is None else _WIRE[state]
 
 
 def lost_error(record: IngestRecord) -> KafkaError | None:
-    """LOG_DIR_NOT_FOUND of a committed ingest whose records are not all there; None of any other."""
+    """Return LOG_DIR_NOT_FOUND for a committed ingest that has lost records; None for others."""
     if record.state != COMMITTED or not record.lost:
         return None
     return KafkaError(
