@@ -1,1 +1,1 @@
-"""Who a client is and what it may do: credentials, SASL, access control lists."""
+"""Authentication and authorization: credentials, SASL, access control lists."""

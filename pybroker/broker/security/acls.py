@@ -1,4 +1,4 @@
-"""The nouns of access control, for those who ask the authorizer."""
+"""Access control types, for callers of the authorizer."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""May this principal do that, from this host? Asked by every handler of the control plane.
+"""Authorization: whether a principal may do an operation from a host. All control-plane handlers use it.
 
-The entries in force lie in native code, where the data plane asks the same question; here is no second evaluation.
+Native code holds the ACLs in force and evaluates them for the data plane, too; there is no second evaluation here.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 class NativeRules(Protocol):
-    """What native code knows of access control (`NativeAuthorizer`)."""
+    """The native access control (`NativeAuthorizer`)."""
 
     def publish(
         self,
@@ -35,24 +35,24 @@ class NativeRules(Protocol):
         super_users: Sequence[str] | None = None,
         allow_everyone_without_acls: bool | None = None,
     ) -> int:
-        """Changes the entries in force."""
+        """Change the ACLs in force."""
         ...
 
     def permits(self, principal: str, host: str, operation: int, resource_type: int, name: str) -> bool:
-        """Asks."""
+        """Return whether the operation is permitted."""
         ...
 
     def permits_any(self, principal: str, host: str, operation: int, resource_type: int) -> bool:
-        """Asks about all resources of a type."""
+        """Return whether the operation is permitted on any resource of a type."""
         ...
 
     def permitted_operations(self, principal: str, host: str, resource_type: int, name: str) -> int:
-        """Asks about all operations."""
+        """Return the permitted operations as a bit field."""
         ...
 
 
 class Authorizer:
-    """Decides from the access control lists in force. Without `authorizer.class.name` everything is permitted."""
+    """Authorizes with the ACLs in force. Without `authorizer.class.name` it permits everything."""
 
     def __init__(self, native: NativeRules, config: BrokerConfig) -> None:
         self._native = native
@@ -65,7 +65,7 @@ class Authorizer:
             )
 
     def update(self, change: SecurityChange) -> None:
-        """Takes a change over: requests that start from now on obey it."""
+        """Apply a change; requests that start later follow it."""
         removed = self._known - set(change.acls_added) if change.full else set(change.acls_removed)
         added = set(change.acls_added) - self._known
         self._known = (self._known - removed) | added
@@ -76,13 +76,13 @@ class Authorizer:
             )
 
     def permits(self, context: RequestContext, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
-        """Whether the principal of `context` may do `operation` on the resource called `name`."""
+        """Return whether the principal of `context` may do `operation` on the resource called `name`."""
         if not self.enabled:
             return True
         permitted = self._native.permits(context.principal, context.client_host, operation, resource_type, name)
         kind = (operation, resource_type)
         if not permitted and kind not in context.refusals and log.isEnabledFor(logging.INFO):
-            # One line for a request and kind: a request may name hundreds of thousands of resources.
+            # One log line per request and kind: a request may name hundreds of thousands of resources.
             context.refusals.add(kind)
             log.info(
                 "%r from %s may not %s on %s %r (API key %d)",
@@ -97,59 +97,59 @@ class Authorizer:
         return permitted
 
     def permits_principal_on_cluster(self, context: RequestContext, principal: str, operation: AclOperation) -> bool:
-        """The same for somebody who is not (yet) the principal of `context`."""
+        """Return `permits_on_cluster` for a principal that is not (yet) the principal of `context`."""
         return self.permits(
             msgspec.structs.replace(context, principal=principal), operation, ResourceType.CLUSTER, CLUSTER_NAME
         )
 
     def permits_on_cluster(self, context: RequestContext, operation: AclOperation) -> bool:
-        """The same on the cluster."""
+        """Do `permits` for the cluster."""
         return self.permits(context, operation, ResourceType.CLUSTER, CLUSTER_NAME)
 
     def lists(self, context: RequestContext, resource_type: ResourceType, name: str) -> bool:
-        """Whether a listing shows a resource: DESCRIBE, without a line in the log for what it leaves out."""
+        """Return whether a listing shows a resource (DESCRIBE); omissions are not logged."""
         return not self.enabled or self._native.permits(
             context.principal, context.client_host, AclOperation.DESCRIBE, resource_type, name
         )
 
     def permits_any(self, context: RequestContext, operation: AclOperation, resource_type: ResourceType) -> bool:
-        """Whether the operation is permitted on any resource of the type (KIP-679)."""
+        """Return whether the operation is permitted on any resource of the type (KIP-679)."""
         return not self.enabled or self._native.permits_any(
             context.principal, context.client_host, operation, resource_type
         )
 
     def operations(self, context: RequestContext, resource_type: ResourceType, name: str) -> int:
-        """All that is permitted on a resource, as Kafka's bit field (KIP-430)."""
+        """Return all operations permitted on a resource, as Kafka's bit field (KIP-430)."""
         return self._native.permitted_operations(context.principal, context.client_host, resource_type, name)
 
     def require_cluster(self, context: RequestContext, operation: AclOperation) -> None:
-        """Raises CLUSTER_AUTHORIZATION_FAILED."""
+        """Raise CLUSTER_AUTHORIZATION_FAILED unless the operation is permitted."""
         if not self.permits_on_cluster(context, operation):
             raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
 
     def require_group(self, context: RequestContext, operation: AclOperation, group_id: str) -> None:
-        """Raises GROUP_AUTHORIZATION_FAILED."""
+        """Raise GROUP_AUTHORIZATION_FAILED unless the operation is permitted."""
         if not self.permits(context, operation, ResourceType.GROUP, group_id):
             raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED, "Group authorization failed.")
 
     def require_topic(self, context: RequestContext, operation: AclOperation, name: str) -> None:
-        """Raises TOPIC_AUTHORIZATION_FAILED."""
+        """Raise TOPIC_AUTHORIZATION_FAILED unless the operation is permitted."""
         if not self.permits(context, operation, ResourceType.TOPIC, name):
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
 
     def permits_topic(self, context: RequestContext, operation: AclOperation, name: str) -> bool:
-        """`permits` on a topic."""
+        """Do `permits` for a topic."""
         return self.permits(context, operation, ResourceType.TOPIC, name)
 
     def may_on_cluster(self, context: RequestContext, operation: AclOperation) -> bool:
-        """`permits_on_cluster` where a refusal is not the end: the resource itself is asked next."""
+        """Do `permits_on_cluster` without logging a denial, because the caller checks the resource itself next."""
         return not self.enabled or self._native.permits(
             context.principal, context.client_host, operation, ResourceType.CLUSTER, CLUSTER_NAME
         )
 
 
 def cluster_operations(authorizer: Authorizer, context: RequestContext) -> int:
-    """What Metadata and DescribeCluster tell of the cluster (KIP-430): nothing to those who may not describe it."""
+    """Return the cluster operations for Metadata and DescribeCluster (KIP-430); 0 without DESCRIBE permission."""
     if not authorizer.may_on_cluster(context, AclOperation.DESCRIBE):
         return 0
     return authorizer.operations(context, ResourceType.CLUSTER, CLUSTER_NAME)

@@ -1,8 +1,11 @@
-"""Who is a broker, on the listener where only brokers talk: whoever logged in there and is a super user, may do
-CLUSTER_ACTION on the cluster where there is an authorizer, or logs in as this broker does where there is none. Without
-login a certificate says it (`ssl.client.auth=required`): that of a super user, of one who may do CLUSTER_ACTION, or,
-where there are neither super users nor an authorizer, each that leads to the listener's truststore. Without either
-everybody who reaches the listener is."""
+"""Authentication of brokers on the listener between brokers.
+
+With a login, a client is a broker if it is a super user; if it has CLUSTER_ACTION on the cluster, with an
+authorizer; or if it uses this broker's own login, without one. Without a login, a client certificate decides
+(`ssl.client.auth=required`): it must name a super user or a principal with CLUSTER_ACTION; without super users and
+authorizer, any certificate that the listener's truststore accepts is valid. Without login and certificates, every
+client of the listener is a broker.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from pybroker.protocol.error_codes import ErrorCode
 
 
 class BrokerGate:
-    """Of one broker in a cluster."""
+    """The check on one broker of a cluster."""
 
     def __init__(self, config: BrokerConfig, authorizer: Authorizer) -> None:
         self.listener = config.between_brokers
@@ -27,7 +30,7 @@ class BrokerGate:
         self._known = {self._login.principal, *self._supers}
 
     def admits(self, context: RequestContext, principal: str) -> bool:
-        """Whether that principal is a broker."""
+        """Return whether the principal is a broker."""
         if self._authorizer.enabled:
             return self._authorizer.permits_principal_on_cluster(context, principal, AclOperation.CLUSTER_ACTION)
         if self._login.certified and not self._supers:
@@ -35,6 +38,6 @@ class BrokerGate:
         return principal in self._known
 
     def require(self, context: RequestContext) -> None:
-        """For each request, as rights may be taken away. Raises CLUSTER_AUTHORIZATION_FAILED."""
+        """Check each request, because permissions may be revoked. Raise CLUSTER_AUTHORIZATION_FAILED."""
         if (self._login.mechanism or self._login.certified) and not self.admits(context, context.principal):
             raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"{context.principal} is no broker.")

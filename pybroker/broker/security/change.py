@@ -1,4 +1,4 @@
-"""What a change of the cluster means for those who guard this broker."""
+"""The security delta: the parts of a metadata change that affect authorization and credentials."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from pybroker.broker.metadata.image import ClusterImage, ImageDelta
 
 
 class SecurityChange(msgspec.Struct, frozen=True):
-    """Access control entries and users that changed."""
+    """Changed ACLs, users and delegation tokens."""
 
     acls_added: tuple[AclBinding, ...] = ()
     acls_removed: tuple[AclBinding, ...] = ()
     users: Mapping[str, Mapping[str, str]] = {}
-    """All that is stored for each user that changed."""
+    """The whole stored configuration of each changed user."""
     tokens: Mapping[str, DelegationToken | None] = {}
-    """None: it is gone."""
+    """None: the token was removed."""
     full: bool = False
-    """This is all there is; what was known before is void."""
+    """The change replaces everything known before."""
 
 
 def security_change(before: ClusterImage, change: ImageDelta | ClusterImage) -> SecurityChange | None:
-    """What changes for the guards; None: nothing."""
+    """Return the security delta of a change; None: nothing changes."""
     users = {name: user.config for name, user in change.users.items()}
     if isinstance(change, ClusterImage):
         return SecurityChange(tuple(_bindings(change.acls.values())), users=users, tokens=change.tokens, full=True)

@@ -1,4 +1,4 @@
-"""Which right the settings of a resource need: those of a topic or group its own, all others the cluster's."""
+"""The permission for configs: that of the topic or group itself, else the cluster's."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pybroker.broker.security.acls import AclOperation
 from pybroker.broker.security.authorizer import Authorizer
 
 TOPIC, GROUP = 2, 32
-"""Kafka's codes of config resources (not those of access control)."""
+"""Kafka's codes of config resource types, which differ from those of ACLs."""
 
 
 def require_configs(
     authorizer: Authorizer, context: RequestContext, operation: AclOperation, resource_type: int, name: str
 ) -> None:
-    """Raises TOPIC_, GROUP_ or CLUSTER_AUTHORIZATION_FAILED."""
+    """Raise TOPIC_, GROUP_ or CLUSTER_AUTHORIZATION_FAILED unless the operation is permitted."""
     if resource_type == TOPIC:
         authorizer.require_topic(context, operation, name)
     elif resource_type == GROUP:

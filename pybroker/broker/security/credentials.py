@@ -1,5 +1,5 @@
-"""The SCRAM credentials in force on this broker, by mechanism and user, as the controller told them; and those of
-delegation tokens, which are made when they are asked for."""
+"""The SCRAM credentials of this broker, by mechanism and user, as the controller sent them; and those of delegation
+tokens, computed on demand."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _DIGITS = b"0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 class Credentials:
-    """See the module."""
+    """The SCRAM credentials in force on one broker."""
 
     def __init__(self, secret: bytes | None, clock: Clock) -> None:
-        """`secret`: `delegation.token.secret.key`; None: nobody logs in by a token."""
+        """`secret`: `delegation.token.secret.key`; None: no client can log in with a token."""
         self._token_secret = secret
         self._clock = clock
         self._tokens: dict[str, DelegationToken] = {}
@@ -34,7 +34,7 @@ class Credentials:
         self._models: dict[ScramMechanism, list[ScramCredential]] = {}
 
     def update(self, change: SecurityChange) -> None:
-        """Takes a change over."""
+        """Apply a change."""
         self._models.clear()
         if change.full:
             for users in self._users.values():
@@ -58,7 +58,7 @@ class Credentials:
                         log.error("the %s credential of user %r is damaged: %s", mechanism_name, user, problem)
 
     def token(self, token_id: str) -> DelegationToken | None:
-        """A delegation token that is valid now."""
+        """Return a delegation token that is valid now."""
         token = self._tokens.get(token_id)
         return token if token is not None and token.expires_ms > self._clock.wall_ms() else None
 
@@ -73,12 +73,14 @@ class Credentials:
         return self._token_credentials[key]
 
     def find(self, mechanism: ScramMechanism, user: str, by_token: bool = False) -> tuple[ScramCredential, bool]:
-        """The credential of a user, or of a delegation token of that id, and whether it is real. Strangers get one of
-        the same looks, always the same for the same name, that no password fits: nobody learns from the exchange
-        which users there are."""
+        """Return the credential of a user, or of a delegation token with that id, and whether it is real.
+
+        An unknown name always gets the same fake credential, which no password matches and which looks like a real
+        one: the exchange does not reveal which users exist.
+        """
         users = self._users[mechanism]
         credential = self._of_token(mechanism, user) if by_token else users.get(user)
-        # The work is the same for known and unknown users.
+        # Do the same work for known and unknown users.
         seed = hmac.digest(self._secret, f"{mechanism}:{user}".encode("utf-8", "surrogatepass"), "sha512")
         if mechanism not in self._models:
             self._models[mechanism] = [users[name] for name in sorted(users)] or [_MODEL]
@@ -90,7 +92,7 @@ class Credentials:
 
 
 def _salt_like(model: bytes, seed: bytes) -> bytes:
-    """A salt that looks like another one: of its length, and of digits of the same base where clients make them so."""
+    """Return a salt of the same length, in digits of the same base if the client's salts are such digits."""
     stream = hashlib.shake_256(seed).digest(len(model))
     for base in (16, 36):
         if all(byte in _DIGITS[:base] for byte in model):

@@ -1,5 +1,5 @@
-"""The entries as the controller has decided them: a step ahead of those in force on its broker, which hears of a
-decision as every other does. Evaluated by the same native code."""
+"""The ACLs as the controller has decided them: ahead of those in force on its broker, which applies decisions like any
+other broker. The same native code evaluates them."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from pybroker.protocol.caller import Caller
 
 
 class DecidedRights:
-    """`controller.rights.Rights`, for one term of a controller."""
+    """Implements `controller.rights.Rights` for one term of a controller."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self._native = NativeAuthorizer()
         self._authorizer = Authorizer(self._native, config)
 
     def follow(self, before: ClusterImage, change: ImageDelta | ClusterImage) -> None:
-        """Takes a decision over."""
+        """Apply a decision."""
         found = security_change(before, change)
         if found is not None:
             self._authorizer.update(found)
 
     def permits(self, caller: Caller, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
-        """Whether they permit that."""
+        """Return whether the decided ACLs permit the operation."""
         return self._native.permits(caller.principal, caller.host, operation, resource_type, name)

@@ -1,4 +1,4 @@
-"""Reads what a listener with TLS shows, and whom it trusts; again when the files change."""
+"""TLS certificates, keys and trust of listeners; read again when the files change."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ from pybroker.native import ListenerError, ListenerTls, NativeListeners
 log = logging.getLogger(__name__)
 
 LOOK_S = 2.0
-"""How often the files of keystores are looked at."""
+"""Interval between checks of the keystore files."""
 
 
 def listener_tls(settings: TlsSettings) -> ListenerTls:
-    """Raises InvalidValue, which names the setting and the file, never with a key in it."""
+    """Read the files of a listener's TLS settings.
+
+    Raise InvalidValue, whose text names the setting and the file and never contains key material.
+    """
     key = settings.keystore.identity(settings.key_password)
     asks = settings.client_auth != "none"
     return ListenerTls(
@@ -34,8 +37,10 @@ def listener_tls(settings: TlsSettings) -> ListenerTls:
 
 
 class Keystores:
-    """Has each listener with TLS show what the settings name, and again when one of the files changes, or
-    a setting (KIP-226): connections from then on see it, those that are open keep what they began with."""
+    """Loads each TLS listener's files, and again when a file or a setting changes (KIP-226).
+
+    New connections use the new files; open connections keep theirs.
+    """
 
     def __init__(self, listeners: NativeListeners, config: BrokerConfig, loop: asyncio.AbstractEventLoop) -> None:
         self._listeners = listeners
@@ -51,7 +56,7 @@ class Keystores:
         self._looking: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Before the listeners are opened. Raises InvalidValue, which names the listener."""
+        """Load the files before the listeners are opened. Raise InvalidValue, which names the listener."""
         for name, settings in self._settings.items():
             self._seen[name] = _marks(settings)
             self._secure(name, _read(name, settings))
@@ -59,7 +64,7 @@ class Keystores:
             self._timer = self._loop.call_later(LOOK_S, self._look)
 
     def stop(self) -> None:
-        """Files are looked at no more."""
+        """Stop checking the files."""
         if self._timer is not None:
             self._timer.cancel()
         if self._looking is not None:
@@ -75,7 +80,7 @@ class Keystores:
         self._looking = self._loop.create_task(self._look_again())
 
     async def _look_again(self) -> None:
-        # Files are looked at and read in a thread: a file system that does not answer must not hold the loop.
+        # A thread stats and reads the files: an unresponsive file system must not block the event loop.
         run = self._loop.run_in_executor
         for name in self._settings:
             try:
@@ -93,7 +98,7 @@ class Keystores:
         self._timer = self._loop.call_later(LOOK_S, self._look)
 
     def _told(self, name: str, problem: str) -> None:
-        """Once: settings that cannot be used stay until somebody changes them."""
+        """Log a problem once: invalid settings remain until an operator changes them."""
         if self._refused.get(name) != problem:
             log.error("%s; what it has shown so far stays", problem)
             self._refused[name] = problem
@@ -110,5 +115,5 @@ _Marks = tuple[Marks, ...]
 
 
 def _marks(settings: TlsSettings) -> _Marks:
-    """What tells the files from what they were before; empty without files."""
+    """Return the marks that change with the files; empty without files."""
     return tuple(store.marks() for store in settings.files)

@@ -1,8 +1,7 @@
-"""The server's side of SASL's mechanisms, PLAIN (RFC 4616) and SCRAM: pure conversations, no connection, no clock.
-OAUTHBEARER's is `oauth.conversation`.
+"""The server side of the SASL mechanisms PLAIN (RFC 4616) and SCRAM: pure conversations, no connection, no clock.
 
-A conversation is fed the client's tokens; it gives the server's, or raises AuthenticationError. What the client is told
-never says whether the user exists.
+`oauth.conversation` has OAUTHBEARER. A conversation takes the client's tokens and returns the server's, or raises
+AuthenticationError. The client cannot learn whether a user exists.
 """
 
 from __future__ import annotations
@@ -20,11 +19,10 @@ from pybroker.protocol.scram import ScramError, ScramMechanism, ServerConversati
 
 
 class AuthenticationError(Exception):
-    """The client is not who it says, or does not speak the mechanism. `message` may be told to it; `reason` is for our
-    log."""
+    """A failed authentication. The client may see `message`; `reason` is for the broker's log."""
 
     def __init__(self, message: str, reason: str, *, told: bool = False) -> None:
-        """`told`: the step before has said why it fails."""
+        """`told`: the previous step has already given and logged the reason."""
         super().__init__(reason)
         self.message = message
         self.reason = reason
@@ -32,36 +30,36 @@ class AuthenticationError(Exception):
 
 
 class Step(NamedTuple):
-    """What the server says; `user` is set once the client has proven to be that user."""
+    """The server's next token; `user` is set once the client has authenticated as that user."""
 
     token: bytes
     user: str | None = None
     token_of: DelegationToken | None = None
-    """By which the user, its owner, has logged in."""
+    """The delegation token with which its owner, the user, has logged in."""
     left_ms: int | None = None
-    """For how long what the user has shown is valid yet; None: no end is known."""
+    """Remaining validity of the client's token; None: no known end."""
     refused: str | None = None
-    """Why the client fails, for our log, once it has acknowledged what it is told."""
+    """The reason of a refusal, for the broker's log; the client fails once it has acknowledged the token."""
     wait: asyncio.Future[None] | None = None
-    """Nothing is said yet: the same token is to be given again when this is done."""
+    """No answer yet: give the same token again when the future is done."""
 
 
 class Conversation(Protocol):
     """One authentication."""
 
     def answer(self, token: bytes) -> Step:
-        """The next step; raises AuthenticationError. Not to be called after a step with a user."""
+        """Return the next step. Raise AuthenticationError. Do not call it after a step with a user."""
         ...
 
 
 class PlainConversation:
-    """One message: authorization id, user and password, with NULs between them."""
+    """One message: authorization id, user and password, separated by NULs."""
 
     def __init__(self, users: Mapping[str, str]) -> None:
         self._users = users
 
     def answer(self, token: bytes) -> Step:
-        """The only step."""
+        """Check the only message."""
         try:
             parts = token.decode().split("\0")
         except UnicodeDecodeError:
@@ -75,7 +73,7 @@ class PlainConversation:
                 text = f"Authentication failed: {name} not specified"
                 raise AuthenticationError(text, text)
         expected = self._users.get(user)
-        # Hashed, so that neither the comparison nor the lengths of the two tell anything; strangers cost the same.
+        # Hashes hide lengths and make the comparison take constant time; unknown users cost the same.
         given, wanted = (hashlib.sha256(text.encode()).digest() for text in (password, expected or ""))
         if not hmac.compare_digest(given, wanted) or expected is None:
             raise AuthenticationError(
@@ -88,7 +86,7 @@ class PlainConversation:
 
 
 class ScramConversation:
-    """Two messages. Whatever is wrong, the client is told the same."""
+    """Two messages. Every failure gives the client the same text."""
 
     def __init__(self, mechanism: ScramMechanism, credentials: Credentials) -> None:
         self._mechanism = mechanism
@@ -96,7 +94,7 @@ class ScramConversation:
         self._server = ServerConversation(mechanism, functools.partial(credentials.find, mechanism))
 
     def answer(self, token: bytes) -> Step:
-        """Challenge, then signature."""
+        """Answer with the challenge, then with the signature."""
         try:
             answer, user = self._server.answer(token)
             if user is None or not self._server.by_token:

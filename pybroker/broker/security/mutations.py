@@ -1,5 +1,4 @@
-"""What clients have used up of their `controller_mutation_rate`: of this broker, while it is the controller. Counted by
-native code, which has the table of quotas."""
+"""Usage of clients' `controller_mutation_rate`, counted by native code while this broker is the controller."""
 
 from __future__ import annotations
 
@@ -8,17 +7,17 @@ from pybroker.protocol.caller import Caller
 
 
 class CountedMutations:
-    """`controller.mutations.Mutations`."""
+    """Implements `controller.mutations.Mutations`."""
 
     def __init__(self, native: NativeQuotas) -> None:
         self._native = native
 
     def bounds(self, caller: Caller) -> bool:
-        """See `Mutations`."""
+        """See `Mutations.bounds`."""
         return self._native.bounds_mutations(_user(caller), caller.client_id)
 
     def take(self, caller: Caller, partitions: int) -> tuple[bool, int]:
-        """See `Mutations`."""
+        """See `Mutations.take`."""
         return self._native.mutate(_user(caller), caller.client_id, partitions, strict=not caller.slowed_only)
 
 

@@ -1,4 +1,4 @@
-"""The parents of the nodes of entries, users and tokens."""
+"""Parent paths of the nodes of ACLs, users and delegation tokens."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""SASL on this broker's listeners: which conversation a connection is in, and what follows from its end.
+"""SASL on this broker's listeners: the conversations of connections and their outcomes.
 
-Connections end without this side being told, so conversations are kept for a while only and in bounded number; native
-code closes a connection that has not authenticated in time.
+This module is not notified of closed connections, so it keeps a limited number of conversations for a limited time.
+Native code closes a connection that does not authenticate in time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pybroker.protocol.scram import BY_NAME
 log = logging.getLogger(__name__)
 
 CONVERSATIONS_MAX = 20_000
-"""More than `max.connections` lets in at once; the oldest gives way."""
+"""More than `max.connections` allows at once; the oldest conversation is dropped."""
 
 LINES_PER_SECOND_MAX = 20
 REASON_CHARACTERS_MAX = 200
@@ -36,19 +36,19 @@ PRINCIPAL_TYPE = "User"
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What a token led to."""
+    """The result of a client's token."""
 
     token: bytes
     principal: str | None
     """Set when the client has authenticated."""
     session_lifetime_ms: int | None
-    """Within which it must authenticate again; None: never."""
+    """The client must authenticate again within this time; None: never."""
     by_token: bool = False
-    """It has authenticated by a delegation token."""
+    """The client has authenticated with a delegation token."""
     must_end: bool = False
-    """Nobody outlives what has been shown, whatever its client knows of sessions."""
+    """The session ends with the client's token, even if the client does not support re-authentication."""
     wait: asyncio.Future[None] | None = None
-    """Nothing is known yet: the same token is to be given again when this is done."""
+    """No answer yet: give the same token again when the future is done."""
 
 
 class _Open(msgspec.Struct, frozen=True):
@@ -58,7 +58,7 @@ class _Open(msgspec.Struct, frozen=True):
 
 
 class SaslServer:
-    """See the module. Runs on the loop's thread."""
+    """The SASL server of one broker. Runs on the event loop's thread."""
 
     def __init__(
         self,
@@ -68,7 +68,8 @@ class SaslServer:
         gate: BrokerGate | None = None,
         oauth: OAuthListeners | None = None,
     ) -> None:
-        """`gate`: who may log in where brokers talk, in a cluster; `oauth`: who is known by tokens."""
+        """`gate`: the check of brokers on the listener between brokers, in a cluster. `oauth`: the OAUTHBEARER
+        listeners."""
         self.oauth = oauth
         self._gate = gate
         self._config = config
@@ -86,22 +87,22 @@ class SaslServer:
 
     @property
     def failure_delay_s(self) -> float:
-        """For how long the answer to a failed authentication is held back."""
+        """The delay of the response to a failed authentication."""
         return self._config.get_int("connection.failed.authentication.delay.ms") / 1000
 
     def mechanisms(self, listener: str) -> tuple[str, ...]:
-        """The mechanisms of a listener; none where there is no SASL."""
+        """Return the mechanisms of a listener; empty without SASL."""
         found = self._listeners.get(listener)
         return found.mechanisms if found is not None else ()
 
     def begin(self, context: RequestContext, mechanism: str) -> None:
-        """A handshake. Raises KafkaError: ILLEGAL_SASL_STATE, UNSUPPORTED_SASL_MECHANISM."""
+        """Handle a SaslHandshake. Raise KafkaError ILLEGAL_SASL_STATE or UNSUPPORTED_SASL_MECHANISM."""
         listener = self._listener(context)
         if context.connection_id in self._open:
             raise KafkaError(ErrorCode.ILLEGAL_SASL_STATE, "The handshake of this connection is over.")
         if mechanism not in listener.mechanisms:
             raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, f"{mechanism!r} is not enabled on this listener.")
-        # Who came by a token must come again before the token expires, whatever the listener says.
+        # A token session must re-authenticate before the token expires, whatever the listener's settings are.
         may_again = context.by_token or mechanism == OAUTHBEARER or listener.reauth_ms[mechanism]
         if context.sasl_authenticated and (context.api_version == 0 or not may_again):
             raise KafkaError(ErrorCode.ILLEGAL_SASL_STATE, "The client has authenticated before.")
@@ -111,8 +112,10 @@ class SaslServer:
         )
 
     def answer(self, context: RequestContext, token: bytes) -> Outcome:
-        """The next token of a client. Raises AuthenticationError, and KafkaError ILLEGAL_SASL_STATE without handshake;
-        the conversation is over then."""
+        """Handle the next token of a client.
+
+        Raise AuthenticationError, which ends the conversation, or KafkaError ILLEGAL_SASL_STATE without a handshake.
+        """
         listener = self._listener(context)
         current = self._open.get(context.connection_id)
         if current is None:
@@ -151,7 +154,7 @@ class SaslServer:
         return Outcome(step.token, principal, lifetime_ms, by is not None, left_ms is not None)
 
     def _fail(self, context: RequestContext, mechanism: str, reason: str) -> None:
-        """At most so many lines a second: strangers must not fill the log."""
+        """Count and log a failure, with a limit of lines per second: clients must not fill the log."""
         self.failed += 1
         second = self._clock.monotonic_ms() // 1000
         if second != self._log_second:
@@ -186,7 +189,7 @@ class SaslServer:
         return PlainConversation(listener.plain_users)
 
     def _forget_old(self) -> None:
-        """Conversations begin in order: the oldest stand first."""
+        """Drop old conversations. They are in the order of their start."""
         keep_ms = 2 * self._config.get_int("connection.authentication.timeout.ms")
         oldest_ms = self._clock.monotonic_ms() - keep_ms
         while self._open:

@@ -1,4 +1,4 @@
-"""Who clients are and what they may do, on this broker: what changes comes from the controller, in order."""
+"""Authorization and credentials of this broker; the controller's changes arrive in order."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pybroker.broker.security.credentials import Credentials
 
 
 class Security(msgspec.Struct, frozen=True):
-    """The two that obey."""
+    """The components that security changes affect."""
 
     authorizer: Authorizer
     credentials: Credentials
 
     async def obey(self, before: ClusterImage, after: ClusterImage, change: ImageDelta | ClusterImage) -> None:
-        """Requests that start after this obey the change."""
+        """Apply a change; requests that start later follow it."""
         del after
         found = security_change(before, change)
         if found is not None:

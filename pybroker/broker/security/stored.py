@@ -1,4 +1,4 @@
-"""Entries and users as the store has them, for the moment before the controller says what is in force."""
+"""The ACLs, users and tokens in the metadata store, in force until the controller sends its state."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pybroker.errors import StartError
 
 
 async def obey_stored(store: MetadataStore, security: Security) -> None:
-    """The controller logs in to a broker before it can tell it who may: by what the store says. Raises StartError."""
+    """Apply the stored ACLs and credentials, with which the controller logs in to this broker. Raise StartError."""
     try:
         acls = {**await store.subtree(ACLS), **await store.subtree(EXTENDED_ACLS)}
         image = guards_image(acls, await store.subtree(USER_CONFIGS), await store.subtree(TOKENS))

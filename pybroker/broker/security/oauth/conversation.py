@@ -1,5 +1,7 @@
-"""SASL OAUTHBEARER as the server speaks it (RFC 7628): one message with a token. A refusal is told in JSON first; the
-client acknowledges it, and fails then."""
+"""The server side of SASL OAUTHBEARER (RFC 7628): one message with a token.
+
+After a refusal, sent as JSON, the client sends an acknowledgement, and then the authentication fails.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ _INVALID = b'{"status":"invalid_token"}'
 
 
 class OAuthConversation:
-    """See the module."""
+    """One OAUTHBEARER authentication."""
 
     def __init__(self, keys: ProviderKeys, check: Callable[[str], Bearer]) -> None:
         self._keys = keys
@@ -29,8 +31,10 @@ class OAuthConversation:
         self._refused = False
 
     def answer(self, token: bytes) -> Step:
-        """The client's token, then its acknowledgement of a refusal. `Step.wait` is set where keys are fetched first:
-        the same token is to be given again when they are there."""
+        """Check the client's token, or take its acknowledgement of a refusal.
+
+        `Step.wait` is set while keys are fetched; give the same token again when it is done.
+        """
         if self._refused:
             acknowledged = token == _ACKNOWLEDGED
             text = _INVALID.decode() if acknowledged else "expected %x01 after a refusal"
@@ -57,7 +61,7 @@ class OAuthConversation:
 
 
 def _read(message: bytes) -> tuple[str, str]:
-    """Token and authorization id. Raises AuthenticationError."""
+    """Return token and authorization id. Raise AuthenticationError."""
 
     def wrong(text: str) -> AuthenticationError:
         return AuthenticationError(f"Invalid OAUTHBEARER client first message: {text}", text)

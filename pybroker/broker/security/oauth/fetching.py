@@ -1,4 +1,4 @@
-"""Reads an identity provider's key set, from a file or by its URL. Blocks: not for the loop's thread."""
+"""Reads an identity provider's key set, from a file or by its URL. Blocking: not for the event loop's thread."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pybroker.web_request import ANSWER_BYTES_MAX, WebError, ask
 
 
 def read_keys(settings: OAuthSettings) -> KeySet:
-    """Raises JwksError, never with what was read in it."""
+    """Read and parse the key set. Raise JwksError, whose text never contains the data read."""
     path = settings.file
     return KeySet.parse(_fetched(settings) if path is None else _read(path))
 

@@ -1,4 +1,4 @@
-"""A key set of an identity provider (JWKS, RFC 7517): the keys in it by which tokens may be signed."""
+"""A key set of an identity provider (JWKS, RFC 7517): the keys that may sign tokens."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Key = RSAKey | ECKey | OKPKey
 KEYS_MAX = 1_000
 
 RSA_BITS_MIN = 2048
-"""Of an RSA key (RFC 7518, 3.3)."""
+"""The minimum size of an RSA key (RFC 7518, 3.3)."""
 
 ALGORITHMS: Mapping[str, str] = {
     **{f"{family}{bits}": "RSA" for family in ("RS", "PS") for bits in (256, 384, 512)},
@@ -23,32 +23,32 @@ ALGORITHMS: Mapping[str, str] = {
     "EdDSA": "OKP",
     "Ed25519": "OKP",
 }
-"""What a signature may be made with, and the type of its key. Those with a secret that both sides have (HS256 …) are
-not among them: who can check could sign; and `none` is no signature."""
+"""Signature algorithm → key type. Algorithms with a shared secret (HS256 …) are not accepted, because every verifier
+could sign; `none` is no signature."""
 
 
 class JwksError(Exception):
-    """What was read is no key set that can be used."""
+    """The data is not a usable key set."""
 
 
 class KeySet:
-    """Keys by their names. Never changes."""
+    """Keys by name. Immutable."""
 
     def __init__(self, keys: Iterable[Key] = (), left_out: Iterable[str] = ()) -> None:
         self._keys = tuple(keys)
         self.left_out = tuple(left_out)
-        """Why others are not among them."""
+        """Reasons for skipped keys."""
 
     def __len__(self) -> int:
         return len(self._keys)
 
     def named(self, kid: str | None) -> list[Key]:
-        """The keys of that name; without a name, all."""
+        """Return the keys of that name; without a name, all."""
         return [key for key in self._keys if kid is None or key.kid == kid]
 
     @classmethod
     def parse(cls, document: bytes) -> KeySet:
-        """Raises JwksError. Keys of other kinds or for other uses are left out."""
+        """Parse a key set; skip keys of other types or uses. Raise JwksError."""
         try:
             found = msgspec.json.decode(document)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
@@ -71,7 +71,7 @@ class KeySet:
 
 
 def _key(row: Any) -> Key:
-    """Raises JwksError."""
+    """Parse one key. Raise JwksError."""
     if not isinstance(row, dict):
         raise JwksError("not an object")
     if row.get("kty") not in set(ALGORITHMS.values()):
@@ -82,10 +82,10 @@ def _key(row: Any) -> Key:
         raise JwksError("it is not for checking signatures")
     try:
         with warnings.catch_warnings():
-            # Of keys that are too short: they are left out below.
+            # The check below skips keys that are too short.
             warnings.simplefilter("ignore", SecurityWarning)
             key = JWKRegistry.import_key(row)
-        public = key.public_key  # Made when it is asked for: now, so that nonsense shows now.
+        public = key.public_key  # Computed on access; do it now to detect invalid keys.
     except (JoseError, ValueError, TypeError, KeyError, OverflowError) as problem:
         raise JwksError(f"it cannot be read ({type(problem).__name__})") from None
     assert isinstance(key, RSAKey | ECKey | OKPKey)

@@ -1,5 +1,4 @@
-"""The listeners where clients log in by tokens. The library that checks them is an extra: it is imported where such a
-listener is, and nowhere else."""
+"""The listeners with OAUTHBEARER. The library that checks tokens is an optional dependency, imported only for them."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class OAuthListeners:
-    """See the module."""
+    """The OAUTHBEARER listeners of one broker."""
 
     def __init__(self, config: BrokerConfig, clock: Clock, loop: asyncio.AbstractEventLoop) -> None:
         self._clock = clock
@@ -30,7 +29,7 @@ class OAuthListeners:
         self._keys: dict[str, ProviderKeys] = {}
 
     def start(self) -> None:
-        """Before the listeners are opened. Raises InvalidValue."""
+        """Start fetching keys, before the listeners are opened. Raise InvalidValue."""
         if not self._settings:
             return
         try:
@@ -45,12 +44,12 @@ class OAuthListeners:
             self._keys[name].start()
 
     def stop(self) -> None:
-        """No keys are fetched any more."""
+        """Stop fetching keys."""
         for keys in self._keys.values():
             keys.stop()
 
     def conversation(self, listener: str) -> Conversation:
-        """Of a client of a listener that has the mechanism."""
+        """Return a new conversation for a client of a listener with OAUTHBEARER."""
         from pybroker.broker.security.oauth.conversation import OAuthConversation
         from pybroker.broker.security.oauth.token import check
 

@@ -1,6 +1,6 @@
-"""An identity provider as a listener sees it: the keys that it shows, fetched in threads and kept fresh.
+"""The keys of a listener's identity provider, fetched in threads and refreshed.
 
-A provider that cannot be reached takes nothing away: the keys of before stay. Without any key nobody is let in.
+While the provider is unreachable, the previous keys stay valid. Without any key no client can log in.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from pybroker.config.values import InvalidValue
 log = logging.getLogger(__name__)
 
 LOOK_S = 2.0
-"""How often a file is looked at."""
+"""Interval between checks of a key file."""
 
 UNKNOWN_PAUSE_S = 10.0
-"""Strangers can name any key: the provider is asked for unknown ones no more often."""
+"""The shortest time between fetches for unknown keys, because clients can name any key."""
 
 
 class ProviderKeys:
-    """See the module. Runs on the loop's thread, but for the fetching."""
+    """The keys of one listener. Runs on the event loop's thread, except for the fetches."""
 
     def __init__(self, listener: str, settings: OAuthSettings, loop: asyncio.AbstractEventLoop) -> None:
         self._place = f"listener {listener}: the keys of {settings.url}"
@@ -40,7 +40,8 @@ class ProviderKeys:
         self.keys = KeySet()
 
     def start(self) -> None:
-        """Files are read now; raises InvalidValue. A provider that is not there yet must not hold the start up."""
+        """Start the refresh. A file is read now; raise InvalidValue. An unreachable provider does not delay the
+        start."""
         path = self._settings.file
         if path is None:
             self._load()
@@ -53,13 +54,13 @@ class ProviderKeys:
         self._timer = self._loop.call_later(LOOK_S, self._look)
 
     def stop(self) -> None:
-        """Nothing is fetched any more; a thread that waits for the provider may end later."""
+        """Stop fetching; a thread that waits for the provider may end later."""
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
 
     def newer(self) -> asyncio.Future[None] | None:
-        """A token names a key that is not here: what to wait for before asking again; None if it is no use."""
+        """Fetch keys for a token with an unknown key; return a future to wait for, None if no fetch is due."""
         due = self._began is None or self._loop.time() - self._began >= UNKNOWN_PAUSE_S
         if self._loading is None and due and not self._stopped:
             self._load()
@@ -81,7 +82,7 @@ class ProviderKeys:
             except RuntimeError:
                 assert self._stopped, "the loop ends after the broker"
 
-        # Not one of the pool: a process that ends does not wait for the provider.
+        # Not a pool thread: the process can exit without waiting for the provider.
         threading.Thread(target=run, name="oauth-keys", daemon=True).start()
 
     def _loaded(self, loading: asyncio.Future[None], found: KeySet | JwksError) -> None:
@@ -94,7 +95,7 @@ class ProviderKeys:
             self._take(found)
             pause_ms = settings.refresh_ms
         else:
-            # One line for each time that it becomes unreachable.
+            # Warn once per outage.
             level = logging.WARNING if self._failures == 0 else logging.DEBUG
             kept = "those of before stay" if len(self.keys) else "nobody can log in by a token"
             log.log(level, "%s cannot be had (%s); %s, and it is tried again", self._place, found, kept)

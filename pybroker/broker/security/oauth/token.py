@@ -1,8 +1,7 @@
-"""Whether a token (a signed JWT, RFC 7519) is one of the provider's, for us, and valid now. Pure: keys and time are
-given.
+"""Validation of a token (a signed JWT, RFC 7519). Pure: the caller passes the keys and the time.
 
-Rules are those of Kafka's `BrokerJwtValidator`: a signature by one of the provider's keys, `exp` and `iat`, a subject;
-issuer and audience where they are expected. Nothing of a token is believed before its signature has been checked.
+The rules are those of Kafka's `BrokerJwtValidator`: a signature by one of the provider's keys, `exp`, `iat`, a
+subject; issuer and audience if they are configured. The claims are read only after the signature has been checked.
 """
 
 from __future__ import annotations
@@ -20,41 +19,41 @@ from pybroker.broker.security.oauth.jwks import ALGORITHMS, Key, KeySet
 from pybroker.config.broker_oauth import OAuthSettings
 
 HEADER_BYTES_MAX = 16 << 10
-"""Certificates may stand in it (x5c)."""
+"""A header may contain certificates (x5c)."""
 
 SUBJECT_CHARS_MAX = 1_000
 
 LIFETIME_MS_MAX = 365 * 86_400_000
-"""Of a session; a token may say any number."""
+"""The maximum session lifetime; a token may claim any."""
 
 
 class TokenError(Exception):
-    """Not a token that lets anybody in. The text is for our log: one line, with nothing of the token but names, cut and
+    """An invalid token. The text is for the broker's log: one line, with only names of the token, shortened and
     quoted."""
 
 
 class UnknownKeyError(TokenError):
-    """The key that it names is not here; the provider may have a new one."""
+    """The token's key is unknown; the provider may have a new one."""
 
 
 class Bearer(NamedTuple):
-    """Who shows a good token."""
+    """The owner of a valid token."""
 
     user: str
     left_ms: int
-    """For how long it is valid yet, at least 1."""
+    """Remaining validity in milliseconds, at least 1."""
 
 
 class _Registry(jws.JWSRegistry):
     max_header_length = HEADER_BYTES_MAX
 
 
-# Header fields that nobody knows are passed over (RFC 7515, 4), but for those that `crit` names.
+# Unknown header fields are ignored (RFC 7515, 4), except those that `crit` names.
 _REGISTRY = _Registry(algorithms=list(ALGORITHMS), strict_check_header=False)
 
 
 def check(token: str, keys: KeySet, settings: OAuthSettings, now_ms: int) -> Bearer:
-    """Raises TokenError, UnknownKeyError among them."""
+    """Validate a token. Raise TokenError, or its subclass UnknownKeyError."""
     parts = token.split(".")
     if len(parts) == 5:
         raise TokenError("it is encrypted (JWE), which is not taken")
@@ -74,12 +73,12 @@ def check(token: str, keys: KeySet, settings: OAuthSettings, now_ms: int) -> Bea
     except (JoseError, ValueError, TypeError, RecursionError) as problem:
         told = "bad signature" if isinstance(problem, BadSignatureError) else _shown(str(problem))
         raise TokenError(f"{told}, by key {_shown(kid)}") from None
-    # What was signed, not what stands before it is looked at.
+    # Read the signed payload, not the unverified text.
     return _bearer(_object(found.segments["payload"].decode(), "claims"), settings, now_ms)
 
 
 def _object(part: str, what: str) -> dict[str, Any]:
-    """Raises TokenError."""
+    """Decode a part of the token. Raise TokenError."""
     try:
         found = msgspec.json.decode(urlsafe_b64decode(part.encode()))
     except (msgspec.DecodeError, ValueError, TypeError, RecursionError):
@@ -90,7 +89,7 @@ def _object(part: str, what: str) -> dict[str, Any]:
 
 
 def _key(keys: KeySet, kid: str | None, algorithm: str) -> Key:
-    """Raises TokenError."""
+    """Return the key for the token's signature. Raise TokenError."""
     named = keys.named(kid)
     if not named:
         told = "the provider's keys are not known yet" if not len(keys) else f"the provider has no key {_shown(kid)}"
@@ -104,7 +103,7 @@ def _key(keys: KeySet, kid: str | None, algorithm: str) -> Key:
 
 
 def _bearer(claims: Mapping[str, Any], settings: OAuthSettings, now_ms: int) -> Bearer:
-    """Raises TokenError."""
+    """Check the claims. Raise TokenError."""
     expected: dict[str, Any] = {"exp": {"essential": True}, "iat": {"essential": True}}
     if settings.issuer is not None:
         expected["iss"] = {"essential": True, "value": settings.issuer}
@@ -128,7 +127,7 @@ def _bearer(claims: Mapping[str, Any], settings: OAuthSettings, now_ms: int) -> 
         raise TokenError(f"claim {settings.sub_claim} is no user's name: {_shown(user)}")
     expires_s = min(claims["exp"], now_ms // 1000 + LIFETIME_MS_MAX // 1000)
     left_ms = int(expires_s * 1000) - now_ms
-    # Our clock is ahead: what is taken is not ended at once.
+    # This broker's clock is ahead: do not end an accepted session at once.
     return Bearer(user, left_ms if left_ms > 0 else max(1, left_ms + settings.skew_s * 1000))
 
 
