@@ -1,1 +1,1 @@
-"""One request between the native queue and its handler: who asks, how a handler is driven, how it fails as a whole."""
+"""One request between the native queue and its handler: its context, how its handler runs, how it fails as a whole."""

@@ -1,4 +1,4 @@
-"""Who asks, and in which version: what a handler gets beside the decoded message."""
+"""The context of a request: the client and the API version, which a handler gets with the decoded message."""
 
 from __future__ import annotations
 
@@ -13,40 +13,40 @@ from pybroker.protocol.caller import Caller
 
 
 class RequestContext(msgspec.Struct, frozen=True):
-    """Taken from the connection and the request's header."""
+    """The connection and the request header."""
 
     api_key: int
     api_version: int
     client_id: str | None
     principal: str
-    """"User:ANONYMOUS" without authentication."""
+    """User:ANONYMOUS without authentication."""
     listener: str
     client_host: str
     connection_id: int
     sasl_authenticated: bool = False
-    """The client has proven by SASL who it is; false on listeners without SASL."""
+    """Whether the client has authenticated with SASL; false on listeners without SASL."""
     by_token: bool = False
-    """It has done so by a delegation token (KIP-48)."""
+    """Whether the client has authenticated with a delegation token (KIP-48)."""
     client_port: int = 0
     client_software: tuple[str, str] = ("", "")
-    """Name and version, in the client's own words (KIP-511); empty if it has said none."""
+    """Client software name and version (KIP-511); empty if the client sent none."""
     turns: Turns = msgspec.field(default_factory=Turns)
     """For handlers with work on many elements."""
     refusals: set[tuple[int, int]] = msgspec.field(default_factory=set)
-    """Operations and types of resources that the log has a line of."""
+    """(operation, resource type) pairs whose denial has been logged for this request."""
 
     @property
     def caller(self) -> Caller:
-        """Who asks, for those who decide."""
+        """The caller, for requests to the controller."""
         return Caller(self.principal, self.client_host, self.client_id or "")
 
     def caller_refused_since(self, version: int) -> Caller:
-        """The same, for those who count what it has done: from this version of the request on it can be refused."""
+        """Return the caller for the mutation quota: from this API version on, the controller can refuse the request."""
         return msgspec.structs.replace(self.caller, slowed_only=self.api_version < version)
 
 
 class Authenticated(msgspec.Struct, frozen=True):
-    """In place of a response: it is sent, and the connection belongs to this principal from then on."""
+    """A response after which the connection belongs to this principal."""
 
     response: object
     principal: str
@@ -56,44 +56,43 @@ class Authenticated(msgspec.Struct, frozen=True):
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """In place of a response: it is sent, and data threads repeat it while the answer stands."""
+    """A response that data threads repeat until it is invalidated."""
 
     response: object
     group_id: str
-    """Whoever is told it must be permitted to READ this group."""
+    """A client must have READ permission for this group to get the response."""
     stands: Callable[[StandingAnswer], None]
-    """Told of the answer, if it is one that is repeated: whoever changes what it depends on takes it back before."""
+    """Called with the cached response; the coordinator invalidates it before it changes the group."""
 
 
 class CommitGrant(msgspec.Struct, frozen=True):
-    """What leaves a member's commits to data threads."""
+    """A lease that delegates a member's offset commits to data threads."""
 
     shard: ShardCommits
     topics: Sequence[CommitTopic]
-    """Commits for other topics come to the coordinator, and so do those with more metadata than this."""
+    """Commits for other topics, or with more metadata than this, go to the coordinator."""
     metadata_bytes_max: int
     timeout_ms: int
-    """What is not on disk by then is answered COORDINATOR_NOT_AVAILABLE."""
+    """A commit that is not durable by then gets COORDINATOR_NOT_AVAILABLE."""
     before: CommitRight | None
-    """What the member has by now."""
+    """The member's current lease."""
     stands: Callable[[CommitRight], None]
-    """Told of the right, if one is given: whoever changes what it depends on takes it back before."""
+    """Called with the new lease; the coordinator revokes it before it changes the group."""
 
 
 class StandingCommits(msgspec.Struct, frozen=True):
-    """In place of the response to an OffsetCommit: it is sent, and data threads take the member's next commits."""
+    """The response to an OffsetCommit after which data threads handle the member's next commits."""
 
     response: object
     grant: CommitGrant
 
 
 class LastResponse(msgspec.Struct, frozen=True):
-    """In place of a response: it is sent, then the connection is closed."""
+    """A response after which the broker closes the connection."""
 
     response: object
 
 
 Handler = Callable[[RequestContext, Any], Any]
-"""Gives the response message, a coroutine that does, or a `Later` that is given it. Raising KafkaError answers its code
-in every slot of the response.
-"""
+"""Returns the response message, a coroutine for it, or a `Later`. A KafkaError sets its code in every error field of
+the response."""

@@ -1,7 +1,7 @@
-"""The response that says "this whole request failed with code X" for any message, so that no request stays unanswered.
+"""The response that reports one error for a whole request, for any API, so that no request stays unanswered.
 
-Kafka's responses put errors at the top, or in each item of an array that mirrors the request's. The schemas tell which;
-nothing here knows a single API.
+Kafka's responses have error fields at the top, or in each item of an array that mirrors the request's. This module
+derives the layout from the schemas and knows no API.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ import msgspec
 from pybroker.native import message_class, message_schema
 
 ERROR_CODES = frozenset({"error_code", "partition_error_code"})
-"""What fields for error codes are called."""
+"""Names of error code fields."""
 
 COUNTERPARTS = {"results_by_topic_v3_and_below": "v3_and_below_topics", "results_by_transaction": "transactions"}
-"""Arrays of answers that mirror an array of another name, where a request has several."""
+"""Response arrays that mirror a request array of another name, for requests with several arrays."""
 
 NAMES = ("coordinator_keys", "groups", "group_ids", "groups_names", "transactional_ids", "topic_names")
-"""Arrays of requests that name things by nothing but a string."""
+"""Request arrays whose items are only strings."""
 NAMED_BY = ("key", "group_id", "transactional_id", "name")
-"""What such a name is called in the answer."""
+"""Names of the response fields for these strings."""
 
 INDEX, INDEXES = "partition_index", ("partitions", "partition_indexes")
 
 
 class _Name(msgspec.Struct, frozen=True):
-    """Of a class. Brokers among themselves have messages of the same names in other layouts."""
+    """The name of a message class. Broker-to-broker messages of the same name have another layout."""
 
     text: str
     between_brokers: bool
@@ -39,7 +39,7 @@ class _Name(msgspec.Struct, frozen=True):
 class _Array(msgspec.Struct, frozen=True):
     field: str
     item: _Name
-    """Class of its items."""
+    """Class of the array's items."""
 
 
 class _Shape(msgspec.Struct, frozen=True):
@@ -48,9 +48,9 @@ class _Shape(msgspec.Struct, frozen=True):
 
 
 def failure_response(request: object, code: int, message: str | None) -> object:
-    """Builds the response that belongs to `request` with `code` in every error slot.
+    """Build the response to `request` with `code` in every error field.
 
-    Raises LookupError for a message without a response class; the caller then closes the connection.
+    Raise LookupError for a message without a response class; the caller then closes the connection.
     """
     name = type(request).__name__
     response = name.removesuffix("Request") + "Response"
@@ -63,7 +63,7 @@ def failure_response(request: object, code: int, message: str | None) -> object:
 
 @functools.cache
 def _shapes(message: _Name) -> dict[str, _Shape]:
-    """The shapes of a message's classes by class name; empty for an unknown message."""
+    """Return the shapes of a message's classes by class name; empty for an unknown message."""
     schema = message_schema(message.text, interbroker=message.between_brokers)
     if schema is None:
         return {}
@@ -96,7 +96,7 @@ def _mirror(
 ) -> object:
     target = message_class(target_class.text, interbroker=target_class.between_brokers)
     assert target is not None, target_class
-    # Classes of brokers' answers have fields without a default.
+    # Broker-to-broker response classes have fields without defaults.
     values: dict[str, Any] = dict(more)
     shape, given = _shape(target_class), _shape(source_class)
     for field in shape.scalars:
@@ -127,7 +127,7 @@ def _mirror(
 
 
 def _listed(source: Any, given: _Shape, fields: tuple[str, ...]) -> list[Any]:
-    """What a request names by nothing but strings or indexes."""
+    """Return the strings or indexes that a request lists."""
     return next((getattr(source, field) for field in fields if field in given.scalars), None) or []
 
 

@@ -1,7 +1,7 @@
-"""A coroutine whose first step runs at once; asyncio's own Task can do this from Python 3.12 on.
+"""A coroutine whose first step runs at once; asyncio's own Task supports that from Python 3.12 on.
 
-It follows "Extending asyncio": while a step runs it is the loop's current task, so `asyncio.timeout`, `TaskGroup` and
-cancellation work inside a handler as they do in any task.
+As "Extending asyncio" requires, it is the loop's current task while a step runs, so `asyncio.timeout`, `TaskGroup`
+and cancellation work inside a handler as in any task.
 """
 
 from __future__ import annotations
@@ -13,9 +13,7 @@ from typing import Any
 
 
 class InlineTask:
-    """Drives one coroutine; calls `done(self)` once, when it has ended. Exactly one of `value` and `problem` counts
-    then.
-    """
+    """Drives one coroutine and calls `done(self)` once when it has ended; either `value` or `problem` is then valid."""
 
     __slots__ = (
         "__weakref__",
@@ -49,16 +47,16 @@ class InlineTask:
         self.problem: BaseException | None = None
 
     def step_inline(self) -> bool:
-        """Runs the first step; True when that was all."""
+        """Run the first step; return True if the coroutine has ended."""
         self._step(None)
         return self._over
 
     def abandon(self) -> None:
-        """Ends the coroutine without anybody asking for its result."""
+        """End the coroutine and ignore its result."""
         self.abandoned = True
         self.cancel()
 
-    # --- what asyncio expects of a task -------------------------------------------------------------------------------
+    # --- asyncio's task interface -------------------------------------------------------------------------------------
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
         return self._loop
@@ -75,7 +73,7 @@ class InlineTask:
         return self._cancels
 
     def cancel(self, msg: object = None) -> bool:
-        """Asks the coroutine to end: CancelledError is raised where it waits."""
+        """Raise CancelledError at the coroutine's current await."""
         del msg
         if self._over:
             return False
@@ -100,8 +98,8 @@ class InlineTask:
             if not isinstance(problem, asyncio.CancelledError):
                 problem = asyncio.CancelledError()
         current: Any = self
-        # The drain runs from a reader callback, where no task is current; a nested start (a handler that is driven from
-        # a task, in tests) puts the outer one back.
+        # A drain runs from a reader callback, without a current task. A nested start (a handler driven from a task, in
+        # tests) restores the outer task.
         outer = asyncio.current_task(self._loop)
         if outer is not None:
             tasks._leave_task(self._loop, outer)
@@ -123,7 +121,7 @@ class InlineTask:
         if awaited is None:  # asyncio.sleep(0)
             self._loop.call_soon(self._step, None)
             return
-        # A future awaited with `await` says so in this flag; clearing it is the driver's part of the protocol.
+        # `await` sets this flag on a future; asyncio's protocol requires the driver to clear it.
         awaited._asyncio_future_blocking = False
         self._waits_for = awaited
         awaited.add_done_callback(self._wakeup)

@@ -1,7 +1,7 @@
-"""Requests with many elements: decoded on a thread of their own, answered in pieces, refused above a limit.
+"""Requests with many elements: decoded on a separate thread, answered in pieces, refused above a limit.
 
-A handler sees a request as ever. Where its elements are independent of each other it is called once for each piece, and
-the loop serves others in between (`Turns`). Where they are not, it is called once, for fewer elements at most.
+Handlers see an ordinary request. If its elements are independent, the handler is called once per piece, and the
+event loop serves other requests in between (`Turns`). Otherwise it is called once, and a lower limit applies.
 """
 
 from __future__ import annotations
@@ -23,35 +23,35 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 AT_ONCE = 4
-"""Large requests under way; others wait with undecoded bodies, which the queue bounds."""
+"""Large requests in progress; others wait undecoded in the queue, which limits their bytes."""
 
 NANOSECONDS_AN_ELEMENT = 5_000
-"""What an element takes of the control plane, decoded, answered and encoded, for clients with a quota of time: what
-runs in pieces beside other work is not measured."""
+"""The control plane's time per element (decode, handle, encode), charged to clients with a time quota: the time of
+pieces that run between other work is not measured."""
 
 ELEMENTS_ENCODED_AT_ONCE = 2_000
-"""A response with more is encoded on the thread of the codec."""
+"""Larger responses are encoded on the codec's thread."""
 
 
 class Bounds(NamedTuple):
-    """What one request of an API key may ask for."""
+    """The limits of one request of an API key."""
 
     elements_max: int = 50_000
-    """In all arrays together."""
+    """Elements in all arrays together."""
     outer_max: int = 10_000
-    """In the longest array of the request itself, where the handler is called once. Kafka's controller, too, bounds
-    what one request changes by 10,000."""
+    """Elements in the longest outer array, if the handler is called once. Kafka's controller also limits the changes of
+    one request to 10,000."""
     in_pieces: bool = False
-    """Its elements are independent of each other."""
+    """The elements are independent of each other."""
     once: bool = False
-    """In pieces, and what is named twice is answered once."""
+    """In pieces, and duplicate elements are answered once."""
 
 
 _CHANGE = Bounds()
 _PERMITTED = Bounds(400_000, 100_000)
-"""Rights are looked at before the elements are."""
+"""The handler checks permissions before it reads the elements."""
 _IN_TURNS = Bounds(200_000, 100_000)
-"""The handler takes turns by itself: the elements are not independent."""
+"""The handler yields by itself, because the elements are not independent."""
 _EACH = Bounds(100_000, 100_000, in_pieces=True)
 _EACH_ONCE = Bounds(100_000, 100_000, in_pieces=True, once=True)
 
@@ -85,15 +85,15 @@ BOUNDS: dict[int, Bounds] = {
 
 
 class Codec(Protocol):
-    """What decodes large requests (`NativeControlQueue`)."""
+    """The decoder of large requests (`NativeControlQueue`)."""
 
     def decode(self, request: Request) -> bool:
-        """False: the request was no message, and its connection is closed."""
+        """Decode a request; return False if it is malformed, and its connection is closed."""
         ...
 
 
 class LargeRequests:
-    """Answers requests with many elements, and sends responses with many."""
+    """Answers requests and sends responses with many elements."""
 
     def __init__(self, codec: Codec, turns: Turns, loop: asyncio.AbstractEventLoop) -> None:
         self._codec = codec
@@ -105,7 +105,7 @@ class LargeRequests:
 
     @staticmethod
     def is_large(request: Request) -> bool:
-        """Whether a request is answered here."""
+        """Return whether a request must be answered by this class."""
         return request.elements > ELEMENTS_A_SLICE or request.message is None
 
     async def answer(self, request: Request, handle: Callable[[Any], Any]) -> Any:
@@ -129,7 +129,7 @@ class LargeRequests:
                     return await self._failed(request, error)
             else:
                 await self._turns.next()
-        # What has to wait now, for a disk or other members, does not keep others from their place.
+        # Release the place first: a handler that waits for a disk or for group members must not block other requests.
         try:
             return await _outcome(handle(request.message))
         except KafkaError as error:
@@ -137,7 +137,7 @@ class LargeRequests:
                 return await self._failed(request, error)
 
     def send(self, request: Request, response: object) -> None:
-        """Encode and send a response that is too large for the loop's thread."""
+        """Encode and send a response that is too large for the event loop's thread."""
         sent = self._loop.run_in_executor(self._thread, request.reply_large, response)
         self._encoding.add(sent)
 
@@ -152,7 +152,7 @@ class LargeRequests:
         sent.add_done_callback(over)
 
     async def stop(self, grace_s: float) -> None:
-        """Wait for what is being sent, then end the thread."""
+        """Wait for responses that are being sent, then end the thread."""
         if self._encoding:
             await asyncio.wait(self._encoding, timeout=grace_s)
         self._thread.shutdown(wait=False, cancel_futures=True)

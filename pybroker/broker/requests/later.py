@@ -1,5 +1,5 @@
-"""A response that a callback brings. Where nothing but one write is waited for, this is all that it takes: a coroutine
-with a future and a task costs as much as the rest of the request."""
+"""A response that a callback delivers. It is all that a handler needs to wait for a single write: a coroutine with a
+future and a task costs as much as the rest of the request."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Later:
-    """Given a response once; who waits for it is told. `value` and `problem` are as an InlineTask's."""
+    """A response that is set once and passed to a callback. `value` and `problem` work as in `InlineTask`."""
 
     __slots__ = ("_over", "_told", "abandoned", "problem", "value")
 
@@ -21,26 +21,26 @@ class Later:
         self.problem: BaseException | None = None
 
     def give(self, response: object) -> None:
-        """The response. What comes after the first one, or after a cancellation, is passed over."""
+        """Set the response. Ignored after the first one, or after a cancellation."""
         self._end(response, None)
 
     def outcome(self) -> object:
-        """What a handler returns: the response if it is there, else this object."""
+        """Return the response if it is set, else this object; for a handler to return."""
         return self.value if self._over else self
 
     def then(self, told: Callable[[Later], None]) -> None:
-        """Calls `told` when the response is given, at once if it has been."""
+        """Call `told` once the response is set, at once if it already is."""
         if self._over:
             told(self)
         else:
             self._told = told
 
     def cancel(self) -> None:
-        """Nobody waits any longer: what is told is CancelledError."""
+        """Stop waiting: the result is CancelledError."""
         self._end(None, asyncio.CancelledError())
 
     def abandon(self) -> None:
-        """Nobody asks for the response any more."""
+        """Cancel, and ignore the response."""
         self.abandoned = True
         self.cancel()
 

@@ -1,6 +1,6 @@
-"""A request with many elements as several with few, and the responses to these as one.
+"""Splits a request with many elements into requests with few, and joins their responses.
 
-Knows no API: the longest array is cut, an element with a long array of its own into several with parts of it.
+Works for any API: the longest array is split, and an element with a long array of its own is split into several.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from pybroker.broker.requests.turns import ELEMENTS_A_SLICE
 
 
 def pieces(message: Any, *, once: bool = False) -> Iterator[tuple[Any, int]]:
-    """Yield parts of a message, each with at most `ELEMENTS_A_SLICE` elements where its arrays can be cut so.
+    """Yield parts of a message, each with at most `ELEMENTS_A_SLICE` elements where its arrays can be split that way.
 
-    The number beside a part: on so many levels its first element continues the last one of the part before. `once`:
-    equal elements of the outer array count once.
+    The number with a part says on how many levels its first element continues the last one of the previous part.
+    `once`: equal elements of the outer array count once.
     """
     field = _longest(message)
     if field is None:
@@ -29,7 +29,7 @@ def pieces(message: Any, *, once: bool = False) -> Iterator[tuple[Any, int]]:
     room, first = ELEMENTS_A_SLICE, True
 
     def cut(with_elements: list[Any]) -> Any:
-        # What stands in other arrays is asked for once.
+        # Only the first part has the other arrays, so that they are handled once.
         nonlocal first
         values = {field: with_elements} if first else {**rest, field: with_elements}
         first = False
@@ -53,7 +53,7 @@ def pieces(message: Any, *, once: bool = False) -> Iterator[tuple[Any, int]]:
 
 
 def join(whole: Any, part: Any, depth: int) -> None:
-    """Append the response to a part to that to the parts before it; `depth` as `pieces` gives it."""
+    """Append a part's response to the joined responses of earlier parts; `depth` comes from `pieces`."""
     for field in whole.__struct_fields__:
         mine, more = getattr(whole, field), getattr(part, field)
         if isinstance(mine, list) and isinstance(more, list):
@@ -62,12 +62,12 @@ def join(whole: Any, part: Any, depth: int) -> None:
                 more = more[1:]
             mine.extend(more)
         elif not mine and more:
-            # An error of one part is one of the whole.
+            # An error of one part is an error of the whole.
             setattr(whole, field, more)
 
 
 def outer_elements(message: Any) -> int:
-    """How many elements the longest of a message's own arrays has."""
+    """Return the number of elements of the message's longest outer array."""
     field = _longest(message)
     return 0 if field is None else len(getattr(message, field))
 
@@ -77,12 +77,12 @@ def _arrays(message: Any) -> list[str]:
 
 
 def _longest(message: Any) -> str | None:
-    # By its own elements: those of all of them together would take as long as the work that is cut.
+    # Count only the outer elements: counting nested ones would take as long as the work that is split.
     return max(_arrays(message), key=lambda field: len(getattr(message, field)), default=None)
 
 
 def _weight(value: Any) -> int:
-    """Elements in a value, and the value itself."""
+    """Return the number of elements in a value, including the value itself."""
     if isinstance(value, list):
         return 1 + (sum(map(_weight, value)) if value and isinstance(value[0], msgspec.Struct) else len(value))
     if isinstance(value, msgspec.Struct):

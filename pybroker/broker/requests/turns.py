@@ -1,7 +1,7 @@
-"""Work on many elements shares the event loop: one slice of it in each iteration of the loop, whoever asked for it.
+"""Fair sharing of the event loop for work on many elements: one slice per iteration of the loop.
 
-Requests with few elements are answered in the iteration that drains them, so they wait for one slice at most, however
-many large requests are under way.
+The loop answers requests with few elements in the iteration that drains them, so they wait for one slice at most,
+however many large requests are in progress.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ SLICE_S = 0.005
 """How long one piece of work may hold the loop."""
 
 ELEMENTS_A_SLICE = 1_000
-"""The same in elements, where the time of each is not looked at: 1 to 5 µs each."""
+"""The slice in elements, for work that does not measure time: 1 to 5 µs per element."""
 
 
 class Turns:
-    """Lets one waiting piece of work go on in each iteration of the loop, first come, first served."""
+    """Lets one waiting piece of work continue in each iteration of the loop, first come, first served."""
 
     def __init__(self) -> None:
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -37,7 +37,7 @@ class Turns:
         await turn
 
     async def each(self, elements: Iterable[Element]) -> AsyncIterator[Element]:
-        """Yield the elements; wait for a slice whenever one is used up."""
+        """Yield the elements; wait for another slice whenever one is used up."""
         ends = time.perf_counter() + SLICE_S
         for element in elements:
             if time.perf_counter() > ends:
