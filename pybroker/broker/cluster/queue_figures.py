@@ -32,18 +32,18 @@ class QueueFigures:
         self._at_work: tuple[str, float] | None = None
 
     def now(self) -> float:
-        """The current time, to keep with an arriving event."""
+        """Return the current time, to keep with an arriving event."""
         return self._clock()
 
     def idle(self) -> None:
-        """The controller has finished an event and waits for the next one."""
+        """Record that the controller has finished an event and waits for the next one."""
         if self._at_work is not None:
             name, since = self._at_work
             self.worked.setdefault(name, Timer()).add(self._clock() - since)
             self._at_work = None
 
     def begins(self, name: str, came: float) -> None:
-        """The controller begins an event."""
+        """Record that the controller begins an event."""
         now = self._clock()
         self.waited.add(now - came)
         self._at_work = name, now

@@ -230,8 +230,8 @@ def _reached_at(broker: BrokerImage, between: str | None) -> LiveLeader:
 
 
 def _is_an_order(before: ClusterImage, topic: TopicImage, index: int) -> bool:
-    """Whether the replicas must act on the change. An ISR change alone was the leader's proposal, which has its own
-    reply."""
+    """Return whether the replicas must act on the change. An ISR change alone was the leader's proposal, which has its
+    own reply."""
     known = before.topics.get(topic.name)
     if known is None or known.topic_id != topic.topic_id or index >= len(known.partitions):
         return True
@@ -281,7 +281,7 @@ def _departed(topic: TopicImage, epochs: Mapping[int, int]) -> StopReplicaTopicS
 
 
 def _not_new(index: int, broker_id: int) -> bool:
-    """Never new: the broker had the partition before."""
+    """Return False: a broker that gets its partitions again creates no logs."""
     return False
 
 

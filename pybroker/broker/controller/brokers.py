@@ -38,8 +38,9 @@ from pybroker.broker.metadata.store import Delete, Operation, Set
 
 @decides(BrokersChanged)
 def decide_brokers(image: ClusterImage, event: BrokersChanged) -> Decision:
-    """A lost broker leads nothing and leaves each ISR with another member; a new broker leads partitions without a
-    leader if it was in sync. The states of partitions are independent, so they may be written one after another.
+    """Process started and lost brokers. A lost broker leads nothing and leaves each ISR with another member; a started
+    broker leads partitions without a leader if it was in sync. The states of partitions are independent, so they may be
+    written one after another.
 
     A restarted leader gets a new leader epoch if it has followers: they may hold records that it did not have on disk.
     Without followers it keeps its epoch, unless its log may have lost visible records (`log.flush.mode=os` and a power

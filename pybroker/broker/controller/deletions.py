@@ -310,7 +310,7 @@ class Deletions:
         return tuple(gone)
 
     async def _holds(self, broker: str, topic_id: Uuid) -> bool:
-        """Whether a broker holds data of a deleted topic. If it does, a watch triggers the next check."""
+        """Return whether a broker holds data of a deleted topic. If it does, a watch triggers the next check."""
 
         def changed(event: WatchEvent) -> None:
             del event

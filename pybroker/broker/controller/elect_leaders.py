@@ -126,7 +126,7 @@ def decide_balance(image: ClusterImage, event: BalanceLeaders) -> Decision:
 
 @decides(ElectAnyLeaders)
 def decide_any_leaders(image: ClusterImage, _event: ElectAnyLeaders) -> Decision:
-    """In topics that allow it."""
+    """Elect any live replica of partitions without a leader, in topics that allow unclean elections."""
     alive = frozenset(image.brokers) - image.leaving
 
     def change(partition: PartitionImage, unclean: bool) -> Election | None:

@@ -109,16 +109,16 @@ def _beginning(partition: PartitionImage, leader: int) -> tuple[LogEnd, ...]:
 
 
 def begins_empty(partition: PartitionImage, replica: int) -> bool:
-    """Whether a replica leads, or was to lead, without a log: its log was lost, or not created yet."""
+    """Return whether a replica leads, or was to lead, without a log: its log was lost, or not created yet."""
     return bool(partition.suspect) and any(
         one.broker_id == replica and one.end == MISSING_LOG and one.epoch >= 0 for one in partition.suspect
     )
 
 
 def never_began(partition: PartitionImage, emptied: frozenset[int]) -> bool:
-    """Whether the reported logs prove that no record was acknowledged. They do if the partition is young, none of them
-    has a record, and an in-sync replica has no log, as when the controller dies before it sends the order to create it.
-    A lost log directory proves nothing."""
+    """Return whether the reported logs prove that no record was acknowledged. They do if the partition is young, none
+    of them has a record, and an in-sync replica has no log, as when the controller dies before it sends the order to
+    create it. A lost log directory proves nothing."""
     told = [one for one in partition.suspect if one.end != UNKNOWN_END]
     missing = [one for one in told if one.end == MISSING_LOG and one.epoch < 0]
     # Each replica without a log costs at most two state changes: its election and its answer.
@@ -154,8 +154,8 @@ def emptied_of(image: ClusterImage) -> frozenset[int]:
 
 
 def may_elect_uncleanly(image: ClusterImage, topic: TopicImage) -> bool:
-    """Whether the topic allows unclean elections. Not while a staged ingest is linking: a leader without the staged
-    segments could never finish it."""
+    """Return whether the topic allows unclean elections. Not while a staged ingest is linking: a leader without the
+    staged segments could never finish it."""
     own = topic.config.get(UNCLEAN)
     allowed = image.unclean_elections if own is None else own == "true"
     return allowed and not attaching(image, topic.topic_id)
@@ -172,7 +172,7 @@ def unclean_elections_of(broker_configs: Mapping[str, ConfigImage], broker_id: i
 
 
 def allows_more(before: ClusterImage, after: ClusterImage, delta: ImageDelta) -> bool:
-    """Whether a change allows unclean elections that were not allowed before."""
+    """Return whether a change allows unclean elections that were not allowed before."""
     if after.unclean_elections and not before.unclean_elections:
         return True
     return any(

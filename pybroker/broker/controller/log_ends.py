@@ -21,8 +21,8 @@ from pybroker.broker.metadata.znodes import MISSING_LOG, UNKNOWN_END, LogEnd
 
 
 def _was_just_made(partition: PartitionImage) -> bool:
-    """Whether the partition is new: at most its controller or leader died right after the creation. Then its logs may
-    not exist yet."""
+    """Return whether the partition is new: at most its controller or leader died right after the creation. Then its
+    logs may not exist yet."""
     return partition.state_version <= 1 + sum(one.end == MISSING_LOG for one in partition.suspect)
 
 
@@ -107,7 +107,7 @@ def decide_log_ends(image: ClusterImage, event: LogEndsTold) -> Decision:
 
 
 def _matters(before: PartitionImage, told: LogEnd) -> bool:
-    """Whether the controller asked for this log end, or a member of the ISR has no log."""
+    """Return whether the controller asked for this log end, or a member of the ISR has no log."""
     known = any(one.broker_id == told.broker_id for one in before.suspect)
     missing = told.end == MISSING_LOG
     if not known and not (missing and told.broker_id in before.isr):

@@ -23,7 +23,7 @@ class Mutations(Protocol):
     """The usage of the clients' mutation quotas."""
 
     def bounds(self, caller: Caller) -> bool:
-        """Whether a quota applies to the client."""
+        """Return whether a quota applies to the client."""
         ...
 
     def take(self, caller: Caller, partitions: int) -> tuple[bool, int]:

@@ -25,7 +25,7 @@ def away(image: ClusterImage) -> frozenset[int]:
 
 
 def is_cordoned(image: ClusterImage, broker: BrokerImage) -> bool:
-    """Whether `cordoned.log.dirs` names all log directories of the broker (KIP-1066)."""
+    """Return whether `cordoned.log.dirs` names all log directories of the broker (KIP-1066)."""
     listed = broker.cordoned
     for name in (str(broker.broker_id), DEFAULT_BROKER_CONFIG):
         stored = image.broker_configs.get(name)

@@ -212,9 +212,9 @@ def _check(
 
 
 def _finished(image: ClusterImage, partition: PartitionImage) -> PartitionImage:
-    """Return the partition without its removed replicas if the added ones are in sync. At least as many target replicas
-    must be in the ISR as there are in-sync replicas without the added ones, so that acknowledged records keep their
-    copies."""
+    """Return the partition without its removed replicas if the added ones are in sync. As many target replicas must be
+    in the ISR as there are in-sync replicas without the added ones (at most all), so that acknowledged records keep
+    their copies."""
     if not is_moving(partition):
         return partition
     alive = frozenset(image.brokers) - image.leaving

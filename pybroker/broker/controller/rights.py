@@ -36,7 +36,7 @@ class Rights(Protocol):
         ...
 
     def permits(self, caller: Caller, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
-        """Whether the ACLs allow the operation."""
+        """Return whether the ACLs allow the operation."""
         ...
 
 

@@ -71,7 +71,7 @@ PROTECTION = "delete.protection.enable"
 
 
 def is_protected(topic: TopicImage) -> bool:
-    """Whether the topic may be neither deleted nor truncated."""
+    """Return whether the topic may be neither deleted nor truncated."""
     return topic.config.get(PROTECTION) == "true"
 
 

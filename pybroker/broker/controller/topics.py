@@ -46,7 +46,8 @@ Replicas = tuple[int, ...]
 
 @decides(CreateTopics)
 def decide_create(image: ClusterImage, event: CreateTopics, new_id: Callable[[], Uuid] = Uuid.random) -> Decision:
-    """Create topics; each succeeds or fails independently (KIP-4). Only this function and `truncate` make topic ids."""
+    """Create topics; each succeeds or fails independently (KIP-4). The ids of new topics are made here and in
+    `truncate`, the ids of migrated ones in `metadata.load`."""
     steps = Steps()
     created: list[TopicImage] = []
     reply: list[CreatedTopic | KafkaError] = []

@@ -103,14 +103,14 @@ def request_to_wire(request: ControlRequest) -> Any:
 
 
 async def sendable(request: ControlRequest) -> Any:
-    """Like `request_to_wire`; a whole image is serialized on a thread, so that the loop stays responsive."""
+    """Convert like `request_to_wire`; a whole image is serialized on a thread, so that the loop stays responsive."""
     if isinstance(request, control.UpdateCluster) and isinstance(request.change, ClusterImage):
         return await asyncio.get_running_loop().run_in_executor(None, request_to_wire, request)
     return request_to_wire(request)
 
 
 async def received(message: Any) -> ControlRequest:
-    """Like `request_from_wire`; a large message is read on a thread."""
+    """Convert like `request_from_wire`; a large message is read on a thread."""
     if isinstance(message, wire.UpdateClusterRequest) and len(message.change) > APART_BYTES_MIN:
         return await asyncio.get_running_loop().run_in_executor(None, request_from_wire, message)
     return request_from_wire(message)

@@ -122,8 +122,8 @@ class ClusterPort:
     async def _submit(
         self, event: Event[R], began: float, deadline: float, caller: Caller | None
     ) -> Answer[R]:
-        """`deadline` limits the wait for a decision to be applied. The wait for the decision itself ends when the
-        caller cancels it."""
+        """Submit until an answer or a final error comes. `deadline` limits the wait for a decision to be applied; the
+        wait for the decision itself ends when the caller cancels it."""
         loop = asyncio.get_running_loop()
         request_id = Uuid.random()
         lost_sight: float | None = None
@@ -270,7 +270,7 @@ class ClusterPort:
 
 
 async def _alter_partition(connection: InterBrokerConnection, event: AlterIsr) -> Answer[Any]:
-    """The leader waits only for the controller's answer: its own view is not involved."""
+    """Propose ISR changes. The leader waits only for the controller's answer: its own view is not involved."""
     answer = await connection.request(request_of(event), timeout_s=ANSWER_S_MAX)
     if answer.error_code:
         raise KafkaError(answer.error_code, "The controller does not change ISRs.")

@@ -70,7 +70,7 @@ class AclFilter(NamedTuple):
     permission: int
 
     def matches(self, binding: AclBinding) -> bool:
-        """Whether the filter matches the ACL."""
+        """Return whether the filter matches the ACL."""
         return (
             self.resource_type in (ResourceType.ANY, binding.resource_type)
             and self._matches_name(binding)

@@ -81,7 +81,7 @@ def entity_of(path: str) -> Entity | None:
 
 
 def is_credentials(path: str) -> bool:
-    """Whether it is the node of a user, which also holds credentials."""
+    """Return whether it is the node of a user, which also holds credentials."""
     entity = entity_of(path)
     return entity is not None and len(entity) == 1 and entity[0][0] == USER and entity[0][1] is not None
 

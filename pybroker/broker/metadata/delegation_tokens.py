@@ -40,7 +40,7 @@ class DelegationToken(msgspec.Struct, frozen=True):
     """Version of its node."""
 
     def may_be_changed_by(self, principal: str) -> bool:
-        """Whether a principal may renew or expire the token."""
+        """Return whether a principal may renew or expire the token."""
         return principal in (self.owner, self.requester, *self.renewers)
 
 

@@ -54,13 +54,13 @@ class PartitionImage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 def may_lack_logs(partition: PartitionImage) -> bool:
-    """Whether a replica without a log may never have had one: no leader has proved that it is alive, or another replica
-    has no log either."""
+    """Return whether a replica without a log may never have had one: no leader has proved that it is alive, or another
+    replica has no log either."""
     return partition.young or any(one.end == MISSING_LOG for one in partition.suspect)
 
 
 def is_moving(partition: PartitionImage) -> bool:
-    """Whether the partition is being reassigned: it has replicas to add or to remove."""
+    """Return whether the partition is being reassigned: it has replicas to add or to remove."""
     return bool(partition.adding_replicas or partition.removing_replicas)
 
 
@@ -263,11 +263,11 @@ class ClusterImage(msgspec.Struct, frozen=True):
         return None if name is None else self.topics[name]
 
     def is_deleted(self, topic_id: Uuid) -> bool:
-        """Whether the topic is known not to be live. A topic with damaged nodes may have any missing id."""
+        """Return whether the topic is known not to be live. A topic with damaged nodes may have any missing id."""
         return topic_id not in self.names and (topic_id in self.deletions or not self.damaged)
 
     def is_dead(self, topic_id: Uuid) -> bool:
-        """Whether the topic is deleted and cannot come back."""
+        """Return whether the topic is deleted and cannot come back."""
         deletion = self.deletions.get(topic_id)
         return self.is_deleted(topic_id) and (deletion is None or deletion.state == REMOVED)
 
@@ -407,7 +407,7 @@ def reserved_names(deletions: Mapping[Uuid, DeletionRecord]) -> dict[str, Uuid]:
 
 
 def has_clash_key(name: str) -> bool:
-    """Whether a name can clash: only names with "." or "_" can."""
+    """Return whether a name can clash: only names with "." or "_" can."""
     return "." in name or "_" in name
 
 

@@ -70,7 +70,7 @@ class TopicLineage(msgspec.Struct, frozen=True):
         return self.events[-1].at_ms if self.events else None
 
     def owns_epoch(self, epoch: int) -> bool:
-        """Whether a leader epoch can belong to this incarnation, and not to another one of its name."""
+        """Return whether a leader epoch can belong to this incarnation, and not to another one of its name."""
         return epoch >= self.first_epoch or any(first <= epoch <= last for first, last in self.lives)
 
     def start_offset(self, partition: int) -> int:

@@ -90,7 +90,7 @@ LocalIds = Mapping[str, AbstractSet[Uuid]]
 
 
 def lacks_ids(nodes: Nodes) -> bool:
-    """Whether a topic has no id, so that `load_image` needs the ids in the directories."""
+    """Return whether a topic has no id, so that `load_image` needs the ids in the directories."""
     prefix = len(znodes.TOPICS) + 1
     for path, node in nodes.topics.items():
         # A byte search recognizes this broker's own format: with 10,000 topics no node is decoded twice.

@@ -72,7 +72,7 @@ class NodeTable:
     # --- sessions -----------------------------------------------------------------------------------------------------
 
     def begin_session(self, now_ms: int) -> int:
-        """Remove the ephemeral nodes of the process before, and return the new session's id."""
+        """Remove the ephemeral nodes of the previous process, and return the new session's id."""
         self.end_session(None, now_ms)
         self._sql("UPDATE counter SET value = value + 1 WHERE name = 'session'")
         return self._counter("session")

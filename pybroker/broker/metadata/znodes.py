@@ -468,7 +468,7 @@ class _ClusterJson(msgspec.Struct):
 
 
 def is_cluster_id(text: str) -> bool:
-    """Whether the text uses only the alphabet [a-zA-Z0-9_-]; it need not be a UUID (KIP-78)."""
+    """Return whether the text uses only the alphabet [a-zA-Z0-9_-]; it need not be a UUID (KIP-78)."""
     return bool(text) and text.isascii() and all(c.isalnum() or c in "_-" for c in text)
 
 

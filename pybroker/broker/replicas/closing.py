@@ -89,7 +89,7 @@ class TopicClosing:
         """Requests run in the order of their arrival."""
 
     def is_closed(self, topic_id: Uuid) -> bool:
-        """Whether a decision about the topic is pending."""
+        """Return whether a decision about the topic is pending."""
         return any(topic_id in closing.topics for closing in self._closings)
 
     @property

@@ -60,7 +60,7 @@ class KnownTopics:
         self.complete = complete
 
     def is_of(self, controller_epoch: int) -> bool:
-        """Whether the view is from this controller, so that its FULL request can be compared with it."""
+        """Return whether the view is from this controller, so that its FULL request can be compared with it."""
         return not self.complete or self._view.image.controller_epoch == controller_epoch
 
     async def of(self, replicas: Iterable[Replica]) -> dict[Replica, Evidence]:

@@ -58,7 +58,7 @@ class KnownCluster:
         return self._image
 
     def name_of(self, text: str) -> str | None:
-        """See `ClusterImage.name_of`."""
+        """Return the name of a live or deleted topic by the text of its id; see `ClusterImage.name_of`."""
         return self._image.name_of(text)
 
     async def update(self, request: UpdateCluster) -> UpdateClusterResponse:

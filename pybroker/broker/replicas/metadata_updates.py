@@ -35,7 +35,7 @@ class MetadataUpdates:
         self._on_shown = tuple(on_shown)
 
     def shows(self, image: ClusterImage) -> bool:
-        """Whether clients see every topic of the cluster: after a start they arrive in several messages."""
+        """Return whether clients see every topic of the cluster: after a start they arrive in several messages."""
         return all(self._cache.topic_by_id(topic_id) is not None for topic_id in image.names)
 
     def shown_as(self, name: str) -> Uuid | None:

@@ -84,9 +84,9 @@ class Claim(NamedTuple, Generic[_Id]):
 
 
 def succeeds(leader_epoch: int, last_epoch: int) -> bool:
-    """Whether an incarnation that begins with `leader_epoch` is proven later than one whose highest local leader epoch
-    is `last_epoch`: leader epochs of a name never start again. Holds for LeaderAndIsr of every type, for partitions in
-    service and for directories."""
+    """Return whether an incarnation that begins with `leader_epoch` is proven later than one whose highest local leader
+    epoch is `last_epoch`: leader epochs of a name never start again. Holds for LeaderAndIsr of every type, for
+    partitions in service and for directories."""
     return leader_epoch > last_epoch
 
 

@@ -140,7 +140,7 @@ class Staging:
         return None if node is None or not node.endless else node.topic
 
     def is_removing(self, topic_id: Uuid) -> bool:
-        """Whether the removal has begun."""
+        """Return whether the removal has begun."""
         return topic_id in self._removing
 
     async def load(self) -> None:
@@ -171,7 +171,8 @@ class Staging:
             return None
 
     async def _count_on(self) -> None:
-        """After a restart of the machine, continue with its new monotonic clock, once, from wall time."""
+        """Continue with the new monotonic clock after a restart of the machine: compute the rest once from wall time.
+        """
         operations: list[Operation] = []
         for topic_id, node in list(self._nodes.items()):
             if not node.endless and (not node.boot_id or node.boot_id != self._boot):
@@ -492,7 +493,7 @@ class Staging:
         self._removing.discard(topic_id)
 
     async def _may_go(self, topic_id: Uuid, directories: list[StagedDirectory]) -> bool:
-        """Whether the data can be removed, according to the present store; if not, schedules the next check."""
+        """Return whether the data can be removed, according to the present store; if not, schedules the next check."""
         if self._known.doubtful():
             self._due[topic_id] = self._clock.monotonic_ms() + RETRY_MS
             return False
