@@ -73,6 +73,19 @@ class TopicLineage(msgspec.Struct, frozen=True):
         """Return whether a leader epoch can belong to this incarnation, and not to another one of its name."""
         return epoch >= self.first_epoch or any(first <= epoch <= last for first, last in self.lives)
 
+    @property
+    def had_name_alone(self) -> bool:
+        """Whether no other incarnation has had its name: it has all leader epochs so far, and had no other name.
+
+        Owning epoch 0 does not say so: another one may have lived between its deletion and its undeletion.
+        """
+        next_epoch = 0
+        for first, last in sorted(self.lives):
+            if first > next_epoch:
+                return False
+            next_epoch = max(next_epoch, last + 1)
+        return self.first_epoch <= next_epoch and len({event.name for event in self.events}) <= 1
+
     def start_offset(self, partition: int) -> int:
         """Return the log start of a new partition."""
         return self.start_offsets[partition] if partition < len(self.start_offsets) else 0

@@ -18,6 +18,7 @@ from pybroker.broker.coordinators.share_state.state import Key, ShareState
 from pybroker.broker.coordinators.transaction.coordinator import TransactionCoordinator
 from pybroker.broker.coordinators.transaction.finishing import Finishing
 from pybroker.broker.coordinators.transaction.ports import Settings as TransactionSettings
+from pybroker.broker.metadata.lineage import TopicLineage
 from pybroker.native import StoredRecord, StoredRecords, Uuid
 
 Record = tuple[bytes | None, bytes | None]
@@ -153,6 +154,8 @@ class FakeTopics:
         self.start_offsets: dict[Uuid, int] = {}
         self.leaders: dict[tuple[Uuid, int], tuple[int, int]] = {}
         """Where somebody else than broker 1 under epoch 0 leads."""
+        self.lives_before: dict[Uuid, list[tuple[int, int]]] = {}
+        self.last_epochs: dict[Uuid, int] = {}
         self._listeners: dict[str, list[Callable[[], None]]] = {}
 
     @property
@@ -169,6 +172,16 @@ class FakeTopics:
         self.first_epochs[topic_id] = self.floors.get(name, -1) + 1
         self._changed(name)
         return topic_id
+
+    def undelete(self, name: str, topic_id: Uuid, partitions: int = 4) -> None:
+        """One that was removed has its name again."""
+        self.changes += 1
+        first = self.first_epochs[topic_id]
+        self.lives_before.setdefault(topic_id, []).append((first, self.last_epochs[topic_id]))
+        self.ids[name] = topic_id
+        self.counts[topic_id] = partitions
+        self.first_epochs[topic_id] = self.floors[name] + 1
+        self._changed(name)
 
     def grow(self, name: str, partitions: int) -> None:
         self.changes += 1
@@ -190,7 +203,7 @@ class FakeTopics:
     def remove(self, name: str) -> Removed:
         topic_id = self.ids.pop(name)
         del self.counts[topic_id]
-        self.floors[name] = self.first_epochs[topic_id]
+        self.floors[name] = self.last_epochs[topic_id] = self.first_epochs[topic_id]
         self._changed(name)
         return Removed(name, topic_id)
 
@@ -217,7 +230,12 @@ class FakeTopics:
         return self.counts.get(topic_id, 0)
 
     def owns_epoch(self, topic_id: Uuid, leader_epoch: int) -> bool:
-        return leader_epoch >= self.first_epochs[topic_id]
+        lives = self.lives_before.get(topic_id, ())
+        return leader_epoch >= self.first_epochs[topic_id] or any(a <= leader_epoch <= b for a, b in lives)
+
+    def had_name_alone(self, topic_id: Uuid) -> bool:
+        lives = tuple(self.lives_before.get(topic_id, ()))
+        return TopicLineage((), self.first_epochs[topic_id], lives).had_name_alone
 
     def first_epoch(self, topic_id: Uuid) -> int:
         return self.first_epochs[topic_id]

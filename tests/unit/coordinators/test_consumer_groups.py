@@ -331,6 +331,31 @@ async def test_a_member_cannot_commit_by_name_for_the_next_topic_of_that_name() 
     assert await commit(world, "a", given.epoch, 0, by_id=False) == [ErrorCode.NONE]
 
 
+async def test_a_member_cannot_commit_by_name_for_an_undeleted_topic_that_it_never_had() -> None:
+    """The first topic of the name owns leader epoch 0, and comes back after another one that the member reads."""
+    world = await new_world()
+    first = world.topics.ids["orders"]
+    world.remove_topic("orders")
+    world.topics.create("orders")
+    given = await beat(world, "a")
+    second = world.topics.ids["orders"]
+    assert {topic for topic, _ in given.assigned or ()} == {second}
+    world.remove_topic("orders")
+    world.topics.undelete("orders", first)
+    assert world.topics.owns_epoch(first, 0)
+    assert await commit(world, "a", given.epoch, 0, by_id=False) == [ErrorCode.STALE_MEMBER_EPOCH]
+
+
+async def test_a_member_commits_by_name_for_an_undeleted_topic_that_had_its_name_alone() -> None:
+    world = await new_world()
+    given = await beat(world, "a")
+    topic_id = world.topics.ids["orders"]
+    world.remove_topic("orders")
+    world.topics.undelete("orders", topic_id)
+    assert world.topics.had_name_alone(topic_id)
+    assert await commit(world, "a", given.epoch, 0, by_id=False) == [ErrorCode.NONE]
+
+
 async def test_static_members() -> None:
     world = await new_world()
     first = await beat(world, "a", instance_id="x")

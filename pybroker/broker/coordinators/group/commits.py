@@ -300,7 +300,7 @@ class Commits:
         member = group.members.get(member_id)
         return (
             member is not None
-            and not self._topics.owns_epoch(topic_id, 0)
+            and not self._topics.had_name_alone(topic_id)
             and all(topic != topic_id for held in (member.assigned, member.revoking) for topic, _ in held)
         )
 
@@ -309,7 +309,7 @@ class Commits:
         if known == Uuid.ZERO:
             # No member was assigned the current incarnation. If the name had an earlier one, the position may belong to
             # it.
-            return not self._topics.owns_epoch(topic_id, 0)
+            return not self._topics.had_name_alone(topic_id)
         if known is not None:
             return known != topic_id
         return self._removals.since(name, group.formed_at)

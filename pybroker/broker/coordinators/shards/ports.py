@@ -68,6 +68,10 @@ class Topics(Protocol):
         name."""
         ...
 
+    def had_name_alone(self, topic_id: Uuid) -> bool:
+        """Whether no other incarnation has had the topic's name."""
+        ...
+
     def first_epoch(self, topic_id: Uuid) -> int:
         """Return the first leader epoch that belongs to this incarnation."""
         ...

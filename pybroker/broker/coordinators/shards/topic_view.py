@@ -87,6 +87,11 @@ class CachedTopics:
         lineage = self._lineage(topic_id)
         return lineage is None or lineage.owns_epoch(leader_epoch)
 
+    def had_name_alone(self, topic_id: Uuid) -> bool:
+        """Whether no other incarnation has had the topic's name."""
+        lineage = self._lineage(topic_id)
+        return lineage is None or lineage.had_name_alone
+
     def first_epoch(self, topic_id: Uuid) -> int:
         """Return the first leader epoch that belongs to this incarnation."""
         lineage = self._lineage(topic_id)
