@@ -52,18 +52,9 @@ pub fn decode_request(
     paused: bool,
 ) -> PyResult<Py<PyAny>> {
     let message = find(registry, api_key, Direction::Request)?;
-    let elements_max = match registry {
-        Registry::Client => ELEMENTS_MAX,
-        Registry::InterBroker => ELEMENTS_MAX_TRUSTED,
-    };
-    let pace = if paused {
-        Pace::paused()
-    } else {
-        Pace::unbroken()
-    };
     let layout = layout_of(message, version)?;
-    let mut sink = PySink::new(py, Classes::of(py, message)?, pace);
-    codec::decode(layout, body, elements_max, &mut sink)
+    let mut sink = PySink::new(py, Classes::of(py, message)?, Pace::of_request(paused));
+    codec::decode(layout, body, registry.elements_max(), &mut sink)
         .map(Bound::unbind)
         .map_err(|failure| failure.into_error(message, version))
 }
@@ -73,7 +64,7 @@ pub fn elements_of(registry: Registry, (api_key, version): (i16, i16), body: &[u
     registry
         .message(api_key, Direction::Request)
         .and_then(|message| message.layout(version))
-        .and_then(|layout| codec::count_elements(layout, body, ELEMENTS_MAX).ok())
+        .and_then(|layout| codec::count_elements(layout, body, registry.elements_max()).ok())
         .unwrap_or(0)
 }
 
@@ -89,11 +80,7 @@ pub fn encode_response(
     paused: bool,
 ) -> PyResult<Vec<u8>> {
     let message = find(registry, api_key, Direction::Response)?;
-    let pace = if paused {
-        Pace::paused()
-    } else {
-        Pace::unbroken()
-    };
+    let pace = Pace::of_request(paused);
     encode_at(py, Classes::of(py, message)?, version, response, pace)
         .map_err(|failure| failure.into_error(message, version))
 }

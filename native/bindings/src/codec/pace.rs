@@ -30,13 +30,22 @@ enum AtEnd {
 }
 
 impl Pace {
+    /// For a request's message: `paused` on a thread of its own.
+    pub(super) const fn of_request(paused: bool) -> Pace {
+        if paused {
+            Pace::paused()
+        } else {
+            Pace::unbroken()
+        }
+    }
+
     /// In one go.
     pub(super) const fn unbroken() -> Pace {
         Pace::new(u32::MAX, AtEnd::GoOn)
     }
 
     /// For a thread of its own: lets go of the GIL again and again.
-    pub(super) const fn paused() -> Pace {
+    const fn paused() -> Pace {
         Pace::new(ELEMENTS_A_STEP, AtEnd::Pause)
     }
 

@@ -4,11 +4,11 @@ use std::vec::Drain;
 
 use pybroker_model::Uuid;
 
-use super::decode::{ELEMENTS_MAX_TRUSTED, Sink, decode, structure};
+use super::decode::{Sink, decode, structure};
 use super::layout::Layout;
 use super::registry::{Direction, Registry};
 use super::schema::ClassIndex;
-use crate::primitives::{DecodeError, ELEMENTS_MAX, Reader};
+use crate::primitives::{DecodeError, Reader};
 
 /// Refuses `body` exactly when decoding it would. Needs no lock and almost no memory: for data threads.
 ///
@@ -32,11 +32,7 @@ pub fn check_request(
         .message(api_key, Direction::Request)
         .and_then(|message| message.layout(version))
         .ok_or(DecodeError::UnsupportedVersion)?;
-    let elements_max = match registry {
-        Registry::Client => ELEMENTS_MAX,
-        Registry::InterBroker => ELEMENTS_MAX_TRUSTED,
-    };
-    check(layout, body, elements_max)
+    check(layout, body, registry.elements_max())
 }
 
 /// How many elements the arrays of a message have together. Makes no value.

@@ -1,8 +1,10 @@
 //! Which messages there are: two registries, chosen by listener, never by looking at the bytes.
 
+use super::decode::ELEMENTS_MAX_TRUSTED;
 use super::files::{CLIENT, INTER_BROKER};
 use super::message::{Message, MessageKind};
 use super::schema_file::SchemaFile;
+use crate::primitives::ELEMENTS_MAX;
 
 /// The set of layouts a listener speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -22,6 +24,14 @@ pub enum Direction {
 }
 
 impl Registry {
+    /// Elements that one request may have in all arrays together.
+    pub const fn elements_max(self) -> u32 {
+        match self {
+            Registry::Client => ELEMENTS_MAX,
+            Registry::InterBroker => ELEMENTS_MAX_TRUSTED,
+        }
+    }
+
     /// The message of a key; `None` if the registry has no such key.
     pub fn message(self, api_key: i16, direction: Direction) -> Option<&'static Message> {
         let kind = match direction {
