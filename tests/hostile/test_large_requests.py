@@ -4,10 +4,12 @@ the log stays short."""
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +20,9 @@ from pybroker.protocol.error_codes import ErrorCode
 from pybroker.testing.ports import free_port
 from tests.hostile.large import encoded, exchange, has_arrays, large, strangers, waits
 from tests.security.kit import VERSIONS, call, login, secure_broker
+from tests.support.cluster import until
 from tests.support.memory import resident_mib
+from tests.wire.client import WireClient
 
 STRANGER, HONEST = "stranger", "honest"
 
@@ -88,6 +92,87 @@ def test_no_request_holds_the_others(broker: Broker, row: native.ApiInfo) -> Non
     with strangers_once(broker, frame):
         measured = waits(broker, HONEST, 0.5)
     assert measured[-1] < 2 * WAIT_S, measured[-5:]
+
+
+TOPIC, PARTITIONS, ROWS = "there", 100, 150_000
+
+
+def offset_commit() -> m.OffsetCommitRequest:
+    row = m.OffsetCommitRequest_OffsetCommitRequestPartition
+    partitions = [row(partition_index=number % PARTITIONS, committed_offset=number) for number in range(ROWS)]
+    topic = m.OffsetCommitRequest_OffsetCommitRequestTopic(name=TOPIC, partitions=partitions)
+    return m.OffsetCommitRequest(
+        group_id="g", generation_id_or_member_epoch=-1, member_id="", retention_time_ms=-1, topics=[topic]
+    )
+
+
+def offset_delete() -> m.OffsetDeleteRequest:
+    row = m.OffsetDeleteRequest_OffsetDeleteRequestPartition
+    partitions = [row(partition_index=number % PARTITIONS) for number in range(ROWS)]
+    return m.OffsetDeleteRequest(
+        group_id="g", topics=[m.OffsetDeleteRequest_OffsetDeleteRequestTopic(name=TOPIC, partitions=partitions)]
+    )
+
+
+def reassignment() -> m.AlterPartitionReassignmentsRequest:
+    row = m.AlterPartitionReassignmentsRequest_ReassignablePartition
+    partitions = [row(partition_index=number % PARTITIONS, replicas=[1]) for number in range(ROWS)]
+    topic = m.AlterPartitionReassignmentsRequest_ReassignableTopic(name=TOPIC, partitions=partitions)
+    return m.AlterPartitionReassignmentsRequest(timeout_ms=60_000, topics=[topic])
+
+
+def begin_group(client: WireClient) -> None:
+    """The topic is there, and the group has an offset in it."""
+    made = m.CreateTopicsRequest_CreatableTopic(name=TOPIC, num_partitions=PARTITIONS, replication_factor=1)
+    call(client, m.CreateTopicsRequest(topics=[made], timeout_ms=60_000))
+    call(client, m.FindCoordinatorRequest(coordinator_keys=["g"]))
+    small = offset_commit()
+    small.topics[0].partitions = small.topics[0].partitions[:1]
+
+    def committed() -> bool:
+        return int(call(client, small, 9).topics[0].partitions[0].error_code) == ErrorCode.NONE
+
+    until(committed)
+
+
+@pytest.mark.parametrize(("key", "request_of"), [(8, offset_commit), (47, offset_delete), (45, reassignment)])
+def test_what_a_user_may_do_takes_turns(broker: Broker, key: int, request_of: Callable[[], Any]) -> None:
+    """Nobody waits for more than a part of it, and each element has its answer."""
+    version = min(VERSIONS[key], 9)
+    with login(broker, "root") as client:
+        begin_group(client)
+        frame, answers, took = encoded(request_of(), version), [], []
+
+        def ask() -> None:
+            began = time.monotonic()
+            client.send_bytes(frame)
+            answers.append(client.receive_frame())
+            took.append(time.monotonic() - began)
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        measured = []
+        while asking.is_alive():
+            measured += waits(broker, HONEST, 0.1)
+        asking.join()
+    _, answer = native.decode_response(key, version, answers[0])
+    (row,) = answer.responses if key == 45 else answer.topics
+    assert [one.partition_index for one in row.partitions] == [number % PARTITIONS for number in range(ROWS)]
+    assert len({one.error_code for one in row.partitions}) == 1, row.partitions[:3]
+    assert max(measured) < took[0] / 8, (sorted(measured)[-5:], took)
+
+
+def test_an_assignment_has_no_more_members_than_a_group(broker: Broker) -> None:
+    """Only the whole assignment can be stored, so it has fewer elements at most."""
+    with login(broker, "root") as client:
+        begin_group(client)
+        one = [m.SyncGroupRequest_SyncGroupRequestAssignment(member_id=f"m-{n}", assignment=b"") for n in range(10_001)]
+        asked = m.SyncGroupRequest(
+            group_id="g", generation_id=1, member_id="m", protocol_type="consumer", protocol_name="p", assignments=one
+        )
+        assert call(client, asked).error_code == ErrorCode.INVALID_REQUEST
+        asked.assignments.pop()
+        assert call(client, asked).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 @contextlib.contextmanager

@@ -91,6 +91,17 @@ def test_a_piece_is_small_and_other_arrays_are_asked_for_once() -> None:
     assert outer_elements(request) == 2_500
 
 
+def test_what_belongs_to_one_partition_stays_together() -> None:
+    made = m.AlterPartitionReassignmentsRequest_ReassignablePartition
+    partitions = [made(partition_index=index, replicas=[1, 2, 3]) for index in range(600)]
+    partitions[7] = made(partition_index=7, replicas=list(range(5_000)))
+    topic = m.AlterPartitionReassignmentsRequest_ReassignableTopic(name="t", partitions=partitions)
+    parts = [piece for piece, _ in pieces(m.AlterPartitionReassignmentsRequest(topics=[topic]), levels=2)]
+    cut = [one for part in parts for topic in part.topics for one in topic.partitions]
+    assert cut == partitions
+    assert [len(part.topics[0].partitions) for part in parts] == [7, 1, 200, 200, 192]
+
+
 def test_what_is_named_twice_is_asked_for_once() -> None:
     request = m.DescribeGroupsRequest(groups=names(1_500) * 3)
     assert sum(len(piece.groups) for piece, _ in pieces(request, once=True)) == 1_500

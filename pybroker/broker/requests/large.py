@@ -12,9 +12,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, Protocol
 
+from pybroker.broker.requests.context import StandingCommits
 from pybroker.broker.requests.failures import failure_response
 from pybroker.broker.requests.later import Later
-from pybroker.broker.requests.pieces import join, outer_elements, pieces
+from pybroker.broker.requests.pieces import LEVELS_MAX, join, outer_elements, pieces
 from pybroker.broker.requests.turns import ELEMENTS_A_SLICE, Turns
 from pybroker.errors import KafkaError
 from pybroker.native import Request
@@ -45,6 +46,8 @@ class Bounds(NamedTuple):
     """The elements are independent of each other."""
     once: bool = False
     """In pieces, and duplicate elements are answered once."""
+    levels: int = LEVELS_MAX
+    """In pieces, and only this many nested arrays are split."""
 
 
 _CHANGE = Bounds()
@@ -52,15 +55,16 @@ _PERMITTED = Bounds(400_000, 100_000)
 """The handler checks permissions before it reads the elements."""
 _IN_TURNS = Bounds(200_000, 100_000)
 """The handler yields by itself, because the elements are not independent."""
+_PERMITTED_EACH = Bounds(400_000, 100_000, in_pieces=True, levels=2)
+"""As `_PERMITTED`, for topics with partitions: the fields of one partition stay together."""
 _EACH = Bounds(100_000, 100_000, in_pieces=True)
 _EACH_ONCE = Bounds(100_000, 100_000, in_pieces=True, once=True)
 
 BOUNDS: dict[int, Bounds] = {
     3: _IN_TURNS,
-    8: _PERMITTED,
+    8: _PERMITTED_EACH,
     9: _EACH_ONCE,
     10: _EACH,
-    14: _PERMITTED,
     15: _EACH_ONCE,
     19: _IN_TURNS,
     20: _IN_TURNS,
@@ -68,8 +72,8 @@ BOUNDS: dict[int, Bounds] = {
     32: _EACH_ONCE,
     37: _IN_TURNS,
     42: _EACH_ONCE,
-    45: _PERMITTED,
-    47: _PERMITTED,
+    45: _PERMITTED_EACH,
+    47: _PERMITTED_EACH,
     61: _EACH,
     65: _EACH_ONCE,
     69: _EACH_ONCE,
@@ -78,7 +82,7 @@ BOUNDS: dict[int, Bounds] = {
     89: _EACH_ONCE,
     90: _EACH_ONCE,
     32145: _EACH_ONCE,
-    32148: _PERMITTED,
+    32148: _PERMITTED_EACH,
     32152: _PERMITTED,
 }
 """By API key; `_CHANGE` for all others."""
@@ -121,10 +125,9 @@ class LargeRequests:
                 pass
             elif (refused := _refused(request)) is not None:
                 return await self._failed(request, refused)
-            elif BOUNDS.get(request.api_key, _CHANGE).in_pieces:
-                once = BOUNDS[request.api_key].once
+            elif (bounds := BOUNDS.get(request.api_key, _CHANGE)).in_pieces:
                 try:
-                    return await self._in_pieces(request.message, handle, once=once)
+                    return await self._in_pieces(request.message, handle, bounds)
                 except KafkaError as error:
                     return await self._failed(request, error)
             else:
@@ -161,17 +164,20 @@ class LargeRequests:
         def refuse(piece: Any) -> Any:
             return failure_response(piece, error.code, error.message)
 
-        return await self._in_pieces(request.message, refuse)
+        return await self._in_pieces(request.message, refuse, _EACH)
 
-    async def _in_pieces(self, message: Any, handle: Callable[[Any], Any], *, once: bool = False) -> Any:
+    async def _in_pieces(self, message: Any, handle: Callable[[Any], Any], bounds: Bounds) -> Any:
         whole = None
-        parts = pieces(message, once=once)
+        parts = pieces(message, once=bounds.once, levels=bounds.levels)
         while True:
             await self._turns.next()
             piece, depth = next(parts, (None, 0))
             if piece is None:
                 return whole
             answer = await _outcome(handle(piece))
+            if isinstance(answer, StandingCommits):
+                # The right to commit for the topics of one piece is none for those of the request.
+                answer = answer.response
             if whole is None:
                 whole = answer
             else:

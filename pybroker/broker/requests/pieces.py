@@ -5,19 +5,22 @@ Works for any API: the longest array is split, and an element with a long array 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
 
 from pybroker.broker.requests.turns import ELEMENTS_A_SLICE
 
+LEVELS_MAX = 10
+"""More arrays, one within the other, than any message has."""
 
-def pieces(message: Any, *, once: bool = False) -> Iterator[tuple[Any, int]]:
+
+def pieces(message: Any, *, once: bool = False, levels: int = LEVELS_MAX) -> Iterator[tuple[Any, int]]:
     """Yield parts of a message, each with at most `ELEMENTS_A_SLICE` elements where its arrays can be split that way.
 
     The number with a part says on how many levels its first element continues the last one of the previous part.
-    `once`: equal elements of the outer array count once.
+    `once`: equal elements of the outer array count once. `levels`: how many nested arrays are split.
     """
     field = _longest(message)
     if field is None:
@@ -40,12 +43,12 @@ def pieces(message: Any, *, once: bool = False) -> Iterator[tuple[Any, int]]:
         if weight > room and part:
             yield cut(part), 0
             part, room = [], ELEMENTS_A_SLICE
-        if weight <= room:
+        if weight <= room or levels == 1:
             part.append(element)
             room -= weight
             continue
         depth = 0
-        for piece, deeper in pieces(element):
+        for piece, deeper in pieces(element, levels=levels - 1):
             yield cut([piece]), depth + deeper
             depth = 1
     if part or first:
@@ -81,13 +84,22 @@ def _longest(message: Any) -> str | None:
     return max(_arrays(message), key=lambda field: len(getattr(message, field)), default=None)
 
 
-def _weight(value: Any) -> int:
-    """Return the number of elements in a value, including the value itself."""
+def _weight(value: Any, most: int = ELEMENTS_A_SLICE) -> int:
+    """Return the number of elements in a value, including the value itself. Stop counting above `most`."""
+    count = 1
     if isinstance(value, list):
-        return 1 + (sum(map(_weight, value)) if value and isinstance(value[0], msgspec.Struct) else len(value))
-    if isinstance(value, msgspec.Struct):
-        return 1 + sum(_weight(getattr(value, field)) for field in _arrays(value))
-    return 1
+        if not value or not isinstance(value[0], msgspec.Struct):
+            return 1 + len(value)
+        inner: Iterable[Any] = value
+    elif isinstance(value, msgspec.Struct):
+        inner = [getattr(value, field) for field in _arrays(value)]
+    else:
+        return 1
+    for one in inner:
+        count += _weight(one, most - count)
+        if count > most:
+            break
+    return count
 
 
 def _distinct(elements: list[Any]) -> Iterator[Any]:
