@@ -34,14 +34,14 @@ GROUPS = (
         "group.max.metadata.bytes",
         INT,
         4194304,
-        "Most bytes of metadata of one classic member, over all protocols that it names in JoinGroup (pybroker's own setting).",
+        "Most bytes of metadata of one member: over all protocols that it names in JoinGroup, or what it says in heartbeats (pybroker's own setting).",
         at_least(1),
     ),
     ConfigKey(
         "group.max.metadata.bytes.total",
         LONG,
         134217728,
-        "Most bytes of metadata of all classic members that one broker coordinates (pybroker's own setting).",
+        "Most bytes of metadata of all members that one broker coordinates; beyond, a member that brings more is answered GROUP_MAX_SIZE_REACHED (pybroker's own setting).",
         at_least(1),
     ),
     ConfigKey(

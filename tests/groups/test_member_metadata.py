@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pybroker.protocol import messages as m
@@ -53,4 +55,51 @@ def test_a_member_and_all_members_have_a_limit(broker: BrokerProcess) -> None:
     assert metrics(port)[GAUGE] == 18_000 + 3 * len("p0")
     assert joined(broker, 9_000) is ErrorCode.GROUP_MAX_SIZE_REACHED, "together they would have too much"
     assert joined(broker, 1_000) is ErrorCode.NONE
+    assert metrics(port)["pybroker_group_joins_refused_total"] == 3
+
+
+def heartbeat(kind: str, group: str, member: str, topics: list[str]) -> Any:
+    """Of a member that joins."""
+    if kind == "consumer":
+        return m.ConsumerGroupHeartbeatRequest(
+            group_id=group,
+            member_id=member,
+            rebalance_timeout_ms=60_000,
+            subscribed_topic_names=topics,
+            topic_partitions=[],
+        )
+    if kind == "share":
+        return m.ShareGroupHeartbeatRequest(group_id=group, member_id=member, subscribed_topic_names=topics)
+    subtopology = m.StreamsGroupHeartbeatRequest_Subtopology(subtopology_id="0", source_topics=topics)
+    return m.StreamsGroupHeartbeatRequest(
+        group_id=group,
+        member_id=member,
+        rebalance_timeout_ms=60_000,
+        topology=m.StreamsGroupHeartbeatRequest_Topology(epoch=1, subtopologies=[subtopology]),
+        active_tasks=[],
+        standby_tasks=[],
+        warmup_tasks=[],
+        process_id="p",
+        client_tags=[],
+    )
+
+
+@pytest.mark.parametrize(("kind", "version"), [("consumer", 1), ("share", 1), ("streams", 0)])
+def test_members_of_all_protocols_count(broker: BrokerProcess, kind: str, version: int) -> None:
+    port = int(broker.settings["metrics.listener"].rpartition(":")[2])
+
+    def said(group: str, member: str, size: int) -> ErrorCode:
+        names = [f"{number:0100}" for number in range(size // 100)]
+        request = heartbeat(kind, group, member, names)
+        return ErrorCode(ask(lambda: broker.port, request, version, lambda answer: int(answer.error_code)).error_code)
+
+    first, second, third = unique("group"), unique("group"), unique("group")
+    assert said(first, "a", MEMBER_MAX + 1_000) is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert metrics(port)[GAUGE] == 0
+    assert said(first, "a", 9_000) is said(second, "a", 9_000) is ErrorCode.NONE
+    assert 18_000 < metrics(port)[GAUGE] < 21_000
+    assert said(third, "a", 9_000) is ErrorCode.GROUP_MAX_SIZE_REACHED, "together they would have too much"
+    assert said(first, "a", 9_000) is ErrorCode.NONE, "it joins again, and brings nothing new"
+    assert said(third, "a", 1_000) is ErrorCode.NONE
+    assert joined(broker, 9_000) is ErrorCode.GROUP_MAX_SIZE_REACHED, "those of the classic protocol count with them"
     assert metrics(port)["pybroker_group_joins_refused_total"] == 3

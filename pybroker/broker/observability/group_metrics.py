@@ -46,12 +46,12 @@ def group_metrics(
         Metric(f"{_MANAGER}_numoffsets", "Committed offsets (Kafka: NumOffsets).", coordinator.count_offsets),
         Metric(
             "pybroker_group_member_metadata_bytes",
-            "What the metadata of members of classic groups takes in memory",
+            "What the metadata of members of groups takes in memory",
             coordinator.member_metadata_bytes,
         ),
         Metric(
             "pybroker_group_joins_refused_total",
-            "JoinGroups refused for the size of their metadata",
+            "Members refused for the size of their metadata",
             lambda: figures.joins_refused,
             kind="counter",
         ),

@@ -23,6 +23,7 @@ from pybroker.broker.coordinators.consumer.model import (
     Member,
     MemberState,
     Partition,
+    Subscription,
 )
 from pybroker.broker.coordinators.consumer.records import Stored
 from pybroker.broker.coordinators.consumer.settings import ConsumerSettings
@@ -40,7 +41,12 @@ log = logging.getLogger(__name__)
 
 Finish = Finishing[ConsumerGroup]
 
-KIND = Kind(ConsumerGroup, ConsumerGroup.fork, records.changes, records.tombstones)
+
+def _said(group: ConsumerGroup) -> dict[str, Subscription]:
+    return {member_id: member.subscription for member_id, member in group.members.items()}
+
+
+KIND = Kind(ConsumerGroup, ConsumerGroup.fork, records.changes, records.tombstones, _said)
 
 BEATS_A_SECOND_MAX = 500
 """Limits one group's heartbeats during a rebalance, so that a large group does not keep the coordinator from others."""
@@ -375,8 +381,7 @@ class ConsumerGroups:
         load."""
         group = stored.group(group_id)
         if group is not None:
-            self.turns.groups[group_id] = group
-            self._changed(None, group)
+            self.turns.load(group)
 
     def drop(self, group: ConsumerGroup, error: ErrorCode) -> Records:
         """End a group that was deleted or replaced; return its tombstones."""

@@ -119,6 +119,19 @@ class Heartbeat(msgspec.Struct, frozen=True):
     owned: frozenset[Partition] | None = None
 
     @property
+    def said(self) -> Subscription:
+        """What the member says of itself, as far as it says it again."""
+        return Subscription(
+            self.client_id,
+            self.client_host,
+            self.instance_id,
+            self.rack_id,
+            self.topics or (),
+            self.regex,
+            assignor=self.assignor,
+        )
+
+    @property
     def is_full(self) -> bool:
         """Whether the heartbeat has all fields: the member joins, or does not know whether the last one arrived."""
         return (

@@ -22,6 +22,7 @@ from pybroker.broker.coordinators.group.removals import Removals
 from pybroker.broker.coordinators.group.reply import Reply
 from pybroker.broker.coordinators.shards.log import ShardLog
 from pybroker.broker.coordinators.shards.ports import Ports
+from pybroker.broker.coordinators.shards.said import said_bytes
 from pybroker.broker.coordinators.shards.shard import ShardState
 from pybroker.broker.coordinators.shards.shards import Shards
 from pybroker.broker.coordinators.shards.timers import TimerWheel, WheelDriver
@@ -118,8 +119,12 @@ class GroupCoordinator:
         return self._figures
 
     def member_metadata_bytes(self) -> int:
-        """Return the bytes of all classic members' metadata."""
-        return sum(group.metadata_bytes for shard in self.shards for group in shard.groups.values())
+        """Return the bytes of all members' metadata."""
+        return sum(shard.said_bytes() for shard in self.shards)
+
+    def require_room(self, size: int, before: int) -> None:
+        """Take what a member says, which said `before` bytes until now. KafkaError GROUP_MAX_SIZE_REACHED."""
+        self._ground.member_metadata.require_room(size, before)
 
     @property
     def timers(self) -> TimerWheel:
@@ -159,7 +164,7 @@ class GroupCoordinator:
         if not settings.session_timeout_ms_min <= request.session_timeout_ms <= settings.session_timeout_ms_max:
             raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT)
         shard.refuse_share(group_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        self._ground.member_metadata.require_room(request.protocols)
+        self._ground.member_metadata.require_room_of(request.protocols)
         reply: Reply[JoinResult] = Reply()
         if group_id in shard.consumers:
             shard.classic_members.join(group_id, request, reply)
@@ -240,6 +245,8 @@ class GroupCoordinator:
         shard = self.shard(group_id)
         shard.refuse_share(group_id, ErrorCode.GROUP_ID_NOT_FOUND)
         shard.refuse_streams(group_id)
+        if not beat.is_plain:
+            self.require_room(said_bytes(beat.said), shard.consumers.turns.said.of(group_id, beat.member_id))
         reply: Reply[HeartbeatResult] = Reply()
         shard.consumer_heartbeat(group_id, beat, may_read, reply)
         return reply.outcome(self._loop)

@@ -19,6 +19,6 @@ class GroupFigures(msgspec.Struct):
     consumer_rebalances: int = 0
     """New targets of consumer groups."""
     joins_refused: int = 0
-    """JoinGroups refused for the size of their metadata."""
+    """JoinGroups, and heartbeats of other protocols, refused for the size of what the member says."""
     streams_rebalances: int = 0
     """New targets of streams groups."""

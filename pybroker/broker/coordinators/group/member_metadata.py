@@ -1,8 +1,8 @@
-"""The memory limit for the metadata of classic members.
+"""The memory limit for the metadata of group members.
 
-A JoinGroup carries the protocols and subscriptions that a member supports, as bytes that only clients understand.
-The coordinator keeps them as long as the member is in the group. Members of other protocols are stored one record
-each, which `message.max.bytes` limits.
+A JoinGroup carries the protocols and subscriptions that a classic member supports, as bytes that only clients
+understand. Members of the other protocols send theirs in heartbeats: topic names, regular expressions, a topology,
+racks, tags. The coordinator keeps it as long as the member is in the group.
 """
 
 from __future__ import annotations
@@ -34,17 +34,26 @@ class MemberMetadata:
         self._bytes = 0
         self._counted_ms: int | None = None
 
-    def require_room(self, protocols: Protocols) -> None:
-        """Raise KafkaError GROUP_MAX_SIZE_REACHED if the metadata exceeds a limit."""
-        size, most = metadata_bytes(protocols), self._settings.max_metadata_bytes
+    def require_room_of(self, protocols: Protocols) -> None:
+        """Raise KafkaError GROUP_MAX_SIZE_REACHED if a classic member's metadata exceeds a limit."""
+        self.require_room(metadata_bytes(protocols))
+
+    def require_room(self, size: int, before: int = 0) -> None:
+        """Raise KafkaError GROUP_MAX_SIZE_REACHED if a member's metadata, `before` bytes until now, exceeds a limit.
+
+        A member that sends no more than it has is never refused: it may have lost a response.
+        """
+        if size <= before:
+            return
+        most = self._settings.max_metadata_bytes
         if size > most:
             raise self._refusal(f"{size} bytes of metadata are more than group.max.metadata.bytes={most}.")
         now_ms, most = self._clock.monotonic_ms(), self._settings.max_metadata_bytes_total
         if self._counted_ms is None or now_ms - self._counted_ms >= COUNTED_FOR_MS:
             self._bytes, self._counted_ms = self._count(), now_ms
-        if self._bytes + size > most:
+        if self._bytes + size - before > most:
             raise self._refusal(f"The metadata of all members would exceed group.max.metadata.bytes.total={most}.")
-        self._bytes += size
+        self._bytes += size - before
 
     def _refusal(self, text: str) -> KafkaError:
         self._figures.joins_refused += 1

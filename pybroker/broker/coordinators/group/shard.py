@@ -232,6 +232,11 @@ class GroupShard(Shard[Loaded]):
         else:
             self._markers_while_loading.append((producer_id, at, committed))
 
+    def said_bytes(self) -> int:
+        """What the metadata of all members takes in memory."""
+        newer = self.consumers.turns, self.shares.turns, self.streams.turns
+        return sum(group.metadata_bytes for group in self.groups.values()) + sum(turns.said.total for turns in newer)
+
     def has_commit_under_way(self, group_id: str) -> bool:
         """Return whether a commit is being written or its transaction is open; the group then counts as used."""
         return self.offsets.has_commit_in_flight(group_id) or bool(self.transactions.unstable_of(group_id))

@@ -11,6 +11,7 @@ import msgspec
 from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.broker.coordinators.group.reply import Reply
 from pybroker.broker.coordinators.shards.ports import Topics
+from pybroker.broker.coordinators.shards.said import said_bytes
 from pybroker.broker.coordinators.shards.shard import ShardState
 from pybroker.broker.coordinators.share.group import TopicState
 from pybroker.broker.coordinators.share_state.state import NO_OFFSET, Key, ShareState
@@ -58,6 +59,8 @@ class ShareCoordination:
         if group_id not in shard.shares and (beat.epoch != 0 or shard.holds_other_than_share(group_id)):
             what = "is not a share group" if shard.holds_other_than_share(group_id) else "not found"
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
+        if beat.topics is not None or beat.rack_id is not None:
+            self._groups.require_room(said_bytes(beat.said), shard.shares.turns.said.of(group_id, beat.member_id))
         reply: Reply[ShareHeartbeatResult] = Reply()
         shard.shares.heartbeat(group_id, beat, reply)
         return reply.outcome(self._loop)

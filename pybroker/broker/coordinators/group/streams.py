@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pybroker.broker.coordinators.group.coordinator import GroupCoordinator
 from pybroker.broker.coordinators.group.reply import Reply
+from pybroker.broker.coordinators.shards.said import SHARED, said_bytes
 from pybroker.broker.coordinators.shards.shard import ShardState
 from pybroker.broker.coordinators.streams.settings import StreamsSettings
 from pybroker.errors import KafkaError
@@ -39,7 +40,14 @@ class StreamsCoordination:
     def heartbeat(self, group_id: str, beat: Heartbeat) -> HeartbeatResult | asyncio.Future[HeartbeatResult]:
         """Handle a valid StreamsGroupHeartbeat: return the result, or a future for it while changes are written."""
         reply: Reply[HeartbeatResult] = Reply()
-        self._groups.shard(group_id).streams_heartbeat(group_id, beat, reply)
+        shard = self._groups.shard(group_id)
+        if not beat.is_plain:
+            known = shard.streams.turns.said
+            # The topology of the first member is the group's.
+            shared = known.of(group_id, SHARED)
+            topology = 0 if shared else said_bytes(beat.topology)
+            self._groups.require_room(said_bytes(beat.said) + topology, known.of(group_id, beat.member_id))
+        shard.streams_heartbeat(group_id, beat, reply)
         return reply.outcome(self._loop)
 
     def describe(self, group_id: str) -> StreamsGroup:

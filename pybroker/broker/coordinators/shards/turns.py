@@ -14,6 +14,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import msgspec
 
 from pybroker.broker.coordinators.shards.ports import Record
+from pybroker.broker.coordinators.shards.said import SaidBytes
 from pybroker.errors import KafkaError
 from pybroker.protocol.error_codes import ErrorCode
 
@@ -69,6 +70,8 @@ class Kind(msgspec.Struct, Generic[G], frozen=True):
     changes: Callable[[G | None, G], Records]
     """Returns the records that turn the first state in the log (None: nothing) into the second."""
     tombstones: Callable[[G], Records]
+    said: Callable[[G], dict[str, Any]]
+    """Member id → what the member says of itself, an immutable value; what members share has the id ""."""
 
 
 class _Turns(msgspec.Struct, Generic[G], eq=False):
@@ -95,6 +98,7 @@ class GroupTurns(Generic[G]):
         """assign: brings the target of a copy to its epoch. changed: called after each turn with (before, after).
         moves: called with the group's id before the group changes."""
         self.groups: dict[str, G] = {}
+        self.said = SaidBytes()
         self._kind = kind
         self._turns: dict[str, _Turns[G]] = {}
         self._write = write
@@ -194,8 +198,13 @@ class GroupTurns(Generic[G]):
 
         self._write(list(written.items()), done)
 
+    def load(self, group: G) -> None:
+        """Take over a group that was read from the log."""
+        self._install(None, group)
+
     def _install(self, before: G | None, after: G) -> None:
         self.groups[after.group_id] = after
+        self.said.note(after.group_id, self._kind.said(after))
         self._changed(before, after)
 
     def _records(self, turns: _Turns[G], before: G | None, after: G) -> Records:
@@ -218,6 +227,7 @@ class GroupTurns(Generic[G]):
         """End the group: waiting callers get `error`."""
         self._moves(group_id)
         self.groups.pop(group_id, None)
+        self.said.note(group_id, {})
         turns = self._turns.pop(group_id, None)
         if turns is not None:
             replies = [*(turns.writing or ()), *(reply for _, reply in turns.waiting)]

@@ -32,7 +32,15 @@ from pybroker.protocol.error_codes import ErrorCode
 
 log = logging.getLogger(__name__)
 
-KIND = Kind(ShareGroup, ShareGroup.fork, records.changes, records.tombstones)
+
+def _said(group: ShareGroup) -> dict[str, tuple[object, ...]]:
+    return {
+        member_id: (member.client_id, member.client_host, member.rack_id, member.topics)
+        for member_id, member in group.members.items()
+    }
+
+
+KIND = Kind(ShareGroup, ShareGroup.fork, records.changes, records.tombstones, _said)
 Finish = Finishing[ShareGroup]
 
 RETRY_MS = 1_000
@@ -447,8 +455,7 @@ class ShareGroups:
         load."""
         group = stored.group(group_id)
         if group is not None:
-            self.turns.groups[group_id] = group
-            self._changed(None, group)
+            self.turns.load(group)
 
     def drop(self, group: ShareGroup) -> Records:
         """End a deleted group; return its tombstones."""

@@ -29,6 +29,11 @@ class ShareHeartbeat(msgspec.Struct, frozen=True):
     rack_id: str | None = None
     topics: tuple[str, ...] | None = None
 
+    @property
+    def said(self) -> tuple[object, ...]:
+        """What the member says of itself, as far as it says it again."""
+        return self.client_id, self.client_host, self.rack_id, self.topics
+
 
 class ShareHeartbeatResult(msgspec.Struct, frozen=True):
     """The result of a ShareGroupHeartbeat."""

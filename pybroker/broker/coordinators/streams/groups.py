@@ -15,6 +15,7 @@ import msgspec
 from pybroker.broker.clock import Clock
 from pybroker.broker.coordinators.consumer.topics import TopicView, hash_of
 from pybroker.broker.coordinators.shards.assignment_interval import AssignmentInterval
+from pybroker.broker.coordinators.shards.said import SHARED
 from pybroker.broker.coordinators.shards.timers import TimerWheel
 from pybroker.broker.coordinators.shards.turns import Finish as Finishing
 from pybroker.broker.coordinators.shards.turns import GroupTurns, Kind, Outcome, Records, Write
@@ -50,7 +51,15 @@ from pybroker.protocol.error_codes import ErrorCode
 
 log = logging.getLogger(__name__)
 
-KIND = Kind(StreamsGroup, StreamsGroup.fork, records.changes, records.tombstones)
+
+def _said(group: StreamsGroup) -> dict[str, object]:
+    said: dict[str, object] = {
+        member_id: (member.said, group.reported.get(member_id)) for member_id, member in group.members.items()
+    }
+    return {**said, SHARED: group.topology} if said else said
+
+
+KIND = Kind(StreamsGroup, StreamsGroup.fork, records.changes, records.tombstones, _said)
 Finish = Finishing[StreamsGroup]
 
 RETRY_MS = 1_000
@@ -396,8 +405,7 @@ class StreamsGroups:
         load."""
         group = stored.group(group_id)
         if group is not None:
-            self.turns.groups[group_id] = group
-            self._changed(None, group)
+            self.turns.load(group)
 
     def become_classic(self, group_id: str, done: Callable[[KafkaError | None], None]) -> None:
         """Turn a group without members into a classic one: write tombstones for the group, keep its offsets.

@@ -186,6 +186,20 @@ class Heartbeat(msgspec.Struct, frozen=True):
     """StreamsGroupHeartbeat 1 or later: the response may list missing client tags."""
 
     @property
+    def said(self) -> tuple[Said, Reported]:
+        """What the member says of itself, as far as it says it again; without the topology, which is the group's."""
+        said = Said(
+            self.client_id,
+            self.client_host,
+            self.instance_id,
+            self.rack_id,
+            process_id=self.process_id or "",
+            endpoint=self.endpoint,
+            tags=self.tags or {},
+        )
+        return said, Reported(self.offsets or {}, self.end_offsets or {})
+
+    @property
     def is_plain(self) -> bool:
         """Whether the heartbeat only says that the member is alive in its epoch."""
         return (
