@@ -88,6 +88,7 @@ if TYPE_CHECKING:
         RecordTooLargeError,
         TopicRecreatedError,
         TransactionFailedError,
+        UnknownHostError,
         UnknownTopicError,
         UnsupportedVersionError,
     )
@@ -218,6 +219,7 @@ __all__ = [
     "TroubledPartition",
     "TruncatedTopic",
     "UndeletedTopic",
+    "UnknownHostError",
     "UnknownTopicError",
     "UnsupportedVersionError",
     "Uuid",
@@ -324,6 +326,7 @@ _MODULES = {
         "RecordTooLargeError",
         "TopicRecreatedError",
         "TransactionFailedError",
+        "UnknownHostError",
         "UnknownTopicError",
         "UnsupportedVersionError",
     ),

@@ -25,6 +25,7 @@ __all__ = [
     "RecordTooLargeError",
     "TopicRecreatedError",
     "TransactionFailedError",
+    "UnknownHostError",
     "UnknownTopicError",
     "UnsupportedVersionError",
     "broker_error",
@@ -99,6 +100,20 @@ class TopicRecreatedError(KafkaError):
         self.topic = topic
         self.old_topic_id = old
         self.new_topic_id = new
+
+
+class UnknownHostError(KafkaError):
+    """A broker advertises an address whose host name does not resolve on this machine. Waiting does not help: either
+    the broker's settings are wrong or the machine does not know the name.
+    """
+
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(
+            ErrorCode.INVALID_CONFIG,
+            f"the broker's advertised address {address} has a host name that does not resolve on this machine "
+            f"({reason}): set advertised.listeners of the broker to a name that clients know, or add the name to DNS "
+            "or /etc/hosts here",
+        )
 
 
 class UnknownTopicError(KafkaError):

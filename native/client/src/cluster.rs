@@ -20,6 +20,8 @@ const METADATA: RangeInclusive<i16> = 1..=12;
 /// How long a topic may be unknown before it is taken for deleted: a broker learns of a new topic a moment after its
 /// creator does.
 const UNKNOWN_TOPIC_PATIENCE: Duration = Duration::from_secs(3);
+/// How long a host name that the cluster has named may be unknown.
+const LOOKUP_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Who is to answer a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -161,7 +163,7 @@ impl Client {
                 Node::Any => self.open_any()?,
                 Node::Broker(_) | Node::Controller => {
                     let address = self.address(node)?;
-                    Connection::open(&address, &self.settings.connection)?
+                    self.open_advertised(&address)?
                 }
             };
             self.connections.insert(node, opened);
@@ -198,13 +200,32 @@ impl Client {
         })
     }
 
+    /// Opens a connection to an address that the cluster has named. A name may be known a moment later, where brokers
+    /// and their names are made together; after that it is a mistake in the settings of the broker.
+    fn open_advertised(&self, address: &str) -> Result<Connection> {
+        let started = Instant::now();
+        loop {
+            match Connection::open(address, &self.settings.connection) {
+                Err(Error::UnknownHost { broker, problem }) => {
+                    if started.elapsed() >= LOOKUP_PATIENCE {
+                        return Err(Error::UnknownAdvertisedHost { broker, problem });
+                    }
+                }
+                opened => return opened,
+            }
+            sleep(self.settings.retry_backoff);
+        }
+    }
+
     fn open_any(&self) -> Result<Connection> {
         let mut last = None;
         for address in self.settings.bootstrap.iter().chain(self.brokers.values()) {
             match Connection::open(address, &self.settings.connection) {
                 Ok(connection) => return Ok(connection),
                 // A wrong password or setting is wrong everywhere.
-                Err(problem @ Error::Network { .. }) => last = Some(problem),
+                Err(problem @ (Error::Network { .. } | Error::UnknownHost { .. })) => {
+                    last = Some(problem);
+                }
                 Err(problem) => return Err(problem),
             }
         }

@@ -24,6 +24,25 @@ pub enum Error {
         /// What the system said.
         problem: std::io::Error,
     },
+    /// The host name of an address has no address here, so far.
+    #[error("{broker}: the host name does not resolve: {problem}")]
+    UnknownHost {
+        /// Host and port.
+        broker: String,
+        /// What the system said.
+        problem: std::io::Error,
+    },
+    /// The brokers of the cluster name an address whose host name has none here: trying again does not help.
+    #[error(
+        "the broker's advertised address {broker} has a host name that does not resolve on this machine ({problem}): set \
+         advertised.listeners of the broker to a name that clients know, or add the name to DNS or /etc/hosts here"
+    )]
+    UnknownAdvertisedHost {
+        /// Host and port.
+        broker: String,
+        /// What the system said.
+        problem: std::io::Error,
+    },
     /// The broker refused.
     #[error("{what}: {code}{}", .detail.as_deref().map(|text| format!(": {text}")).unwrap_or_default())]
     Refused {
@@ -49,9 +68,9 @@ impl Error {
     #[must_use]
     pub fn code(&self) -> ErrorCode {
         match self {
-            Error::Setting(_) => ErrorCode::INVALID_CONFIG,
+            Error::Setting(_) | Error::UnknownAdvertisedHost { .. } => ErrorCode::INVALID_CONFIG,
             Error::TooLarge => ErrorCode::MESSAGE_TOO_LARGE,
-            Error::Network { .. } => ErrorCode::NETWORK_EXCEPTION,
+            Error::Network { .. } | Error::UnknownHost { .. } => ErrorCode::NETWORK_EXCEPTION,
             Error::Refused { code, .. } => *code,
             Error::Protocol { .. } => ErrorCode::CORRUPT_MESSAGE,
         }

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import socket
 import ssl
 import struct
 from collections import deque
@@ -174,6 +175,9 @@ class BrokerConnection(asyncio.Protocol):
             if isinstance(error, ssl.SSLCertVerificationError):
                 hint = _NO_AUTHORITY if error.verify_code in _UNKNOWN_AUTHORITY else ""
             raise BrokerConnectionError(f"TLS with {connection.address} failed: {error}{hint}") from error
+        except socket.gaierror as error:
+            text = f"cannot connect to {connection.address}: the host name does not resolve: {error.strerror}"
+            raise BrokerConnectionError(text) from error
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
             raise BrokerConnectionError(f"cannot connect to {connection.address}: {reason}") from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import socket
 from collections.abc import Awaitable, Callable, Iterable
 from enum import IntEnum
 from typing import Any, Literal, TypeVar
@@ -21,6 +22,7 @@ from pybroker.client.errors import (
     BrokerConnectionError,
     KafkaError,
     KafkaTimeoutError,
+    UnknownHostError,
     UnknownTopicError,
     UnsupportedVersionError,
     broker_error,
@@ -41,13 +43,19 @@ _HUNG_UP_MAX = 2
 """Hang-ups on a connection's first request, in a row, after which the client concludes that SASL is required."""
 _APPEARS_S = 2.0
 """Seconds within which every broker learns of a new topic or partition."""
+_LOOKUP_PATIENCE_S = 5.0
+"""Seconds that the host name of a broker may be unknown: where brokers and their names are created together, the name
+may come a moment later."""
+_LOOKUP_GAP_S = 30.0
+"""Seconds between failed look-ups from which on they do not count as one problem."""
 _CLOSE_S = 2.0
 """Seconds that requests without a response (acks=0) get to leave when the client closes."""
 
 
 class _Place:
     """A node's connection and the time of its next attempt. hung_up: how often in a row the broker closed it on the
-    first request after ApiVersions.
+    first request after ApiVersions. unresolved: when the look-up of its host name failed first and last in a
+    row.
     """
 
     def __init__(self, backoff: Backoff) -> None:
@@ -56,6 +64,15 @@ class _Place:
         self.backoff = backoff
         self.not_before = 0.0
         self.hung_up = 0
+        self.unresolved: tuple[float, float] | None = None
+
+    def lookup_failed(self, now: float) -> bool:
+        """Whether the host name has been unknown for too long."""
+        first, last = self.unresolved or (now, now)
+        if now - last > _LOOKUP_GAP_S:
+            first = now
+        self.unresolved = first, now
+        return now - first >= _LOOKUP_PATIENCE_S
 
 
 class CoordinatorKind(IntEnum):
@@ -100,7 +117,8 @@ class Network:
     # Connections --------------------------------------------------------------------------------------------
 
     async def connection(self, where: Where = "any", lane: str = "") -> BrokerConnection:
-        """Return an open connection to a node. Raises BrokerConnectionError, KafkaTimeoutError, KafkaError.
+        """Return an open connection to a node. Raises BrokerConnectionError, KafkaTimeoutError, KafkaError
+        (UnknownHostError).
 
         lane: name of a separate connection. Responses arrive in order; requests that wait long at the broker (a
         JoinGroup, a fetch without data) would delay the others.
@@ -141,7 +159,7 @@ class Network:
         for node in random.sample(self.cluster.nodes, len(self.cluster.nodes)):
             try:
                 return await self._node(node, "")
-            except LOST as error:
+            except (*LOST, UnknownHostError) as error:
                 failure = error
         if failure is not None and self.config["metadata.recovery.strategy"] == "none":
             raise failure
@@ -192,6 +210,7 @@ class Network:
                 raise BrokerConnectionError("the client was closed, or starts over, while it connected")
             place.connection = connection
             place.backoff.reset()
+            place.unresolved = None
             self._heard_at = loop.time()
             self.trouble.is_over(connection.address)
             return connection
@@ -207,11 +226,15 @@ class Network:
                 node_id=node_id if checked and node_id is not None else -1,
             )
         except Exception as error:
-            place.not_before = asyncio.get_running_loop().time() + place.backoff.next()
+            now = asyncio.get_running_loop().time()
+            place.not_before = now + place.backoff.next()
             # Before the first response, the exception reports the problem to the caller, unless another attempt
             # follows.
             if isinstance(error, LOST) and (self.heard_at > float("-inf") or self._bootstrap_left_s > 0):
                 self.trouble.began(address(host, port), error)
+            cause = error.__cause__
+            if node_id is not None and isinstance(cause, socket.gaierror) and place.lookup_failed(now):
+                raise UnknownHostError(address(host, port), cause.strerror or str(cause)) from cause
             raise
 
     def _judge(self, place: _Place, lost: BrokerConnection) -> None:

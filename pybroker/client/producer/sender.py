@@ -17,6 +17,7 @@ from pybroker.client.errors import (
     BrokerConnectionError,
     KafkaError,
     TopicRecreatedError,
+    UnknownHostError,
     broker_error,
     is_retriable,
 )
@@ -466,6 +467,12 @@ class Sender:
     async def _open(self, node: int) -> None:
         try:
             await self._network.connection(node)
+        except UnknownHostError as error:
+            # Other brokers may be known.
+            cluster = self._network.cluster
+            for where in list(self._busy):
+                if cluster.leader_id(where.where) == node:
+                    self.outcomes.fail_unsent(where, error)
         except KafkaError as error:
             if is_retriable(error.code):
                 self._watch.refresh()

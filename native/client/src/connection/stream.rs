@@ -1,7 +1,7 @@
 //! Bytes to and from a broker, in the clear or by TLS.
 
 use std::io::{Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 
 use pybroker_keystore::{Kind, Store, identity};
@@ -25,7 +25,13 @@ impl Stream {
             true => Some(tls(address, settings)?),
             false => None,
         };
-        let socket = connect(address, settings).map_err(|problem| Error::Network {
+        let places = address
+            .to_socket_addrs()
+            .map_err(|problem| Error::UnknownHost {
+                broker: address.to_owned(),
+                problem,
+            })?;
+        let socket = connect(places, settings).map_err(|problem| Error::Network {
             broker: address.to_owned(),
             problem,
         })?;
@@ -52,9 +58,12 @@ fn tls(address: &str, settings: &ConnectionSettings) -> Result<ClientConnection>
         .map_err(|problem| Error::Setting(format!("TLS to {address}: {problem}")))
 }
 
-fn connect(address: &str, settings: &ConnectionSettings) -> std::io::Result<TcpStream> {
+fn connect(
+    places: impl Iterator<Item = SocketAddr>,
+    settings: &ConnectionSettings,
+) -> std::io::Result<TcpStream> {
     let mut last = std::io::Error::new(std::io::ErrorKind::NotFound, "the name has no address");
-    for place in address.to_socket_addrs()? {
+    for place in places {
         match TcpStream::connect_timeout(&place, settings.connect_timeout) {
             Ok(socket) => {
                 socket.set_nodelay(true)?;
