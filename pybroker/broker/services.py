@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pybroker.broker.admin.cluster import ClusterAdmin
     from pybroker.broker.admin.cluster_state import ClusterState, Figures
     from pybroker.broker.admin.delegation_tokens import TokenAdmin
+    from pybroker.broker.admin.deleted_bytes import DeletedBytes
     from pybroker.broker.admin.disk_room import DiskRoom
     from pybroker.broker.admin.topics import TopicAdmin
     from pybroker.broker.client_metrics.instances import Telemetry
@@ -61,3 +62,4 @@ class Services(msgspec.Struct):
     tokens: TokenAdmin
     telemetry: Telemetry
     disk_room: DiskRoom
+    deleted_bytes: DeletedBytes

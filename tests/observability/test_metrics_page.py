@@ -122,6 +122,28 @@ def test_the_console_charts_each_request_once(broker: PybrokerProcess) -> None:
     assert charted["Bytes out"] == shown["kafka_server_brokertopicmetrics_bytesout_total", ()]
 
 
+def test_bytes_of_deleted_topics_until_they_are_undeleted(broker: PybrokerProcess) -> None:
+    """What `deleting/` holds that can come back; once the removal of a topic is decided it counts no more."""
+    log_dir = str(broker.data_dir.resolve())
+
+    def held() -> float:
+        return value(broker, "pybroker_log_dir_deleted_bytes", log_dir=log_dir)
+
+    assert held() == 0
+    create(broker, confluent.admin.NewTopic("returning", 1, 1), confluent.admin.NewTopic("purged", 1, 1))
+    for topic in ("returning", "purged"):
+        produce(broker, topic, 200)
+    with blocking.AdminClient({"bootstrap.servers": broker.bootstrap}) as admin:
+        ids = {name: one.topic_id for name, one in admin.list_topics().items()}
+        admin.delete_topics(["returning", "purged"]).all()
+        until(lambda: held() > 2 * 20_000)
+        both = held()
+        admin.purge_topics([ids["purged"]]).all()
+        until(lambda: 20_000 < held() < both)
+        admin.undelete_topics([ids["returning"]]).all()
+        until(lambda: held() == 0)
+
+
 def test_topics_requests_and_logs(broker: PybrokerProcess) -> None:
     shown = series(scrape(broker))
 

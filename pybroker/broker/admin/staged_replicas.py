@@ -84,7 +84,7 @@ class StagedReplicas:
 
     def _on_disk(self, wanted: frozenset[Uuid]) -> list[tuple[Uuid, int, str, int, bool]]:
         return [
-            (one.topic_id, one.partition, one.log_dir, _size(one.path), one.purging)
+            (one.topic_id, one.partition, one.log_dir, directory_bytes(one.path), one.purging)
             for one in self._native.log_dirs.staged()
             if one.topic_id in wanted
         ]
@@ -117,7 +117,7 @@ class StagedReplicas:
         }
 
 
-def _size(path: str) -> int:
+def directory_bytes(path: str) -> int:
     """Bytes of the files in a directory; what goes away meanwhile counts nothing."""
     try:
         with os.scandir(path) as entries:

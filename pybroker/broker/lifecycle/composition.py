@@ -19,6 +19,7 @@ from pybroker.broker.admin.cluster import ClusterAdmin
 from pybroker.broker.admin.cluster_state import ClusterState, Figures
 from pybroker.broker.admin.conditions import Conditions
 from pybroker.broker.admin.delegation_tokens import TokenAdmin
+from pybroker.broker.admin.deleted_bytes import DeletedBytes
 from pybroker.broker.admin.disk_room import DiskRoom
 from pybroker.broker.admin.returned_offsets import ReturnedOffsets
 from pybroker.broker.admin.topics import TopicAdmin
@@ -678,4 +679,5 @@ def _services(
         tokens=TokenAdmin(view, port, config, ground.clock),
         telemetry=Telemetry(view, config, ground.clock),
         disk_room=DiskRoom(native.log_dirs.rooms, ground.clock),
+        deleted_bytes=DeletedBytes(native.log_dirs.staged, ground.clock),
     )

@@ -30,6 +30,7 @@ async def scrape(services: Services) -> str:
     """Prometheus text. What only the loop may look at is written there, the many series of topics, partitions and
     groups on a thread of the loop's executor, which lets go of the GIL while native code writes."""
     await services.cluster_state.conditions.catch_up()
+    await services.deleted_bytes.refresh()
     positions = committed_positions(services.groups)
     text = _on_loop(services)
     loop = asyncio.get_running_loop()
@@ -38,7 +39,7 @@ async def scrape(services: Services) -> str:
 
 def _on_loop(services: Services) -> str:
     identity = identity_metrics(services.cluster_id, services.broker_id, _VERSION)
-    of_machine = [*process_metrics(), *disk_metrics(services.disk_room.rooms)]
+    of_machine = [*process_metrics(), *disk_metrics(services.disk_room.rooms, services.deleted_bytes.by_log_dir)]
     return render_metrics([*identity, *of_machine, *_sizes(services), *cluster_metrics(services)])
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Literal
 
@@ -26,11 +26,26 @@ _FAMILIES: tuple[tuple[str, str, Literal["gauge", "counter"], str], ...] = (
 )
 
 
-def disk_metrics(rooms: Iterable[LogDirRoom]) -> list[Metric]:
-    """A series for each log directory whose file system tells its size."""
-    known = [room for room in rooms if room.total_bytes >= 0]
-    return [
+def disk_metrics(rooms: Iterable[LogDirRoom], deleted: Mapping[str, int]) -> list[Metric]:
+    """A series for each log directory, of its disk where the file system tells its size. `deleted`: bytes of deleted
+    topics by log directory."""
+    online = list(rooms)
+    known = [room for room in online if room.total_bytes >= 0]
+    of_disks = [
         Metric(name, text, partial(getattr, room, field), {"log_dir": room.path}, kind)
         for name, field, kind, text in _FAMILIES
         for room in known
     ]
+    return of_disks + [
+        Metric(
+            "pybroker_log_dir_deleted_bytes",
+            "Bytes of deleted topics in a log directory that can still be undeleted.",
+            partial(_of, deleted, room.path),
+            {"log_dir": room.path},
+        )
+        for room in online
+    ]
+
+
+def _of(deleted: Mapping[str, int], log_dir: str) -> int:
+    return deleted.get(log_dir, 0)

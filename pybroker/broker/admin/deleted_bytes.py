@@ -1,0 +1,58 @@
+"""Bytes of deleted topics that can still be undeleted, on this broker's disks.
+
+Measured when a scrape asks, on a thread of the loop's executor, at most every `CACHED_S`. A directory does not change
+once it is in `deleting/`, so its files are looked at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+
+from pybroker.broker.admin.staged_replicas import directory_bytes
+from pybroker.broker.clock import Clock
+from pybroker.native import StagedDirectory
+
+CACHED_S = 5.0
+WAIT_S = 1.0
+"""A disk that stopped responding holds up no scrape; the last figures are shown."""
+
+
+class DeletedBytes:
+    """The last measurement, by log directory. Used on the loop's thread."""
+
+    def __init__(self, staged: Callable[[], Iterable[StagedDirectory]], clock: Clock) -> None:
+        """`staged` blocks."""
+        self._staged = staged
+        self._clock = clock
+        self._sizes: dict[str, int] = {}
+        self._measured_ms: int | None = None
+        self._measuring: asyncio.Future[None] | None = None
+        self.by_log_dir: Mapping[str, int] = {}
+
+    async def refresh(self) -> None:
+        """Measure if the last figures are old."""
+        now_ms = self._clock.monotonic_ms()
+        fresh = self._measured_ms is not None and now_ms - self._measured_ms < CACHED_S * 1000
+        if self._measuring is None and not fresh:
+            self._measuring = asyncio.get_running_loop().run_in_executor(None, self._measure)
+            self._measuring.add_done_callback(self._over)
+        if self._measuring is not None:
+            await asyncio.wait([self._measuring], timeout=WAIT_S)
+
+    def _over(self, measuring: asyncio.Future[None]) -> None:
+        self._measuring = None
+        self._measured_ms = self._clock.monotonic_ms()
+        if not measuring.cancelled():
+            # Figures stay as they were where a directory cannot be listed: it is offline, which has its own metric.
+            measuring.exception()
+
+    def _measure(self) -> None:
+        before, sizes, found = self._sizes, {}, Counter[str]()
+        for one in self._staged():
+            # Once its removal has begun it cannot be undeleted.
+            if not one.purging:
+                size = sizes[one.path] = before[one.path] if one.path in before else directory_bytes(one.path)
+                found[one.log_dir] += size
+        self._sizes, self.by_log_dir = sizes, found
