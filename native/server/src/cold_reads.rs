@@ -118,11 +118,16 @@ pub fn copy(
 
 impl Default for ColdReads {
     fn default() -> Self {
-        Self::with(Workers::new("cold-read", THREADS))
+        Self::new("cold-read", THREADS)
     }
 }
 
 impl ColdReads {
+    /// A pool of so many threads.
+    pub(crate) fn new(name: &'static str, size: usize) -> Self {
+        Self::with(Workers::new(name, size))
+    }
+
     /// A pool for bulk work that others must not feel.
     pub(crate) fn in_the_background(name: &'static str, size: usize) -> Self {
         Self::with(Workers::in_the_background(name, size))

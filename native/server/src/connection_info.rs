@@ -109,6 +109,22 @@ impl ConnectionInfo {
         }
     }
 
+    /// The same client for another thread, with what is remembered, which comes back by [`ConnectionInfo::take_back`].
+    pub(crate) fn lend(&self) -> Self {
+        ConnectionInfo {
+            incarnations: RefCell::new(self.incarnations.take()),
+            decisions: RefCell::new(self.decisions.take()),
+            quotas: self.quotas.of_time(),
+            ..self.identity()
+        }
+    }
+
+    /// Remembers again what was lent.
+    pub(crate) fn take_back(&self, lent: &Self) {
+        self.incarnations.replace(lent.incarnations.take());
+        self.decisions.replace(lent.decisions.take());
+    }
+
     /// Which incarnation of a partition was read before.
     pub(crate) fn read_before(&self, name: &str, partition: i32) -> Option<TopicId> {
         let incarnations = self.incarnations.borrow();

@@ -130,6 +130,17 @@ impl ConnectionQuotas {
         self.timed.get()
     }
 
+    /// For another thread, which works for the same client: what it counts is the time.
+    pub(crate) fn of_time(&self) -> Self {
+        let held = Held {
+            request: self.request_figures(),
+            ..Held::default()
+        };
+        let quotas = Self::default();
+        quotas.resolved.borrow_mut().held = held;
+        quotas
+    }
+
     /// A thread has worked for the client from one time to another.
     pub(crate) fn worked(&self, from: Instant, to: Instant) {
         let nanos = to.saturating_duration_since(from).as_nanos() as u64;

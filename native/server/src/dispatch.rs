@@ -4,15 +4,14 @@ use std::sync::Arc;
 use std::task::Context;
 use std::time::Instant;
 
-use pybroker_protocol::codec::{Direction, decode_value, encode_value};
 use pybroker_protocol::header::{RequestPrefix, read_client_id};
-use pybroker_protocol::primitives::{DecodeError, ELEMENTS_MAX, Reader};
+use pybroker_protocol::primitives::{DecodeError, Reader};
 use pybroker_protocol::{Api, ApiKey, Plane};
 
 use crate::api::not_logged_in::{self, Told};
 use crate::api::{
     Answer, Call, k00_produce, k01_fetch, k02_list_offsets, k03_metadata, k08_offset_commit,
-    k18_api_versions, k23_offset_for_leader_epoch, k32142_list_topics, k32151_ingest_append,
+    k18_api_versions, k23_offset_for_leader_epoch, k32142_list_topics, k32151_ingest_append, large,
     repeated_answer, to_control_plane,
 };
 use crate::clock::now_ms;
@@ -186,19 +185,10 @@ fn run(
             ..
         })
     );
-    match is_not_utf8.then(|| with_replaced_text(&call, body)) {
+    match is_not_utf8.then(|| call.with_replaced_text(body)) {
         Some(Some(mut mended)) => answer(turn, &call, admitted, &mut mended, &mut output),
         _ => answered,
     }
-}
-
-/// The body with U+FFFD in the place of what is not UTF-8, as Kafka reads it. `None`: it has other faults.
-#[cold]
-fn with_replaced_text(call: &Call<'_>, body: &[u8]) -> Option<Vec<u8>> {
-    let wire = call.wire_version();
-    let message = wire.registry.message(call.api_key, Direction::Request)?;
-    let value = decode_value(message, wire.number, body, ELEMENTS_MAX)?.ok()?;
-    encode_value(message, wire.number, &value).ok()
 }
 
 /// Answers a request. If its body cannot be decoded, nothing is written.
@@ -357,23 +347,34 @@ fn run_at_head(
         let answer = k01_fetch::run(call, thread, turn.context, body, outgoing)?;
         return Ok(finished(turn, call, answer, Slot::Fetch));
     }
+    if large::is_large(call, api.key, body) {
+        let pending = large::submit(call, thread, body);
+        return Ok(Dispatched::Slot(Slot::Large(pending)));
+    }
     let out = outgoing.tail(&mut thread.pool);
+    let mut errors = Vec::new();
     match api.key {
         ApiKey::Produce => {
             let answer = k00_produce::run(call, thread, body, out)?;
             return Ok(finished(turn, call, answer, Slot::Produce));
         }
         ApiKey::ListOffsets => {
-            let answer = k02_list_offsets::run(call, thread, body, out)?;
+            let answer = k02_list_offsets::run(call, body, out, &mut errors)?;
+            thread.count_errors(call.api_key, &errors);
             return Ok(finished(turn, call, answer, Slot::Pool));
         }
         ApiKey::Metadata => {
-            let answer = k03_metadata::run(call, thread, body, out)?;
+            let creates = thread.settings.auto_create_topics;
+            let answer = k03_metadata::run(call, creates, body, out, &mut errors)?;
+            thread.count_errors(call.api_key, &errors);
             return Ok(finished(turn, call, answer, Slot::Control));
         }
         ApiKey::ApiVersions if !supported => k18_api_versions::run_unsupported(call, thread, out),
         ApiKey::ApiVersions => k18_api_versions::run(call, thread, body, out)?,
-        ApiKey::OffsetForLeaderEpoch => k23_offset_for_leader_epoch::run(call, thread, body, out)?,
+        ApiKey::OffsetForLeaderEpoch => {
+            k23_offset_for_leader_epoch::run(call, body, out, &mut errors)?;
+            thread.count_errors(call.api_key, &errors);
+        }
         ApiKey::ListTopics => k32142_list_topics::run(call, body, out)?,
         // The table says native for a key without a file here: a test of the table finds it before any client.
         _ => {

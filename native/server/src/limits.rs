@@ -110,6 +110,9 @@ pub(crate) const TURN_REQUESTS_MAX: usize = 32;
 /// Bytes to which one turn decompresses records: five to fifteen milliseconds of a data thread, on whom the other
 /// connections wait. A request beyond it goes to another thread.
 pub(crate) const TURN_EXPANDED_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// A request that names topics, and has more bytes than this, is answered by another thread: up to here it has ten
+/// thousand elements at most, and takes about five milliseconds of a data thread.
+pub(crate) const LARGE_REQUEST_BYTES: usize = 32 * 1024;
 /// Bytes that one turn hands to the kernel with sendfile.
 pub(crate) const TURN_SEND_BYTES_MAX: usize = 4 * 1024 * 1024;
 

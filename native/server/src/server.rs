@@ -113,6 +113,7 @@ impl Server {
             client_software: ClientSoftware::default(),
             topics: Arc::new(TopicSlots::new(count)),
             cold_reads: ColdReads::default(),
+            large_requests: ColdReads::new("large-requests", 1),
             ingest_io: ColdReads::in_the_background("ingest", ingest_threads()),
             ingest_copies: ColdReads::in_the_background("ingest-copy", ingest_threads()),
             producers: Producers::new(metrics.clone()),
@@ -285,6 +286,7 @@ impl Server {
             }
         }
         self.shared.slow_appends.stop();
+        self.shared.large_requests.stop();
         self.shared.cold_reads.stop();
         self.shared.ingest_io.stop();
         self.shared.ingest_copies.stop();

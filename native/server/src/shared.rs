@@ -45,6 +45,8 @@ pub(crate) struct Shared {
     pub(crate) client_software: ClientSoftware,
     pub(crate) topics: Arc<TopicSlots>,
     pub(crate) cold_reads: ColdReads,
+    /// Requests with so many elements that a data thread would be busy for long.
+    pub(crate) large_requests: ColdReads,
     /// Staged ingest writes here.
     pub(crate) ingest_io: ColdReads,
     /// What other brokers' leaders bring of it is written here: those wait for it in their `ingest_io`, and two brokers
@@ -93,6 +95,14 @@ impl ThreadState {
     pub(crate) fn note(&mut self, tally: &mut Tally) {
         let max = self.settings.metrics.topics_max;
         tally.note(&self.metrics, &mut self.topics, max);
+    }
+
+    /// Counts error codes in a response.
+    #[inline]
+    pub(crate) fn count_errors(&self, api_key: i16, errors: &[i16]) {
+        for error in errors {
+            self.metrics.error(api_key, *error);
+        }
     }
 
     /// Counts a request whose reply is written now (or, for acks=0, which is done).

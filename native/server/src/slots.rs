@@ -9,6 +9,7 @@ use std::time::Instant;
 use crate::api::k00_produce::PendingProduce;
 use crate::api::k01_fetch::PendingFetch;
 use crate::api::k08_offset_commit::PendingOffsetCommit;
+use crate::api::large::PendingLarge;
 use crate::api::pool_answer::PendingPoolAnswer;
 use crate::api::to_control_plane::PendingControl;
 use crate::frame::OwnFrame;
@@ -26,6 +27,8 @@ pub(crate) enum Slot {
     OffsetCommit(Box<PendingOffsetCommit>),
     /// At the head: a pool works on it.
     Pool(Box<PendingPoolAnswer>),
+    /// At the head: another thread answers it.
+    Large(Box<PendingLarge>),
     /// At the head: the control plane has it, or shall get it.
     Control(Box<PendingControl>),
     /// Waits until it is at the head; the frame's content.
@@ -126,6 +129,7 @@ impl Slot {
             Slot::Fetch(pending) => pending.bytes(),
             Slot::OffsetCommit(pending) => pending.bytes(),
             Slot::Pool(pending) => pending.bytes,
+            Slot::Large(pending) => pending.bytes,
             Slot::Control(pending) => pending
                 .unsent
                 .as_ref()

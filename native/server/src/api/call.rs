@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use pybroker_protocol::codec::{Direction, decode_value, encode_value};
 use pybroker_protocol::hot::WireVersion;
 use pybroker_protocol::primitives::DecodeError;
 
@@ -59,6 +60,16 @@ impl<'a> Call<'a> {
     #[inline]
     pub(crate) fn access(&self) -> Access<'a> {
         Access::new(self.shared, self.connection)
+    }
+
+    /// The body with U+FFFD in the place of what is not UTF-8, as Kafka reads it. `None`: it has other faults.
+    #[cold]
+    pub(crate) fn with_replaced_text(&self, body: &[u8]) -> Option<Vec<u8>> {
+        let wire = self.wire_version();
+        let message = wire.registry.message(self.api_key, Direction::Request)?;
+        let elements_max = wire.registry.elements_max();
+        let value = decode_value(message, wire.number, body, elements_max)?.ok()?;
+        encode_value(message, wire.number, &value).ok()
     }
 
     /// The reason to close for a body that is not this request.

@@ -28,7 +28,7 @@ use crate::close::CloseReason;
 use crate::error_codes::{Naming, of_partition};
 use crate::limits::FLUSH_WAIT_MAX;
 use crate::resolve::ResolvedTopic;
-use crate::shared::{Shared, ThreadState};
+use crate::shared::Shared;
 
 /// What a timestamp asks for.
 enum Wanted {
@@ -37,12 +37,12 @@ enum Wanted {
     Nothing,
 }
 
-/// Answers the request; look-ups by time read index and log files, so they go to a pool.
+/// Answers the request; `errors` gets the error codes in an answer that waits for nothing. Look-ups by time read index and log files, so they go to a pool.
 pub(crate) fn run(
     call: &Call<'_>,
-    thread: &ThreadState,
     body: &[u8],
     out: &mut Vec<u8>,
+    errors: &mut Vec<i16>,
 ) -> Result<Answer<PendingPoolAnswer>, CloseReason> {
     let wire = call.wire_version();
     let request =
@@ -58,7 +58,7 @@ pub(crate) fn run(
     };
     if flushes.is_empty() && !reads_files {
         let answered = answer(call.shared, wire, &request, isolation, &refused);
-        answered.write_now(call, &thread.metrics, out);
+        answered.write_now(call, out, errors);
         return Ok(Answer::Written);
     }
     let (shared, body) = (Arc::clone(call.shared), Box::<[u8]>::from(body));

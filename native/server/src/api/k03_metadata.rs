@@ -24,7 +24,6 @@ use crate::authorizer::{CLUSTER_NAME, Operation, ResourceType};
 use crate::close::CloseReason;
 use crate::metadata_view::{MetadataView, PartitionMetadata, TopicMetadata};
 use crate::reply::ReplyFrame;
-use crate::shared::ThreadState;
 
 /// Longest name of a topic.
 const TOPIC_NAME_BYTES_MAX: usize = 249;
@@ -39,18 +38,21 @@ enum Entry<'a> {
     },
 }
 
+/// `auto_create_topics`: the setting. `errors` gets the error codes in the answer.
+///
 /// Answers the request or hands it to the control plane.
 pub(crate) fn run(
     call: &Call<'_>,
-    thread: &ThreadState,
+    auto_create_topics: bool,
     body: &[u8],
     out: &mut Vec<u8>,
+    errors: &mut Vec<i16>,
 ) -> Result<Answer<PendingControl>, CloseReason> {
     let body = without_padding_of_librdkafka(body, call.version);
     let request =
         MetadataRequest::decode(body, call.version).map_err(|error| call.bad_request(error))?;
     let view = call.shared.metadata.load();
-    let creates = request.allow_auto_topic_creation && thread.settings.auto_create_topics;
+    let creates = request.allow_auto_topic_creation && auto_create_topics;
     let access = call.access();
     let entries = match entries(&view, &request, creates, &access) {
         Some(entries) => entries,
@@ -59,7 +61,7 @@ pub(crate) fn run(
     let frame = ReplyFrame::begin(out, call.reply);
     for entry in entries.iter().flatten() {
         if let Entry::Unknown { error, .. } = entry {
-            thread.metrics.error(call.api_key, error.0);
+            errors.push(error.0);
         }
     }
     write(call, &view, &request, entries.as_deref(), &access, out);

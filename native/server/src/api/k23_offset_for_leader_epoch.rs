@@ -14,14 +14,13 @@ use crate::authorizer::Operation;
 use crate::close::CloseReason;
 use crate::error_codes::of_partition;
 use crate::reply::ReplyFrame;
-use crate::shared::ThreadState;
 
-/// Answers the request.
+/// Answers the request; `errors` gets the error codes in the answer.
 pub(crate) fn run(
     call: &Call<'_>,
-    thread: &ThreadState,
     body: &[u8],
     out: &mut Vec<u8>,
+    errors: &mut Vec<i16>,
 ) -> Result<(), CloseReason> {
     let request = OffsetForLeaderEpochRequest::decode(body, call.wire_version())
         .map_err(|error| call.bad_request(error))?;
@@ -51,7 +50,7 @@ pub(crate) fn run(
                 Ok(end) => (ErrorCode::NONE, end.leader_epoch, end.end_offset),
                 Err(error) => (error, -1, -1),
             };
-            thread.metrics.error(call.api_key, error.0);
+            errors.extend((error != ErrorCode::NONE).then_some(error.0));
             EpochPartitionResponse {
                 error_code: error.0,
                 partition: wanted.partition,

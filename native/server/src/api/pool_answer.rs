@@ -68,15 +68,13 @@ impl Answered {
         self.frame
     }
 
-    /// Appends the reply to a call that waits for nothing.
-    pub(crate) fn write_now(&self, call: &Call<'_>, metrics: &ThreadMetrics, out: &mut Vec<u8>) {
-        self.write(&Told::of(call), metrics, out);
+    /// Appends the reply to a call that waits for nothing, and its error codes.
+    pub(crate) fn write_now(&self, call: &Call<'_>, out: &mut Vec<u8>, errors: &mut Vec<i16>) {
+        errors.extend(&self.errors);
+        self.write(&Told::of(call), out);
     }
 
-    fn write(&self, told: &Told, metrics: &ThreadMetrics, out: &mut Vec<u8>) {
-        for error in &self.errors {
-            metrics.error(told.api_key, *error);
-        }
+    fn write(&self, told: &Told, out: &mut Vec<u8>) {
         let frame = ReplyFrame::begin(out, told.reply);
         let body_at = out.len();
         out.extend_from_slice(&self.body);
@@ -103,6 +101,9 @@ impl PendingPoolAnswer {
 
     /// Appends the reply.
     pub(crate) fn write(&self, answered: &Answered, metrics: &ThreadMetrics, out: &mut Vec<u8>) {
-        answered.write(&self.told, metrics, out);
+        for error in &answered.errors {
+            metrics.error(self.api_key, *error);
+        }
+        answered.write(&self.told, out);
     }
 }

@@ -11,6 +11,7 @@ use super::{Connection, Work};
 use crate::api::k00_produce::PendingProduce;
 use crate::api::k01_fetch::PendingFetch;
 use crate::api::k08_offset_commit::PendingOffsetCommit;
+use crate::api::large::{Outcome, PendingLarge};
 use crate::api::pool_answer::PendingPoolAnswer;
 use crate::api::to_control_plane::PendingControl;
 use crate::close::CloseReason;
@@ -95,6 +96,7 @@ impl Connection {
             Slot::Fetch(pending) => self.finish_fetch(pending, thread, context, now),
             Slot::OffsetCommit(pending) => self.finish_commit(pending, thread, context, now),
             Slot::Pool(pending) => self.finish_pool(pending, thread, context),
+            Slot::Large(pending) => self.finish_large(pending, thread, context),
             Slot::Control(pending) => self.finish_control(pending, thread, context),
             Slot::Deferred {
                 frame, received, ..
@@ -178,6 +180,31 @@ impl Connection {
                 if let Some(frame) = answered.into_frame() {
                     thread.pool.give(frame.into_buffer());
                 }
+                thread.answered(api_key, pending.version, pending.moments);
+                Ok(Head::Answered)
+            }
+        }
+    }
+
+    fn finish_large(
+        &mut self,
+        mut pending: Box<PendingLarge>,
+        thread: &mut ThreadState,
+        context: &mut Context<'_>,
+    ) -> Result<Head, CloseReason> {
+        let api_key = pending.api_key;
+        let returned = match pending.answer.as_mut().poll(context) {
+            Poll::Pending => return Ok(Head::Waits(Slot::Large(pending))),
+            Poll::Ready(Err(_)) => return Err(CloseReason::ReplyLost { api_key }),
+            Poll::Ready(Ok(returned)) => returned,
+        };
+        self.info.take_back(&returned.connection);
+        thread.count_errors(api_key, &returned.errors);
+        match returned.outcome? {
+            Outcome::Pool(pending) => Ok(Head::Begun(Slot::Pool(pending))),
+            Outcome::Control(pending) => Ok(Head::Begun(Slot::Control(pending))),
+            Outcome::Reply(reply) => {
+                self.send(&reply, thread);
                 thread.answered(api_key, pending.version, pending.moments);
                 Ok(Head::Answered)
             }

@@ -1,0 +1,160 @@
+//! Requests with so many elements that answering them would keep the other connections of the data thread waiting: a
+//! thread of a pool answers them. What is done is the same on either thread.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use pybroker_protocol::ApiKey;
+use pybroker_protocol::primitives::DecodeError;
+
+use super::pool_answer::PendingPoolAnswer;
+use super::to_control_plane::PendingControl;
+use super::{Answer, Call, k02_list_offsets, k03_metadata, k23_offset_for_leader_epoch};
+use crate::close::CloseReason;
+use crate::cold_reads::PoolAnswer;
+use crate::connection_info::ConnectionInfo;
+use crate::limits::LARGE_REQUEST_BYTES;
+use crate::metrics::Moments;
+use crate::reply::ReplyHeader;
+use crate::shared::{Shared, ThreadState};
+
+/// Whether a request is to be handed over. Brokers' requests are not: they must not wait behind those of clients.
+#[inline]
+pub(crate) fn is_large(call: &Call<'_>, key: ApiKey, body: &[u8]) -> bool {
+    body.len() > LARGE_REQUEST_BYTES
+        && !call.is_brokers()
+        && matches!(
+            key,
+            ApiKey::ListOffsets | ApiKey::Metadata | ApiKey::OffsetForLeaderEpoch
+        )
+}
+
+/// A request that the pool has.
+pub(crate) struct PendingLarge {
+    pub(crate) answer: PoolAnswer<Returned>,
+    pub(crate) api_key: i16,
+    pub(crate) version: i16,
+    pub(crate) moments: Moments,
+    /// Memory held by what waits.
+    pub(crate) bytes: usize,
+}
+
+/// What the pool gives back.
+pub(crate) struct Returned {
+    pub(crate) outcome: Result<Outcome, CloseReason>,
+    /// Error codes in the reply, for the metrics.
+    pub(crate) errors: Vec<i16>,
+    /// What the connection remembers.
+    pub(crate) connection: ConnectionInfo,
+}
+
+/// What became of the request.
+pub(crate) enum Outcome {
+    /// The whole reply frame.
+    Reply(Vec<u8>),
+    /// It waits for files or flushes.
+    Pool(Box<PendingPoolAnswer>),
+    /// The control plane has it.
+    Control(Box<PendingControl>),
+}
+
+/// A call with all that it needs.
+struct OwnCall {
+    shared: Arc<Shared>,
+    connection: ConnectionInfo,
+    client_id: Option<Box<str>>,
+    api_key: i16,
+    version: i16,
+    reply: ReplyHeader,
+    received: Instant,
+    began: Instant,
+    now_ms: i64,
+    throttle_time_ms: i32,
+    auto_create_topics: bool,
+    body: Box<[u8]>,
+}
+
+/// Hands the request to the pool. The connection lends it what it remembers: no other request of it runs meanwhile that
+/// would look there.
+pub(crate) fn submit(call: &Call<'_>, thread: &ThreadState, body: &[u8]) -> Box<PendingLarge> {
+    let own = OwnCall {
+        shared: Arc::clone(call.shared),
+        connection: call.connection.lend(),
+        client_id: call.client_id.map(Box::from),
+        api_key: call.api_key,
+        version: call.version,
+        reply: call.reply,
+        received: call.received,
+        began: call.began,
+        now_ms: call.now_ms,
+        throttle_time_ms: call.throttle_time_ms,
+        auto_create_topics: thread.settings.auto_create_topics,
+        body: Box::from(body),
+    };
+    Box::new(PendingLarge {
+        answer: call.shared.large_requests.run(move || Some(own.answer())),
+        api_key: call.api_key,
+        version: call.version,
+        moments: call.moments(),
+        bytes: body.len(),
+    })
+}
+
+impl OwnCall {
+    fn answer(self) -> Returned {
+        let began = Instant::now();
+        let mut errors = Vec::new();
+        let call = Call {
+            shared: &self.shared,
+            connection: &self.connection,
+            api_key: self.api_key,
+            version: self.version,
+            reply: self.reply,
+            client_id: self.client_id.as_deref(),
+            received: self.received,
+            began: self.began,
+            now_ms: self.now_ms,
+            throttle_time_ms: self.throttle_time_ms,
+        };
+        let mut outcome = run(&call, self.auto_create_topics, &self.body, &mut errors);
+        if let Err(CloseReason::BadRequest {
+            error: DecodeError::NotUtf8,
+            ..
+        }) = outcome
+            && let Some(mended) = call.with_replaced_text(&self.body)
+        {
+            outcome = run(&call, self.auto_create_topics, &mended, &mut errors);
+        }
+        self.connection.quotas.worked(began, Instant::now());
+        Returned {
+            outcome,
+            errors,
+            connection: self.connection,
+        }
+    }
+}
+
+fn run(
+    call: &Call<'_>,
+    auto_create_topics: bool,
+    body: &[u8],
+    errors: &mut Vec<i16>,
+) -> Result<Outcome, CloseReason> {
+    let mut out = Vec::new();
+    match ApiKey::from_code(call.api_key) {
+        Some(ApiKey::ListOffsets) => {
+            if let Answer::Later(pending) = k02_list_offsets::run(call, body, &mut out, errors)? {
+                return Ok(Outcome::Pool(pending));
+            }
+        }
+        Some(ApiKey::Metadata) => {
+            let answer = k03_metadata::run(call, auto_create_topics, body, &mut out, errors)?;
+            if let Answer::Later(pending) = answer {
+                return Ok(Outcome::Control(pending));
+            }
+        }
+        // `is_large` takes no other.
+        _ => k23_offset_for_leader_epoch::run(call, body, &mut out, errors)?,
+    }
+    Ok(Outcome::Reply(out))
+}
