@@ -413,6 +413,22 @@ RECORDS = (
         at_least(1),
         CLUSTER,
     ),
+    ConfigKey(
+        "producer.ids.per.partition.max",
+        INT,
+        20000,
+        "Producer ids that a partition remembers, about 250 bytes each. At the limit those that appended longest ago are forgotten, as after producer.id.expiration.ms, and never one with an open transaction; if all have one, another producer gets NOT_ENOUGH_REPLICAS and tries again. Not one of Kafka's settings.",
+        at_least(1),
+        CLUSTER,
+    ),
+    ConfigKey(
+        "producer.ids.max",
+        INT,
+        500000,
+        "The same for all partitions of a broker together. At the limit a partition with more than 100 of them forgets one of its own for each new one. Not one of Kafka's settings.",
+        at_least(1),
+        CLUSTER,
+    ),
 )
 
 TOPICS = (

@@ -84,6 +84,8 @@ OURS = {
     "otlp.interval.ms",
     "otlp.resource.attributes",
     "otlp.timeout.ms",
+    "producer.ids.max",
+    "producer.ids.per.partition.max",
     "ready.log.dir.usable.bytes.min",
     "shutdown.timeout.ms",
     "slow.request.log.ms",

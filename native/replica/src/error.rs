@@ -114,6 +114,10 @@ pub enum PartitionError {
     /// A batch that does not fit the state of its transaction (`INVALID_TXN_STATE`).
     #[error("invalid transaction state: {0}")]
     InvalidTransactionState(Arc<str>),
+    /// The partition remembers as many producers as it may, all with open transactions (`NOT_ENOUGH_REPLICAS`, which
+    /// every client tries again).
+    #[error("{0}")]
+    TooManyProducers(Arc<str>),
     /// More bytes than one segment may hold (`RECORD_LIST_TOO_LARGE`).
     #[error("{size} bytes do not fit a segment of {segment_bytes}")]
     RecordListTooLarge {
@@ -155,6 +159,7 @@ impl From<AppendError> for PartitionError {
             AppendError::InvalidProducerEpoch { .. } => Self::InvalidProducerEpoch(text()),
             AppendError::CoordinatorFenced { .. } => Self::TransactionCoordinatorFenced(text()),
             AppendError::InvalidTxnState { .. } => Self::InvalidTransactionState(text()),
+            AppendError::TooManyProducers { .. } => Self::TooManyProducers(text()),
             AppendError::LargerThanSegment { size, max } => Self::RecordListTooLarge {
                 size,
                 segment_bytes: max as usize,

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use parking_lot::Mutex;
 use pybroker_model::TopicIdPartition;
 use pybroker_storage::{
-    Log, LogConfig, LogDir, LogDirOptions, NewPartition, StagedDeletion, StorageError,
-    open_files_max,
+    Log, LogConfig, LogDir, LogDirOptions, NewPartition, ProducerCount, StagedDeletion,
+    StorageError, open_files_max,
 };
 
 use crate::config::Report;
@@ -60,6 +60,7 @@ impl Dir {
 #[derive(Debug)]
 pub(crate) struct LogDirs {
     dirs: Vec<Dir>,
+    producers: Arc<ProducerCount>,
 }
 
 /// A log to open.
@@ -75,6 +76,11 @@ pub(crate) struct Opening<'a> {
 type Slot = Mutex<Option<Result<Arc<Log>, StorageError>>>;
 
 impl LogDirs {
+    /// Counts the producers of all logs.
+    pub(crate) fn producers(&self) -> &ProducerCount {
+        &self.producers
+    }
+
     /// Open all directories. A directory that fails while others work is offline from the start.
     ///
     /// # Errors
@@ -118,7 +124,10 @@ impl LogDirs {
                         ));
                     }
                 }
-                Ok(Self { dirs })
+                Ok(Self {
+                    dirs,
+                    producers: options.producers,
+                })
             }
         }
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use arc_swap::{ArcSwap, Guard};
 use parking_lot::Mutex;
 use pybroker_model::{IdMap, TopicId, TopicIdPartition};
-use pybroker_storage::{Log, StorageError};
+use pybroker_storage::{Log, ProducerCount, StorageError};
 
 use crate::failures::{FailedDirs, OfflineReport, OnOffline};
 use crate::legacies::Legacies;
@@ -211,6 +211,11 @@ impl Replicas {
     /// Return the number of offline log directories.
     pub fn failed_dirs(&self) -> usize {
         self.dirs.iter().filter(|dir| dir.online().is_err()).count()
+    }
+
+    /// Counts the producers that the partitions remember.
+    pub fn producers(&self) -> &ProducerCount {
+        self.dirs.producers()
     }
 
     /// Take a failed log directory offline: its partitions answer with the error and their waiters wake; other

@@ -41,6 +41,10 @@ pub struct BrokerLogSettings {
     pub flush_mode: FlushMode,
     /// `producer.id.expiration.ms`.
     pub producer_id_expiration_ms: i64,
+    /// `producer.ids.per.partition.max`.
+    pub producer_ids_per_partition_max: usize,
+    /// `producer.ids.max`.
+    pub producer_ids_max: usize,
 }
 
 impl Default for BrokerLogSettings {
@@ -49,6 +53,8 @@ impl Default for BrokerLogSettings {
         Self {
             flush_mode: log.flush_mode,
             producer_id_expiration_ms: log.producer_id_expiration_ms,
+            producer_ids_per_partition_max: log.producer_ids_per_partition_max,
+            producer_ids_max: log.producer_ids_max,
         }
     }
 }
@@ -144,6 +150,8 @@ mod tests {
         let broker = BrokerLogSettings {
             flush_mode: FlushMode::Os,
             producer_id_expiration_ms: 5,
+            producer_ids_per_partition_max: 6,
+            producer_ids_max: 7,
         };
         let settings = [
             ("cleanup.policy", "compact,delete"),
@@ -170,6 +178,8 @@ mod tests {
         );
         assert_eq!(config.log.flush_mode, FlushMode::Os);
         assert_eq!(config.log.producer_id_expiration_ms, 5);
+        assert_eq!(config.log.producer_ids_per_partition_max, 6);
+        assert_eq!(config.log.producer_ids_max, 7);
         assert_eq!(config.min_insync_replicas, 2);
         assert_eq!(
             config.compression,

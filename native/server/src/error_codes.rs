@@ -59,6 +59,7 @@ pub fn of_partition(error: &PartitionError, naming: Naming) -> ErrorCode {
         PartitionError::OffsetNotAvailable { .. } => ErrorCode::OFFSET_NOT_AVAILABLE,
         PartitionError::Unconfirmed { ending: true } => ErrorCode::CONCURRENT_TRANSACTIONS,
         PartitionError::NotEnoughReplicas { .. }
+        | PartitionError::TooManyProducers(_)
         | PartitionError::Unconfirmed { ending: false } => ErrorCode::NOT_ENOUGH_REPLICAS,
         PartitionError::NotEnoughReplicasAfterAppend { .. } => {
             ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND

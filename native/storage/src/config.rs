@@ -41,6 +41,10 @@ pub struct LogConfig {
     pub timestamp_type: TimestampType,
     pub preallocate: bool,
     pub producer_id_expiration_ms: i64,
+    /// No topic config: `producer.ids.per.partition.max` of the broker.
+    pub producer_ids_per_partition_max: usize,
+    /// No topic config: `producer.ids.max`, of all partitions of the broker.
+    pub producer_ids_max: usize,
     pub flush_mode: FlushMode,
     pub flush_messages: i64,
     pub flush_ms: i64,
@@ -74,6 +78,8 @@ impl Default for LogConfig {
             timestamp_type: TimestampType::CreateTime,
             preallocate: false,
             producer_id_expiration_ms: DAY_MS,
+            producer_ids_per_partition_max: 20_000,
+            producer_ids_max: 500_000,
             flush_mode: FlushMode::Commit,
             flush_messages: i64::MAX,
             flush_ms: i64::MAX,

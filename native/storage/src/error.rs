@@ -171,6 +171,15 @@ pub enum AppendError {
         /// The contradiction.
         reason: &'static str,
     },
+    /// All producers that the log may know have open transactions (`NOT_ENOUGH_REPLICAS`: clients try again).
+    #[error(
+        "{limit} producers have open transactions in this partition, \
+         producer.ids.per.partition.max and producer.ids.max allow no more"
+    )]
+    TooManyProducers {
+        /// As many as there may be.
+        limit: usize,
+    },
     /// The batches are larger than a whole segment (`RECORD_LIST_TOO_LARGE`).
     #[error("{size} bytes exceed segment.bytes {max}")]
     LargerThanSegment {

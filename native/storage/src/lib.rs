@@ -67,7 +67,7 @@ pub use log::{
 pub use log_dir::{
     Layout, LocalPartition, LogCopy, LogDir, LogDirOptions, Moving, NewPartition, StagedDeletion,
 };
-pub use producer_state::{ActiveProducer, AppendOrigin, ProducerLegacy};
+pub use producer_state::{ActiveProducer, AppendOrigin, ProducerCount, ProducerLegacy};
 pub use recovery::{OpenState, RecoveryReport};
 pub use staged::{PlannedAttempt, StagedPartition};
 pub use txn_index::AbortedTransaction;

@@ -17,7 +17,9 @@ use crate::handles::HandleCache;
 use crate::health::Health;
 use crate::journal;
 use crate::leader_epochs::{EpochEntry, LeaderEpochs};
-use crate::producer_state::{ActiveProducer, ProducerLegacy, ProducerState, Transactions};
+use crate::producer_state::{
+    ActiveProducer, ProducerLegacy, ProducerShare, ProducerState, Transactions,
+};
 use crate::segment::{DirPath, Segment, Segments};
 use crate::woken::Woken;
 use arc_swap::ArcSwap;
@@ -96,6 +98,8 @@ pub struct Log {
     /// Held during writes of the epochs' file.
     pub(crate) epochs_file: Mutex<()>,
     pub(crate) writer: Mutex<Writer>,
+    /// What the writer's producers count among those of all logs.
+    pub(crate) producer_share: ProducerShare,
     /// Held during syncs of files, and by operations that change what a sync covers (truncation).
     pub(crate) flush: Mutex<()>,
     /// The directory was moved away for deletion: nothing is left to sync.
@@ -225,12 +229,6 @@ impl Log {
     #[must_use]
     pub fn producers(&self) -> Vec<ActiveProducer> {
         self.writer.lock().producers.active()
-    }
-
-    /// Return the number of known producers, for metrics.
-    #[must_use]
-    pub fn producer_count(&self) -> usize {
-        self.writer.lock().producers.len()
     }
 
     /// Return the producer state to carry over to the next incarnation, see [`ProducerLegacy`].

@@ -9,6 +9,7 @@ use crate::handles::HandleCache;
 use crate::health::{Health, OnFailure};
 use crate::journal::{self, Entries, replay};
 use crate::log::Log;
+use crate::producer_state::ProducerCount;
 use crate::recovery::{OpenState, RecoveryReport};
 use crate::staged;
 use parking_lot::Mutex;
@@ -45,6 +46,7 @@ pub struct LogDir {
     root: File,
     health: Arc<Health>,
     handles: Arc<HandleCache>,
+    producers: Arc<ProducerCount>,
     flusher: Arc<Flusher>,
     directory_id: Uuid,
     layout: Layout,
@@ -108,6 +110,7 @@ impl LogDir {
             _lock: lock,
             health,
             handles: Arc::new(HandleCache::new(options.open_files_max.max(16))),
+            producers: Arc::clone(&options.producers),
             flusher: Arc::new(flusher),
             directory_id: identity.directory_id,
             layout: options.layout,
@@ -123,6 +126,12 @@ impl LogDir {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Counts the producers of its logs, and of those of other directories that share it.
+    #[must_use]
+    pub fn producers(&self) -> &ProducerCount {
+        &self.producers
     }
 
     /// Return its id in `meta.properties` (KIP-858).
@@ -276,6 +285,7 @@ impl LogDir {
             state,
             &self.health,
             &self.handles,
+            &self.producers,
             journal,
             now_ms,
         )

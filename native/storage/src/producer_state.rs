@@ -9,9 +9,13 @@ use pybroker_model::{
 };
 use std::collections::BTreeMap;
 
+mod bound;
 mod legacy;
 pub(crate) mod snapshot;
 
+use bound::Limit;
+pub use bound::ProducerCount;
+pub(crate) use bound::ProducerShare;
 pub use legacy::ProducerLegacy;
 
 /// Batches remembered for each producer: as many as a client may have in flight.
@@ -81,6 +85,12 @@ pub(crate) struct ProducerEntry {
 impl ProducerEntry {
     fn last_sequence(&self) -> i32 {
         self.batches.last().map_or(-1, |batch| batch.last_sequence)
+    }
+
+    /// Where it appended last, -1 if that is not known.
+    fn last_offset(&self) -> i64 {
+        let data = self.batches.last().map_or(-1, |batch| batch.last_offset);
+        data.max(self.last_marker)
     }
 
     fn duplicate_of(&self, header: &BatchHeader) -> Option<BatchMetadata> {
@@ -165,6 +175,9 @@ pub(crate) struct ProducerState {
     pub(crate) changed: bool,
     /// Producer state carried over from the previous incarnation of the topic; in memory only.
     inherited: ProducerLegacy,
+    limit: Limit,
+    /// Producers dropped at the limit since this was last told to a [`ProducerShare`].
+    dropped: u64,
 }
 
 impl ProducerState {
@@ -217,6 +230,9 @@ impl ProducerState {
                 origin,
                 AppendOrigin::Client | AppendOrigin::Verified(_) | AppendOrigin::Added(_)
             );
+            if from_client && let Some(limit) = self.limit_reached() {
+                return Err(AppendError::TooManyProducers { limit });
+            }
             // State of the producer in the previous incarnation applies here too.
             let is_checked =
                 matches!(origin, AppendOrigin::Added(_)) || self.inherited.knows(producer_id);
@@ -383,6 +399,9 @@ impl ProducerState {
 
     /// Return the producer's entry; a newer epoch starts without batches.
     fn entry(&mut self, producer_id: i64, epoch: i16) -> &mut ProducerEntry {
+        if !self.entries.contains_key(&producer_id) {
+            self.make_room();
+        }
         let entry = self
             .entries
             .entry(producer_id)

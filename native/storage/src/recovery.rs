@@ -114,7 +114,7 @@ pub(crate) fn recover(
         &segments,
         state,
         changed,
-        log_end,
+        (log_end, config.producer_ids_per_partition_max),
         &mut report,
     )?;
     Ok(Recovered {

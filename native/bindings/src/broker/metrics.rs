@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use pybroker_replica::Replicas;
 use pybroker_server::exposition::{Kind, Page};
+use pybroker_storage::ProducerCount;
 
 use crate::plane::DataPlane;
 use crate::plane::control_queue::ControlQueue;
@@ -80,6 +81,7 @@ fn control_queue(text: &mut Text, queue: &ControlQueue) {
 
 fn partitions(text: &mut Text, replicas: &Replicas) {
     let map = replicas.snapshot();
+    producers(text, replicas.producers());
     let (mut hosted, mut not_led, mut bytes, mut unflushed) = (0, 0, 0, 0);
     for partition in map.partitions() {
         hosted += 1;
@@ -98,6 +100,19 @@ fn partitions(text: &mut Text, replicas: &Replicas) {
         "pybroker_unflushed_records",
         "Records appended that are not known to be on disk.",
         unflushed,
+    );
+}
+
+fn producers(text: &mut Text, producers: &ProducerCount) {
+    text.gauge(
+        "kafka_server_replicamanager_produceridcount",
+        "Producer ids that partitions remember, each counted for each partition (Kafka: ProducerIdCount).",
+        producers.known() as u64,
+    );
+    text.counter(
+        "pybroker_producer_ids_dropped_total",
+        "Producer ids forgotten before their time, because producer.ids.per.partition.max or producer.ids.max was reached.",
+        producers.dropped(),
     );
 }
 

@@ -148,6 +148,11 @@ impl NativeSettings {
                     "producer.id.expiration.ms",
                     self.log.producer_id_expiration_ms,
                 )?,
+                producer_ids_per_partition_max: given.number(
+                    "producer.ids.per.partition.max",
+                    self.log.producer_ids_per_partition_max,
+                )?,
+                producer_ids_max: given.number("producer.ids.max", self.log.producer_ids_max)?,
             },
             intervals: intervals(&given, &self.intervals)?,
             cleaner: CleanerSettings {

@@ -26,6 +26,8 @@ impl Texts {
             log: LogConfig {
                 flush_mode: broker.flush_mode,
                 producer_id_expiration_ms: broker.producer_id_expiration_ms,
+                producer_ids_per_partition_max: broker.producer_ids_per_partition_max,
+                producer_ids_max: broker.producer_ids_max,
                 ..LogConfig::default()
             },
             config: TopicConfig::default(),

@@ -49,6 +49,8 @@ impl Log {
         self.check_leads(leader_epoch)?;
         let base_offset = self.log_end_offset();
         let log_start_offset = self.log_start_offset();
+        self.producer_share
+            .limit(&mut writer.producers, &self.config.load());
         let check = check_producers(&writer, &batches, single.as_ref(), origin)?;
         if let Check::Duplicate(known) = check {
             return Ok(Appended {

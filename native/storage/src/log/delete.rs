@@ -65,10 +65,11 @@ impl Log {
     ) -> Result<Retained, StorageError> {
         let _maintenance = self.maintenance.lock();
         let config = self.config();
-        self.writer
-            .lock()
-            .producers
-            .expire(now_ms, config.producer_id_expiration_ms);
+        {
+            let producers = &mut self.writer.lock().producers;
+            producers.expire(now_ms, config.producer_id_expiration_ms);
+            self.producer_share.note(producers);
+        }
         let segments = self.segments.load_full();
         let count = self.deletable(&segments, high_watermark, now_ms)?;
         if count == 0 {

@@ -7,6 +7,7 @@ use crate::file_names::LOG;
 use crate::handles::HandleCache;
 use crate::health::Health;
 use crate::journal;
+use crate::producer_state::{ProducerCount, ProducerShare};
 use crate::recovery::{OpenState, RecoveryReport, recover};
 use crate::segment::Segment;
 use crate::staged::links;
@@ -28,6 +29,7 @@ impl Log {
         state: &OpenState,
         health: &Arc<Health>,
         handles: &Arc<HandleCache>,
+        producers: &Arc<ProducerCount>,
         journal: journal::OfLog,
         now_ms: i64,
     ) -> Result<(Arc<Self>, RecoveryReport), StorageError> {
@@ -70,6 +72,7 @@ impl Log {
             epochs_unwritten: AtomicBool::new(false),
             epochs_dirty: AtomicBool::new(false),
             epochs_file: Mutex::new(()),
+            producer_share: ProducerShare::new(producers, found.producers.len()),
             writer: Mutex::new(Writer {
                 active,
                 producers: found.producers,

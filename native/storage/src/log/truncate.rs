@@ -109,7 +109,12 @@ impl Log {
         self.epochs.write().truncate_from_end(end);
         self.rewrite_epochs()?;
         self.remove_snapshots_above(end)?;
-        let (state, transactions) = producers::load(&self.directory(), &segments, end)?;
+        let (state, transactions) = producers::load(
+            &self.directory(),
+            &segments,
+            end,
+            self.config.load().producer_ids_per_partition_max,
+        )?;
         self.take_producers(writer, state, transactions);
         files::sync_dir(&self.directory())
     }
@@ -157,6 +162,7 @@ impl Log {
     ) {
         writer.producers = state;
         writer.producers.changed = true;
+        self.producer_share.note(&mut writer.producers);
         writer.checkpoint_snapshot = None;
         self.has_transactions
             .store(!transactions.is_empty(), Ordering::Release);

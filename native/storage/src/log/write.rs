@@ -106,14 +106,17 @@ impl Log {
         now_ms: i64,
         config: &LogConfig,
     ) -> Result<(), StorageError> {
+        self.producer_share.limit(&mut writer.producers, config);
         if let Some(header) = single {
-            return self.note_batch(writer, header, bytes, position, now_ms, config);
+            self.note_batch(writer, header, bytes, position, now_ms, config)?;
+        } else {
+            let mut position = position;
+            for (header, batch) in Batches::new(bytes).flatten() {
+                self.note_batch(writer, &header, batch, position, now_ms, config)?;
+                position += batch.len() as u64;
+            }
         }
-        let mut position = position;
-        for (header, batch) in Batches::new(bytes).flatten() {
-            self.note_batch(writer, &header, batch, position, now_ms, config)?;
-            position += batch.len() as u64;
-        }
+        self.producer_share.note(&mut writer.producers);
         Ok(())
     }
 

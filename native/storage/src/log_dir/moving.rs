@@ -224,6 +224,7 @@ impl LogCopy {
             &state,
             &self.target.health,
             &self.target.handles,
+            &self.target.producers,
             self.target.flusher.journaling_of_logs(),
             now_ms,
         )?;

@@ -3,6 +3,7 @@
 use crate::clock::Clock;
 use crate::flusher::SYNCFS_LOGS;
 use crate::handles::OPEN_FILES_MAX;
+use crate::producer_state::ProducerCount;
 use std::sync::Arc;
 
 /// `log.dir.layout`: names of partition directories. Both layouts are read, whatever is set.
@@ -38,12 +39,14 @@ pub struct LogDirOptions {
     pub journal_bytes: u64,
     /// Clock to measure syncs and the waits of appends; `None`: no measurements.
     pub clock: Option<Arc<dyn Clock>>,
+    /// Counts the producers of all logs; the directories of one broker share it.
+    pub producers: Arc<ProducerCount>,
 }
 
 impl LogDirOptions {
     /// Return options with the usual limits.
     #[must_use]
-    pub const fn new(broker_id: i32, cluster_id: String) -> Self {
+    pub fn new(broker_id: i32, cluster_id: String) -> Self {
         Self {
             broker_id,
             cluster_id,
@@ -53,6 +56,7 @@ impl LogDirOptions {
             syncfs_logs: SYNCFS_LOGS,
             journal_bytes: JOURNAL_BYTES,
             clock: None,
+            producers: Arc::default(),
         }
     }
 }

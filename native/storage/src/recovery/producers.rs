@@ -33,10 +33,11 @@ pub(crate) fn load(
     dir: &Path,
     segments: &Segments,
     end: i64,
+    producers_max: usize,
 ) -> Result<(ProducerState, Transactions), StorageError> {
     let snapshots = snapshots(dir)?;
     let loaded = from_snapshot(dir, &snapshots, end)?;
-    let (state, transactions, _) = replay(loaded, segments, end)?;
+    let (state, transactions, _) = replay(loaded, segments, end, producers_max)?;
     Ok((state, transactions))
 }
 
@@ -49,7 +50,7 @@ pub(super) fn recover(
     segments: &Segments,
     state: &OpenState,
     changed: Option<i64>,
-    log_end: i64,
+    (log_end, producers_max): (i64, usize),
     report: &mut RecoveryReport,
 ) -> Result<(ProducerState, Transactions, Option<i64>), StorageError> {
     for &beyond in listing.snapshots.iter().filter(|&&offset| offset > log_end) {
@@ -89,7 +90,7 @@ pub(super) fn recover(
         loaded = Some((log_end, ProducerState::default()));
     }
     let from = loaded.as_ref().map_or(0, |(offset, _)| *offset);
-    let (state, transactions, aborted) = replay(loaded, segments, log_end)?;
+    let (state, transactions, aborted) = replay(loaded, segments, log_end, producers_max)?;
     for segment in segments {
         let end = segment.end_offset();
         let has_file = listing.has_aborted(segment);
@@ -133,8 +134,10 @@ fn replay(
     loaded: Option<(i64, ProducerState)>,
     segments: &Segments,
     end: i64,
+    producers_max: usize,
 ) -> Result<(ProducerState, Transactions, Vec<AbortedTransaction>), StorageError> {
     let (from, mut state) = loaded.unwrap_or_default();
+    state.limit_to(producers_max);
     let mut transactions = state.open_transactions();
     let mut aborted = Vec::new();
     for segment in segments

@@ -185,3 +185,96 @@ fn a_transaction_of_version_2_begins_with_sequence_0_and_is_ended_once() {
     write(1, 2, 0, asked).expect("begins");
     end(3).expect("ends");
 }
+
+/// A client has a new producer id for each batch: the log remembers the last of them, and all open transactions.
+#[test]
+fn producers_are_bounded_and_open_transactions_are_kept() {
+    const MAX: usize = 64;
+    let mut f = Fixture::new(LogConfig {
+        producer_ids_per_partition_max: MAX,
+        ..LogConfig::default()
+    });
+    let mut builder = BatchBuilder::new(Codec::None)
+        .producer(1, 0, 0)
+        .transactional();
+    builder.push(NOW, None, Some(b"t"));
+    f.append(builder.build().expect("builds")).expect("appends");
+    for producer in 1_000..2_000 {
+        f.append(sequenced(producer, 0, 0, 1)).expect("appends");
+        f.append(sequenced(2, 0, (producer - 1_000) as i32, 1))
+            .expect("an honest producer goes on");
+    }
+    for round in 0..3 {
+        let known = f.log().producers();
+        assert!(known.len() <= MAX, "round {round}: {}", known.len());
+        let ids: Vec<i64> = known.iter().map(|producer| producer.producer_id).collect();
+        assert!(ids.contains(&1) && ids.contains(&2) && ids.contains(&1_999));
+        assert!(!ids.contains(&1_000), "the oldest went");
+        assert_eq!(f.log().open_transactions(), [(0, 1)]);
+        assert!(f.append(sequenced(2, 0, 999, 1)).expect("known").duplicate);
+        assert_eq!(f.dir().producers().known(), known.len());
+        match round {
+            0 => {
+                assert!(f.dir().producers().dropped() >= 1_002 - MAX as u64);
+                f.stop();
+            }
+            1 => {
+                // All of the log is read.
+                f.crash();
+                std::fs::remove_file(f.partition().join("00000000000000002001.snapshot"))
+                    .expect("there is one");
+            }
+            _ => break,
+        }
+        f.open();
+    }
+    let log = f.log.take();
+    drop(log);
+    assert_eq!(f.dir().producers().known(), 0, "closed logs do not count");
+}
+
+#[test]
+fn a_log_of_open_transactions_only_takes_no_other_producer() {
+    const MAX: usize = 8;
+    let f = Fixture::new(LogConfig {
+        producer_ids_per_partition_max: MAX,
+        ..LogConfig::default()
+    });
+    let transactional = |producer| {
+        let mut builder = BatchBuilder::new(Codec::None)
+            .producer(producer, 0, 0)
+            .transactional();
+        builder.push(NOW, None, Some(b"t"));
+        f.append(builder.build().expect("builds"))
+    };
+    for producer in 0..MAX as i64 {
+        transactional(producer).expect("appends");
+    }
+    let refused = |result| matches!(result, Err(AppendError::TooManyProducers { limit: MAX }));
+    assert!(refused(transactional(100)));
+    assert!(refused(f.append(sequenced(101, 0, 0, 1))));
+    f.append(batch(&["plain"])).expect("no producer id");
+    assert_eq!(f.log().open_transactions().len(), MAX);
+    let bytes = end_transaction_marker(3, 0, ControlType::Commit, 0, NOW).expect("builds");
+    let marker = ValidBatches::checked_owned(bytes).expect("valid");
+    f.log()
+        .append_as_leader(marker, 0, AppendOrigin::Coordinator, NOW)
+        .expect("appends");
+    transactional(100).expect("there is room again");
+    assert_eq!(f.log().producers().len(), MAX);
+}
+
+/// What others fill does not keep a log from knowing some producers.
+#[test]
+fn all_logs_together_are_bounded() {
+    let f = Fixture::new(LogConfig {
+        producer_ids_max: 300,
+        ..LogConfig::default()
+    });
+    for producer in 0..2_000 {
+        f.append(sequenced(producer, 0, 0, 1)).expect("appends");
+    }
+    let known = f.log().producers().len();
+    assert!((100..=301).contains(&known), "{known}");
+    assert_eq!(f.dir().producers().known(), known);
+}
