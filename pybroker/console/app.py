@@ -40,7 +40,7 @@ SHOWN = {
     "/brokers/{id}": brokers.one,
     "/deletions": deletions.show,
     "/live": live.show,
-    "/live/charts": live.charts,
+    "/live/curves": live.curves,
     "/groups": groups.show,
     "/group": groups.one,
     "/group/reset": groups.preview,
@@ -109,6 +109,7 @@ def make_app(settings: ConsoleSettings, is_ending: Callable[[], bool] = lambda: 
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        console.watch()
         yield
         await console.close()
 

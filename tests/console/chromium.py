@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -146,6 +147,16 @@ class Chromium:
         rules = {"autocomplete-valid": {"enabled": False}, "dlitem": {"enabled": False}}
         found = axe.run(options=json.dumps({"rules": rules}))["violations"]
         return [f"{each['id']}: {each['help']}: {[node['html'][:160] for node in each['nodes'][:3]]}" for each in found]
+
+    @contextlib.contextmanager
+    def width(self, pixels: int) -> Iterator[None]:
+        """A window as narrow as a phone; a window of the desktop cannot be."""
+        size = {"width": pixels, "height": 740, "deviceScaleFactor": 1, "mobile": False}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        try:
+            yield
+        finally:
+            self.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
     def screenshot(self, path: Path) -> None:
         """A PNG."""

@@ -76,7 +76,8 @@ class Browserless:
 
 def text_of(page: str) -> str:
     """What a person reads."""
-    return html.unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page)))
+    without_marks = re.sub(r"</?mark>", "", page)
+    return html.unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", without_marks)))
 
 
 @contextlib.contextmanager

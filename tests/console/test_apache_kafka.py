@@ -31,7 +31,7 @@ SEEN = {
     "/quotas": "No quota is set",
     "/ingests": ABSENT,
     "/transactions": "Nobody has used a transaction yet",
-    "/live": "All of these topics",
+    "/live": "Records in",
 }
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from pybroker import Broker
-from pybroker.client import AclBinding, AclOperation, AdminClient, NewTopic, ResourceType
+from pybroker.client import AclBinding, AclOperation, AdminClient, NewTopic, ResourceType, TopicPartition
 from pybroker.console.web.sessions import SESSIONS_MAX, Sessions
 from tests.console.chromium import Chromium
 from tests.console.console_process import COOKIE, Browserless, console, properties, text_of
@@ -26,14 +27,16 @@ async def _fill(bootstrap: str) -> None:
             [
                 AclBinding(ResourceType.TOPIC, "hers", "User:alice", AclOperation.DESCRIBE),
                 AclBinding(ResourceType.TOPIC, "hers", "User:alice", AclOperation.WRITE),
+                AclBinding(ResourceType.CLUSTER, "kafka-cluster", "User:bob", AclOperation.DESCRIBE),
             ]
         )
+        await admin.alter_consumer_group_offsets("readers", {TopicPartition("hers", 0): 0})
 
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
     """With users and access control."""
-    with secure_broker(["alice"]) as running:
+    with secure_broker(["alice", "bob"]) as running:
         asyncio.run(_fill(f"127.0.0.1:{port_of(running, 'SASL')}"))
         yield running
 
@@ -56,7 +59,7 @@ def logged_in(address: str, user: str) -> Browserless:
 
 
 def test_nothing_is_shown_before_the_login(person: Browserless) -> None:
-    for path in ("/", "/topics", "/topics/hers/export/ndjson", "/live/charts", "/topics/hers/tail/events"):
+    for path in ("/", "/topics", "/topics/hers/export/ndjson", "/live/curves", "/topics/hers/tail/events"):
         answer = person.get(path)
         assert answer.status == 303
         assert answer.headers["location"].startswith("/login?next=")
@@ -87,6 +90,15 @@ def test_permissions_are_the_brokers(address: str) -> None:
     assert "CLUSTER_AUTHORIZATION_FAILED" in text_of(alice.get("/acls").text)
     assert "User:alice" in text_of(root.get("/acls").text)
     assert "from alice" in text_of(root.get("/topics/hers/messages").text)
+
+
+def test_what_a_person_may_not_see_is_a_dash_and_no_zero(address: str) -> None:
+    """The group is seen in the list, its positions are not; a topic without its size."""
+    assert "readers Empty classic – –" in text_of(logged_in(address, "bob").get("/groups").text)
+    root = text_of(logged_in(address, ROOT).get("/groups").text)
+    assert re.search(r"readers Empty classic 1 \d+ ", root), root
+    hers = text_of(logged_in(address, "alice").get("/topics?q=hers").text)
+    assert re.search(r"hers \S+ 1 1 \d+ – ok", hers), hers
 
 
 def test_no_page_holds_a_secret(address: str) -> None:

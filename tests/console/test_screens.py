@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -24,17 +21,8 @@ from pybroker.client import (
     Uuid,
 )
 from pybroker.console import app
-from pybroker.console.facts.metrics import Scraped, ScrapeError
-from pybroker.testing.ports import free_port
 from tests.console.chromium import ENTER, TAB, Chromium
-from tests.console.console_process import Browserless, console, text_of
-
-METRICS = """# HELP kafka_network_requestmetrics_requests_total Requests.
-kafka_network_requestmetrics_requests_total{request="Produce"} %d
-kafka_network_requestmetrics_errors_total{request="Fetch",error="UNKNOWN_TOPIC_ID"} %d
-kafka_server_brokertopicmetrics_bytesin_total{topic="a"} 5
-other_total{x="\\"}"} nonsense
-"""
+from tests.console.console_process import Browserless, text_of
 
 
 async def _fill(bootstrap: str) -> None:
@@ -74,7 +62,7 @@ SCREENS = {
     "/brokers": "Brokers and disks",
     "/brokers/1": "offsets.topic.num.partitions",
     "/brokers/1?changed=1": "authorizer.class.name",
-    "/live": "All of these topics",
+    "/live": "Records in",
     "/topics": "words",
     "/topics?internal=1": "__consumer_offsets",
     "/topics/new": "Create a topic",
@@ -116,10 +104,67 @@ def test_a_screen(browser: Chromium, address: str, path: str) -> None:
     assert browser.script("return document.documentElement.scrollWidth <= window.innerWidth"), "it is too wide"
 
 
+PHONE = 360
+ALIGNMENT = """
+const wrong = [], number = /^(≥ )?-?[\\d,.]+( ([KMGT]i)?B)?( %)?$/, time = /^(–|\\d+ (ms|s|min|h|d)( .*)?|[\\d:]{8})$/;
+for (const table of document.querySelectorAll("table")) {
+  if (!table.checkVisibility()) continue;
+  const whole = (row) => [...row.cells].every((cell) => cell.colSpan === 1);
+  const rows = [...table.tBodies[0].rows].filter(whole);
+  [...table.querySelectorAll("thead th")].forEach((head, column) => {
+    const cells = rows.map((row) => row.cells[column]).filter(Boolean);
+    const texts = cells.map((cell) => cell.innerText.trim());
+    const isNumeric = texts.some((text, at) => number.test(text) && !cells[at].matches(".mono:not(.n)"));
+    if (!isNumeric && texts.every((text) => time.test(text))) return;
+    for (const cell of [head, ...cells]) {
+      const align = getComputedStyle(cell).textAlign;
+      if ((align === "right") !== isNumeric) wrong.push(`${head.innerText}: ${cell.innerText} is ${align}`);
+    }
+  });
+}
+return wrong;
+"""
+FOCUS = """
+const main = document.querySelector("main");
+const reachable = [...main.querySelectorAll("a, button, input, select, textarea, summary")];
+const first = reachable.find((e) => e.checkVisibility());
+return [document.activeElement, first, ...document.querySelectorAll("[autofocus]")]
+  .filter((e) => e && e.matches(".danger, .danger *")).map((e) => e.outerHTML);
+"""
+
+
+@pytest.mark.parametrize("path", SCREENS)
+def test_a_screen_fits_a_phone(browser: Chromium, address: str, path: str) -> None:
+    """Only tables scroll, each in its own box."""
+    with browser.width(PHONE):
+        browser.open(address + path)
+        browser.until(lambda: SCREENS[path] in browser.text, SCREENS[path])
+        widest = browser.script(
+            "return [...document.querySelectorAll('body *')].filter(e => !e.closest('.scroll, .skip, .fold, pre')"
+            " && e.getBoundingClientRect().right > innerWidth + 1).map(e => e.outerHTML.slice(0, 120))"
+        )
+        assert widest == []
+        assert browser.script("return document.documentElement.scrollWidth") <= PHONE
+
+
+@pytest.mark.parametrize("path", SCREENS)
+def test_numbers_are_right_and_text_is_left(browser: Chromium, address: str, path: str) -> None:
+    browser.open(address + path)
+    browser.until(lambda: SCREENS[path] in browser.text, SCREENS[path])
+    assert browser.script(ALIGNMENT) == []
+
+
+@pytest.mark.parametrize("path", SCREENS)
+def test_no_destructive_button_has_the_focus(browser: Chromium, address: str, path: str) -> None:
+    """Nor is it the first thing that the keyboard comes to."""
+    browser.open(address + path)
+    assert browser.script(FOCUS) == []
+
+
 def test_every_address_is_looked_at() -> None:
     """A screen that is added is added here, or is a file or stream."""
     looked_at = {path.partition("?")[0].replace("/words", "/{name}").replace("/gone", "/{name}") for path in SCREENS}
-    looked_at |= {"/brokers/{id}", "/topic-ids/{id}", "/live/charts"}
+    looked_at |= {"/brokers/{id}", "/topic-ids/{id}", "/live/curves"}
     looked_at |= {"/topics/{name}/export/{kind}", "/topics/{name}/tail/events"}
     assert set(app.SHOWN) - looked_at == set()
 
@@ -268,63 +313,6 @@ def test_where_a_setting_comes_from_is_in_sight(browser: Chromium, address: str)
     assert browser.script(
         "const box = document.querySelector('td.long').closest('.scroll'); return box.scrollWidth <= box.clientWidth"
     )
-
-
-@contextlib.contextmanager
-def metrics_of_a_broker() -> Iterator[tuple[str, list[str]]]:
-    """The address of a page, on which figures grow by each look; the looks."""
-    asked: list[str] = []
-
-    class Metrics(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            asked.append(self.path)
-            body = (METRICS % (len(asked) * 1_000, len(asked))).encode()
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *arguments: object) -> None:
-            """Nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Metrics)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/metrics", asked
-    finally:
-        server.shutdown()
-        server.server_close()
-
-
-def test_charts_of_brokers_metrics(browser: Chromium, filled: Broker) -> None:
-    """One of the brokers is away."""
-    away = f"http://127.0.0.1:{free_port()}/metrics"
-    with metrics_of_a_broker() as (one, _), metrics_of_a_broker() as (other, asked):
-        urls = [f"--metrics-url={url}" for url in (one, other, away)]
-        with console(filled.bootstrap, *urls) as address:
-            browser.open(address + "/live")
-            browser.until(lambda: browser.all("polyline"), "the second look at the metrics")
-            assert asked
-            assert "Produce requests" in browser.text
-            assert "Errors UNKNOWN_TOPIC_ID" in browser.text
-            assert f"{away}: " in browser.one(".note.bad").text
-            assert browser.violations() == []
-
-
-async def test_a_broker_that_goes_and_comes_is_no_leap() -> None:
-    with metrics_of_a_broker() as (one, asked):
-        urls = [one, f"http://127.0.0.1:{free_port()}/metrics"]
-        broken = Scraped(urls)
-        title = "Produce requests"
-        assert [(await broken.sample())[title] for _ in range(3)] == [0, 1_000, 2_000]
-        assert len(broken.missing) == 1
-        asked.clear()  # a restart
-        assert (await broken.sample())[title] == 3_000
-    with pytest.raises(ScrapeError):
-        await broken.sample()
-    with metrics_of_a_broker() as (again, asked):
-        urls[:] = [again]
-        asked.extend([""] * 1_000)
-        assert [(await broken.sample())[title] for _ in range(2)] == [3_000, 4_000]
 
 
 def test_pages_are_served_without_scripts(address: str) -> None:

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pybroker.client import AdminClient, OffsetSpec, TopicPartition
+from pybroker.client import AdminClient, ErrorCode, KafkaError, OffsetSpec, TopicPartition
+from pybroker.console.facts.group import existing
 from pybroker.console.facts.offsets import ends
 
 GROUPS_MAX = 500
@@ -31,6 +32,44 @@ class GroupsAtTopic:
 
     rows: tuple[GroupAtTopic, ...]
     cut: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLag:
+    """How far a group is behind. positions, records: None where unknown. unknown: partitions that are not counted."""
+
+    group: str
+    positions: int | None = None
+    records: int | None = None
+    unknown: int = 0
+
+
+async def lags_of(admin: AdminClient, groups: Sequence[str]) -> dict[str, GroupLag]:
+    """How far groups are behind in all of their topics."""
+    gate = asyncio.Semaphore(AT_ONCE)
+
+    async def committed(group: str) -> dict[TopicPartition, int] | None:
+        async with gate:
+            try:
+                found = await admin.list_consumer_group_offsets(group)
+            except KafkaError as error:
+                if error.code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
+                    return None
+                raise
+        return {where: each.offset for where, each in found.items()}
+
+    found = dict(zip(groups, await asyncio.gather(*map(committed, groups)), strict=True))
+    there = await existing(admin, (where for each in found.values() for where in each or ()))
+    last = await ends(admin, there, OffsetSpec.latest())
+
+    def lag(group: str, at: dict[TopicPartition, int] | None) -> GroupLag:
+        if at is None:
+            return GroupLag(group)
+        known = {where: offset for where, offset in at.items() if where in last}
+        records = total_lag(known, last) if known or not at else None
+        return GroupLag(group, len(at), records, len(at) - len(known))
+
+    return {group: lag(group, at) for group, at in found.items()}
 
 
 async def groups_of(admin: AdminClient, partitions: Sequence[TopicPartition]) -> GroupsAtTopic:

@@ -8,18 +8,27 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
 
+from pybroker.console.facts.history import Measurement
+
 BYTES_MAX = 16 << 20
 TIMEOUT_S = 5.0
 _LINE = re.compile(r"^(?P<name>[a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(?P<labels>.*)\})? (?P<value>\S+)")
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
-_BYTES = {
-    "kafka_server_brokertopicmetrics_bytesin_total": "Bytes in",
-    "kafka_server_brokertopicmetrics_bytesout_total": "Bytes out",
+_COUNTERS = {
+    "kafka_server_brokertopicmetrics_messagesin_total": "records in",
+    "kafka_server_brokertopicmetrics_bytesin_total": "bytes in",
+    "kafka_server_brokertopicmetrics_bytesout_total": "bytes out",
+    "process_cpu_seconds_total": "cpu",
+}
+_GAUGES = {"process_resident_memory_bytes": "memory"}
+_BY_KIND = {
+    "kafka_network_requestmetrics_requests_total": ("requests", "request"),
+    "kafka_network_requestmetrics_errors_total": ("errors", "error"),
 }
 
 Sample = Mapping[str, float]
-"""Title of a chart → a counter that only grows."""
+"""Name of a counter, or "name: kind", → how much it has counted."""
 
 
 class ScrapeError(Exception):
@@ -32,37 +41,48 @@ class Scraped:
     """
 
     def __init__(self, urls: Sequence[str]) -> None:
-        self._urls = urls
+        self.urls = urls
         self._before: dict[str, Sample] = {}
         self._counted: dict[str, float] = {}
+        self.gauges: dict[str, float] = {}
         self.missing: list[str] = []
         """Which brokers could not be asked at the last look, and why."""
 
     async def sample(self) -> Sample:
         """Asks all of them. Raises ScrapeError if none answers."""
-        answers = await asyncio.gather(*map(scrape, self._urls), return_exceptions=True)
-        self.missing = []
-        for url, answer in zip(self._urls, answers, strict=True):
+        answers = await asyncio.gather(*map(scrape, self.urls), return_exceptions=True)
+        self.missing, self.gauges = [], {}
+        for url, answer in zip(self.urls, answers, strict=True):
             before = self._before.pop(url, None)
             if isinstance(answer, ScrapeError):
                 self.missing.append(str(answer))
                 continue
             if isinstance(answer, BaseException):
                 raise answer
-            self._before[url] = answer
-            for title, value in answer.items():
+            sample, gauges = answer
+            self._before[url] = sample
+            for name, value in gauges.items():
+                self.gauges[name] = self.gauges.get(name, 0.0) + value
+            for title, value in sample.items():
                 since = value if before is None else before.get(title, 0.0)
                 # A restart lets counters begin anew.
                 more = value - since if value >= since else value
                 self._counted[title] = self._counted.get(title, 0.0) + more
-        if len(self.missing) == len(self._urls):
+        if len(self.missing) == len(self.urls):
             raise ScrapeError("; ".join(self.missing))
         return dict(self._counted)
 
+    async def measurement(self) -> Measurement:
+        """A sample, what is unlike at each look, and which brokers are missing. Raises ScrapeError."""
+        counters = await self.sample()
+        # Of some brokers only, the sum would be too small.
+        gauges = {} if self.missing else dict(self.gauges)
+        return Measurement(counters, gauges, problems=tuple(self.missing))
 
-async def scrape(url: str) -> Sample:
-    """Counters of requests and errors, summed up by what people look at. Raises ScrapeError."""
-    return counters(await asyncio.to_thread(_fetch, url))
+
+async def scrape(url: str) -> tuple[Sample, Sample]:
+    """Counters and gauges of one broker. Raises ScrapeError."""
+    return figures(await asyncio.to_thread(_fetch, url))
 
 
 def _fetch(url: str) -> str:
@@ -76,9 +96,10 @@ def _fetch(url: str) -> str:
     return data.decode("utf-8", "replace")
 
 
-def counters(text: str) -> Sample:
-    """Requests and errors of each kind, bytes in and out."""
-    found: dict[str, float] = {}
+def figures(text: str) -> tuple[Sample, Sample]:
+    """Counters and gauges. Kafka's JMX exporter and pybroker have the same names."""
+    counters: dict[str, float] = {}
+    gauges: dict[str, float] = {}
     for line in text.splitlines():
         match = None if line.startswith("#") else _LINE.match(line)
         if match is None:
@@ -87,19 +108,22 @@ def counters(text: str) -> Sample:
             value = float(match["value"])
         except ValueError:
             continue
-        title = _title(match["name"].lower(), dict(_LABEL.findall(match["labels"] or "")))
-        if title is not None and value >= 0:
-            found[title] = found.get(title, 0.0) + value
-    return found
+        name, labels = match["name"].lower(), dict(_LABEL.findall(match["labels"] or ""))
+        # What has a topic is in another line's sum as well.
+        if "topic" in labels or value < 0:
+            continue
+        if name in _GAUGES:
+            gauges[_GAUGES[name]] = gauges.get(_GAUGES[name], 0.0) + value
+        if labels.get("error") == "NONE":
+            value = 0.0  # requests without an error: that errors are counted is known
+        for title in _titles(name, labels):
+            counters[title] = counters.get(title, 0.0) + value
+    return counters, gauges
 
 
-def _title(name: str, labels: Mapping[str, str]) -> str | None:
-    """Kafka's JMX exporter and pybroker have the same names; what has a topic is in another line's sum as well."""
-    if "topic" in labels:
-        return None
-    if name == "kafka_network_requestmetrics_requests_total":
-        return f"{labels['request']} requests" if labels.get("request") else "Requests"
-    if name == "kafka_network_requestmetrics_errors_total":
-        code = labels.get("error", "")
-        return None if code == "NONE" else f"Errors {code or labels.get('request', '')}".strip()
-    return _BYTES.get(name)
+def _titles(name: str, labels: Mapping[str, str]) -> list[str]:
+    if name in _BY_KIND:
+        title, label = _BY_KIND[name]
+        kind = labels.get(label, "")
+        return [title, f"{title}: {kind}"] if kind else [title]
+    return [_COUNTERS[name]] if name in _COUNTERS else []

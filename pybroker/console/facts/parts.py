@@ -26,9 +26,12 @@ TROUBLE = (KafkaError, BrokerConnectionError, KafkaTimeoutError, ClientConfigErr
 ABSENT = "This cluster does not offer that: it is pybroker's own, and Apache Kafka has nothing like it."
 
 
+PART_S = 3.0
+
+
 @dataclass(frozen=True, slots=True)
 class Part(Generic[Value]):
-    """value, or why there is none. absent: the cluster does not know the request at all."""
+    """value, or why there is none. absent: the cluster does not offer it or is not configured for it; no error."""
 
     value: Value | None
     problem: str | None = None
@@ -38,21 +41,24 @@ class Part(Generic[Value]):
         return self.problem is None
 
 
-async def part(work: Awaitable[Value]) -> Part[Value]:
-    """What `work` gives, or its failure in words."""
+async def part(work: Awaitable[Value], seconds: float | None = None) -> Part[Value]:
+    """What `work` gives, or its failure in words. seconds: one broker that hangs must not hold up the others' parts."""
     try:
-        return Part(await work)
+        return Part(await asyncio.wait_for(work, seconds))
     except UnsupportedVersionError:
         return Part(None, ABSENT, absent=True)
     except AuthenticationError:
         raise
     except TROUBLE as error:
-        return Part(None, in_words(error))
+        is_off = isinstance(error, KafkaError) and error.code == ErrorCode.SECURITY_DISABLED
+        return Part(None, in_words(error), absent=is_off)
+    except TimeoutError:
+        return Part(None, f"No answer within {seconds:g} s.")
 
 
 async def parts(*works: Awaitable[Any]) -> list[Part[Any]]:
-    """All at once."""
-    return list(await asyncio.gather(*(part(work) for work in works)))
+    """All at once, each within PART_S."""
+    return list(await asyncio.gather(*(part(work, PART_S) for work in works)))
 
 
 _WORDS: dict[int, str] = {

@@ -17,7 +17,7 @@ from pybroker.client import (
     Uuid,
 )
 from pybroker.console.facts.offsets import both_ends, replicas_on_disk, with_leader
-from pybroker.console.facts.parts import part
+from pybroker.console.facts.parts import PART_S, part
 from pybroker.console.facts.topic_names import TopicNames
 
 PAGE = 50
@@ -71,7 +71,7 @@ async def rows_of(
     described = await descriptions(admin, [each.name for each in listings])
     partitions = with_leader(described.values())
     ends, sizes = await asyncio.gather(
-        part(both_ends(admin, partitions)), part(replicas_on_disk(admin, partitions))
+        part(both_ends(admin, partitions), PART_S), part(replicas_on_disk(admin, partitions), PART_S)
     )
     rows = [
         _row(listing, described.get(listing.name), ends.value or {}, sizes.value or {}) for listing in listings

@@ -7,7 +7,7 @@ import asyncio
 from starlette.responses import Response
 
 from pybroker.client import ConfigResource, LogDirDescription
-from pybroker.console.facts.parts import Part, part, parts
+from pybroker.console.facts.parts import PART_S, Part, part, parts
 from pybroker.console.screens.overview import BrokerRow, broker_disks
 from pybroker.console.screens.topic import SOURCES
 from pybroker.console.web.visits import InputError, NotFoundError, Visit
@@ -20,7 +20,7 @@ async def show(visit: Visit) -> Response:
     """All brokers with their disks."""
     cluster = await visit.admin.describe_cluster()
     nodes = sorted(cluster.nodes)
-    disks = await asyncio.gather(*(part(broker_disks(visit.admin, node.id)) for node in nodes))
+    disks = await asyncio.gather(*(part(broker_disks(visit.admin, node.id), PART_S) for node in nodes))
     rows = [BrokerRow(node, node == cluster.controller, found) for node, found in zip(nodes, disks, strict=True)]
     return visit.render("brokers.html", brokers=rows)
 

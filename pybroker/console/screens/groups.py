@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from starlette.responses import Response
 
 from pybroker.client import (
-    AdminClient,
-    ErrorCode,
     GroupDescription,
-    GroupListing,
-    KafkaError,
-    OffsetSpec,
     TopicPartition,
 )
-from pybroker.console.facts.group import GOALS, Position, existing, moved, positions, with_time
-from pybroker.console.facts.groups import AT_ONCE, total_lag
-from pybroker.console.facts.offsets import ends
+from pybroker.console.facts.group import GOALS, Position, moved, positions, with_time
+from pybroker.console.facts.groups import GroupLag, lags_of
 from pybroker.console.facts.parts import TROUBLE, in_words, part
 from pybroker.console.screens.messages import moment_of
 from pybroker.console.web.visits import InputError, NotFoundError, Visit, at
@@ -33,7 +25,7 @@ async def show(visit: Visit) -> Response:
     listed = sorted(await visit.admin.list_groups(), key=lambda each: each.group_id)
     matching = [each for each in listed if query.casefold() in each.group_id.casefold()]
     rows = matching[(page - 1) * PAGE : page * PAGE]
-    lags = await part(_lags(visit.admin, rows))
+    lags = await part(lags_of(visit.admin, [each.group_id for each in rows]))
     return visit.render(
         "groups.html",
         rows=[(each, (lags.value or {}).get(each.group_id)) for each in rows],
@@ -45,33 +37,6 @@ async def show(visit: Visit) -> Response:
         problem=lags.problem,
         q=query,
     )
-
-
-async def _lags(admin: AdminClient, groups: list[GroupListing]) -> dict[str, tuple[int, int | None]]:
-    """Group → number of its positions, and how many records it has not read."""
-    gate = asyncio.Semaphore(AT_ONCE)
-
-    async def committed(group: str) -> dict[TopicPartition, int]:
-        async with gate:
-            try:
-                found = await admin.list_consumer_group_offsets(group)
-            except KafkaError as error:
-                if error.code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
-                    return {}
-                raise
-        return {where: each.offset for where, each in found.items()}
-
-    found = await asyncio.gather(*(committed(each.group_id) for each in groups))
-    there = await existing(admin, (where for each in found for where in each))
-    last = await ends(admin, there, OffsetSpec.latest())
-    counted = {
-        group.group_id: {where: offset for where, offset in each.items() if where in last}
-        for group, each in zip(groups, found, strict=True)
-    }
-    return {
-        group.group_id: (len(each), total_lag(counted[group.group_id], last))
-        for group, each in zip(groups, found, strict=True)
-    }
 
 
 def _group(visit: Visit) -> str:
@@ -98,12 +63,17 @@ async def _page(visit: Visit, group: str, status: int = 200, problem: str | None
         group=described,
         rows=rows,
         failure=found.problem,
-        lag=sum(each.lag or 0 for each in rows),
+        lag=_total(described.group_id, rows) if found else GroupLag(described.group_id),
         lag_ms=max((each.lag_ms for each in rows if each.lag_ms is not None), default=None),
         topics=sorted({each.where.topic for each in rows if each.committed is not None}),
         goals=GOALS,
         problem=problem,
     )
+
+
+def _total(group: str, rows: list[Position]) -> GroupLag:
+    known = [each.lag for each in rows if each.lag is not None]
+    return GroupLag(group, len(rows), sum(known) if known or not rows else None, len(rows) - len(known))
 
 
 async def _positions(visit: Visit, described: GroupDescription) -> list[Position]:

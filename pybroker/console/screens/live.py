@@ -1,65 +1,84 @@
-"""Rates: of a broker's metrics if their address is known, else of topics' offsets."""
+"""What an operator looks at while something is going on: curves of the last minutes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 from starlette.responses import Response
 
-from pybroker.client import AdminClient, OffsetSpec
-from pybroker.console.facts.metrics import ScrapeError
-from pybroker.console.facts.offsets import ends, with_leader
+from pybroker.console.facts import activity
+from pybroker.console.facts.history import History
 from pybroker.console.facts.parts import TROUBLE, in_words
-from pybroker.console.facts.rates import Chart, Rates
-from pybroker.console.facts.topics import descriptions
-from pybroker.console.web.visits import Visit, at
+from pybroker.console.web.curves import Curve, a_second, bytes_of, cores, curve, per_second, records
+from pybroker.console.web.visits import Visit
 
-TOPICS_MAX = 200
-"""Whose offsets are looked at for one chart page."""
+NEEDS_METRICS = "needs --metrics-url"
+DETAILS_SHOWN = 3
 
 
 async def show(visit: Visit) -> Response:
-    """The charts; the page's script fetches them again every few seconds."""
-    charts, problem = await _charts(visit)
+    """The curves; the page's script fetches them again every few seconds."""
     return visit.render(
         "live.html",
-        charts=charts,
-        problem=problem,
+        **await _facts(visit),
         by_metrics=bool(visit.console.settings.metrics_urls),
-        q=visit.query.text("q"),
-        most=TOPICS_MAX,
-        again=at("/live/charts", q=visit.query.text("q")),
+        most=activity.TOPICS_MAX,
     )
 
 
-async def charts(visit: Visit) -> Response:
-    """Only the charts."""
-    found, problem = await _charts(visit)
-    return Response(visit.part("charts.html", charts=found, problem=problem), media_type="text/html")
+async def curves(visit: Visit) -> Response:
+    """Only the curves."""
+    return Response(visit.part("curves.html", **await _facts(visit)), media_type="text/html")
 
 
-async def _charts(visit: Visit) -> tuple[list[Chart], str | None]:
+async def _facts(visit: Visit) -> dict[str, Any]:
+    history = visit.history
+    await history.look()
+    problems = list(history.last.problems)
     try:
-        found = await _rates(visit).charts()
-    except (*TROUBLE, ScrapeError) as error:
-        return [], str(error) if isinstance(error, ScrapeError) else in_words(error)
-    return found, "; ".join(visit.console.scraped.missing) or None
+        await visit.clients.ping()
+    except TROUBLE as error:
+        problems = [f"The cluster does not answer; the curves go on when it is back. {in_words(error)}"]
+    return {"curves": tiles(history, by_metrics=bool(visit.console.settings.metrics_urls)), "problems": problems}
 
 
-def _rates(visit: Visit) -> Rates:
-    """One for all who see the same: the metrics' for everybody, the offsets' for each person's clients."""
-    if visit.console.settings.metrics_urls:
-        return visit.console.rates.of("", lambda: Rates(visit.console.scraped.sample))
-    prefix, admin = visit.query.text("q"), visit.admin
-    return visit.clients.rates.of(prefix, lambda: Rates(lambda: _written(admin, prefix)))
+def tiles(history: History, *, by_metrics: bool) -> list[Curve]:
+    """In a fixed order, those without figures too."""
+    details, now = history.last.details, time.monotonic()
+
+    def rate(title: str, name: str, words: Callable[[float], str], note: str = "") -> Curve:
+        points = history.rates(name)
+        why = note if points else ("not known" if by_metrics else NEEDS_METRICS)
+        return curve(title, points, words, now_s=now, is_current=history.is_current(points), note=why)
+
+    def gauge(title: str, name: str, words: Callable[[float], str], note: str = "", why: str = "not known") -> Curve:
+        points = history.gauge(name)
+        is_current = history.is_current(points)
+        return curve(title, points, words, now_s=now, is_current=is_current, note=note if points else why)
+
+    lags = details.get(activity.LAG) or ()
+    largest = f"most: {lags[0].group}" if lags and lags[0].records else "all groups together"
+    errors = rate("Errors", activity.ERRORS, per_second("errors"), _kinds(history, activity.ERRORS))
+    is_bad = bool(history.rates(activity.ERRORS)) and history.rates(activity.ERRORS)[-1][1] > 0
+    return [
+        rate("Records in", activity.RECORDS, per_second("records"), "written by producers"),
+        rate("Bytes in", activity.IN, a_second, "written by producers"),
+        rate("Bytes out", activity.OUT, a_second, "read by consumers"),
+        rate("Requests", activity.REQUESTS, per_second("requests"), _kinds(history, activity.REQUESTS)),
+        replace(errors, is_bad=is_bad),
+        gauge("Consumer lag", activity.LAG, records, largest),
+        gauge("Disk room", activity.DISK, bytes_of, str(details.get(activity.DISK, ""))),
+        gauge("Memory", activity.MEMORY, bytes_of, "all brokers", "not known" if by_metrics else NEEDS_METRICS),
+        rate("CPU", activity.CPU, cores, "all brokers; 100 % is one core"),
+    ]
 
 
-async def _written(admin: AdminClient, prefix: str) -> Mapping[str, float]:
-    """Topic → how many records were written so far."""
-    page = await admin.list_topics_page(prefix=prefix, limit=TOPICS_MAX)
-    found = await descriptions(admin, [each.name for each in page.listings])
-    last = await ends(admin, with_leader(found.values()), OffsetSpec.latest())
-    written: dict[str, float] = {}
-    for where, offset in last.items():
-        written[where.topic] = written.get(where.topic, 0.0) + offset
-    return {"All of these topics": sum(written.values()), **written}
+def _kinds(history: History, name: str) -> str:
+    """What of it there was most just now."""
+    kinds = [each.removeprefix(f"{name}: ") for each in history.last.counters if each.startswith(f"{name}: ")]
+    now = {kind: points[-1][1] for kind in kinds if (points := history.rates(f"{name}: {kind}"))}
+    most = sorted(((rate, kind) for kind, rate in now.items() if rate > 0), reverse=True)[:DETAILS_SHOWN]
+    return ", ".join(f"{kind} {rate:.1f}/s" for rate, kind in most) or "none now"

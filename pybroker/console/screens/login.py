@@ -9,7 +9,8 @@ from starlette.responses import Response
 from pybroker.client import AuthenticationError
 from pybroker.console.facts.parts import TROUBLE, in_words
 from pybroker.console.web.clients import Clients
-from pybroker.console.web.visits import Visit, local, set_cookie
+from pybroker.console.web.reach import ClusterAwayError, while_reachable
+from pybroker.console.web.visits import Visit, away, local, set_cookie
 
 MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN")
 _attempts = asyncio.Semaphore(4)
@@ -45,19 +46,23 @@ async def log_in(visit: Visit) -> Response:
     if not user or not password or (mechanism not in MECHANISMS):
         return _form(visit, 422, "Say user and password.", user)
     credentials = {"sasl.mechanism": mechanism, "sasl.username": user, "sasl.password": password}
-    clients = Clients({**settings.common_config(), **credentials})
+    clients = Clients({**settings.common_config(), **credentials}, visit.console.scraped)
     try:
         async with _attempts:
-            await clients.admin.describe_cluster()
+            await while_reachable(clients, clients.admin.describe_cluster())
     except AuthenticationError:
         await clients.close()
         return _form(visit, 401, "The broker does not accept user or password.", user)
+    except ClusterAwayError as error:
+        await clients.close()
+        return away(visit, str(error))
     except TROUBLE as error:
         await clients.close()
         return _form(visit, 502, in_words(error), user)
     # A token of its own: one that somebody has planted before is worth nothing.
     await visit.console.sessions.end(visit.token)
     session = await visit.console.sessions.begin(visit.console.sessions.new_token(), user, clients)
+    clients.history.watch()
     response = visit.redirect(local(visit.form.raw("next", "/")))
     set_cookie(response, session.token, secure=visit.request.url.scheme == "https")
     return response

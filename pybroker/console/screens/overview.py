@@ -8,11 +8,15 @@ from dataclasses import dataclass
 from starlette.responses import Response
 
 from pybroker.client import AdminClient, Node
-from pybroker.console.facts.parts import Part, part, parts
+from pybroker.console.facts.activity import LAG
+from pybroker.console.facts.parts import PART_S, Part, part, parts
+from pybroker.console.screens.live import tiles
 from pybroker.console.web.visits import Visit
 
 BROKERS_MAX = 50
 """Whose disks are asked for on this page."""
+LAGS_SHOWN = 5
+DELETIONS_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +44,28 @@ class BrokerRow:
 
 
 async def show(visit: Visit) -> Response:
-    """Cluster id, brokers, health, deletions."""
+    """Cluster id, health, what goes on, deletions with their way back, brokers."""
     cluster = await visit.admin.describe_cluster()
-    state, deletions = await parts(visit.admin.describe_cluster_state(), visit.admin.describe_deletions())
+    state, deletions, _ = await parts(
+        visit.admin.describe_cluster_state(), visit.admin.describe_deletions(), visit.history.look()
+    )
     nodes = sorted(cluster.nodes)[:BROKERS_MAX]
-    disks = await asyncio.gather(*(part(broker_disks(visit.admin, node.id)) for node in nodes))
+    disks = await asyncio.gather(*(part(broker_disks(visit.admin, node.id), PART_S) for node in nodes))
     rows = [BrokerRow(node, node == cluster.controller, found) for node, found in zip(nodes, disks, strict=True)]
     more = len(cluster.nodes) - len(rows)
+    latest = sorted(deletions.value or (), key=lambda each: -each.deleted_ms)
+    details = visit.history.last.details
     return visit.render(
-        "overview.html", cluster=cluster, state=state, deletions=deletions, brokers=rows, more=more
+        "overview.html",
+        cluster=cluster,
+        state=state,
+        deletions=deletions,
+        latest=[each for each in latest if each.state in ("deleting", "staged")][:DELETIONS_SHOWN],
+        curves=tiles(visit.history, by_metrics=bool(visit.console.settings.metrics_urls)),
+        lags=details.get(LAG),
+        lags_shown=LAGS_SHOWN,
+        brokers=rows,
+        more=more,
     )
 
 

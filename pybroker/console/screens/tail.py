@@ -61,6 +61,7 @@ async def _stream(visit: Visit, partitions: tuple[TopicPartition, ...]) -> Async
     needle = visit.query.text("contains").encode()
     give_up = time.monotonic() + LIFE_S
     said = time.monotonic()
+    away: str | None = None
     try:
         async with visit.clients.tail() as consumer:
             consumer.assign(partitions)
@@ -75,10 +76,24 @@ async def _stream(visit: Visit, partitions: tuple[TopicPartition, ...]) -> Async
                     left_out = len(rows) - len(shown)
                     yield _event("records", visit.part("record_rows.html", rows=shown, left_out=left_out))
                     said = time.monotonic()
-                elif time.monotonic() - said > QUIET_S:
-                    yield ": still here\n\n"
-                    said = time.monotonic()
+                elif not read:
+                    problem = await _problem(visit)
+                    if problem != away:
+                        yield _event("away", problem) if problem else _event("ready", "")
+                        away = problem
+                    if time.monotonic() - said > QUIET_S:
+                        yield ": still here\n\n"
+                        said = time.monotonic()
     except TROUBLE as error:
         yield _event("problem", in_words(error))
         return
     yield _event("end", "")
+
+
+async def _problem(visit: Visit) -> str | None:
+    """Why no broker answers; None if one does. A consumer itself waits without a word."""
+    try:
+        await visit.clients.ping()
+    except TROUBLE as error:
+        return f"The cluster does not answer; records appear when it is back. {in_words(error)}"
+    return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 
 from starlette.responses import Response
 
@@ -17,7 +18,7 @@ from pybroker.client import (
 from pybroker.client.topic_events import topic_events
 from pybroker.console.facts.groups import groups_of
 from pybroker.console.facts.offsets import both_ends, replicas_on_disk, with_leader
-from pybroker.console.facts.parts import Part, part
+from pybroker.console.facts.parts import PART_S, Part, part
 from pybroker.console.facts.topics import descriptions, partition_rows
 from pybroker.console.web.visits import NotFoundError, Visit
 
@@ -41,11 +42,10 @@ async def show(visit: Visit) -> Response:
     topic = await described(visit)
     partitions = with_leader([topic])
     ends, disks = await asyncio.gather(
-        part(both_ends(visit.admin, partitions)), part(replicas_on_disk(visit.admin, partitions))
+        part(both_ends(visit.admin, partitions), PART_S), part(replicas_on_disk(visit.admin, partitions), PART_S)
     )
     begin = visit.query.number("from", 0, most=1_000_000) or 0
     rows = partition_rows(topic, ends.value or {}, disks.value or {})
-    counted = [row.records for row in rows]
     return visit.render(
         "topic.html",
         tab="partitions",
@@ -53,10 +53,17 @@ async def show(visit: Visit) -> Response:
         rows=rows[begin : begin + PARTITIONS_SHOWN],
         begin=begin,
         shown=PARTITIONS_SHOWN,
-        records=None if None in counted else sum(each for each in counted if each is not None),
-        bytes=sum(row.size for row in rows if row.size is not None) if disks else None,
+        records=_sum(row.records for row in rows),
+        bytes=_sum(row.size for row in rows),
         notes=[each.problem for each in (ends, disks) if each.problem],
     )
+
+
+def _sum(values: Iterable[int | None]) -> int | None:
+    """Unknown if one of them is: a part would pass for the whole."""
+    found = list(values)
+    known = [each for each in found if each is not None]
+    return sum(known) if len(known) == len(found) else None
 
 
 async def settings(visit: Visit) -> Response:

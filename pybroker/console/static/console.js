@@ -63,7 +63,8 @@ function sort(table, head) {
   head.setAttribute("aria-sort", ascending ? "ascending" : "descending");
   const value = (row) => {
     const cell = row.children[column];
-    return numeric ? Number(cell.dataset.value) : cell.textContent.trim();
+    if (!numeric) return cell.textContent.trim();
+    return cell.dataset.value === "" ? -1 : Number(cell.dataset.value);  // unknown: below every number
   };
   const compare = numeric ? (a, b) => value(a) - value(b) : (a, b) => value(a).localeCompare(value(b));
   const body = table.tBodies[0];
@@ -114,10 +115,19 @@ if (tail) {
     while (body.rows.length > ROWS_MAX) body.lastElementChild.remove();
     for (const button of body.querySelectorAll("button.copy[hidden]")) button.hidden = false;
   });
+  source.addEventListener("away", (event) => say(JSON.parse(event.data)));
   source.addEventListener("problem", (event) => { say(JSON.parse(event.data)); source.close(); });
   source.addEventListener("end", () => { say("The tail has ended by itself; load the page to go on."); source.close(); });
   source.onerror = () => say("The connection is lost; trying again…");
   document.getElementById("tail-stop").addEventListener("click", () => { source.close(); say("Stopped."); });
+}
+
+function say(place, text) {
+  const note = place.querySelector("[role=alert]") || document.createElement("p");
+  note.className = "note bad";
+  note.setAttribute("role", "alert");
+  note.textContent = text;
+  place.prepend(note);
 }
 
 // --- parts of a page that are fetched again ------------------------------------------------------------------------
@@ -128,6 +138,7 @@ for (const place of document.querySelectorAll("[data-again]")) {
     try {
       const answer = await fetch(place.dataset.again, { headers: { Accept: "text/html" } });
       if (answer.ok && !answer.redirected) place.innerHTML = await answer.text();
-    } catch { /* The next turn may succeed; what is shown stays. */ }
+      else say(place, answer.redirected ? "The session has ended: load the page again." : "The cluster does not answer.");
+    } catch { say(place, "The console does not answer: its process has ended, or the network fails. What is shown is old."); }
   }, seconds * 1000);
 }

@@ -7,8 +7,10 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-from pybroker.client import AdminClient, Consumer, Producer
-from pybroker.console.facts.rates import RatesByFilter
+from pybroker.client import AdminClient, Consumer, KafkaTimeoutError, Producer
+from pybroker.console.facts.activity import activity
+from pybroker.console.facts.history import History
+from pybroker.console.facts.metrics import Scraped
 from pybroker.console.facts.topic_names import TopicNames
 
 READERS_MAX = 8
@@ -17,6 +19,7 @@ TAILS_MAX = 8
 """Live tails of one person, or of everybody where nobody logs in."""
 
 PAGE_FETCH_WAIT_MS = 10
+PING_MS = 600
 
 _READING = {
     "on.topic.missing": "fail",
@@ -33,10 +36,11 @@ _READING = {
 class Clients:
     """An AdminClient that stays, consumers and producers for a while."""
 
-    def __init__(self, config: Mapping[str, Any]) -> None:
+    def __init__(self, config: Mapping[str, Any], scraped: Scraped) -> None:
         self._config = dict(config)
         self._admin: AdminClient | None = None
-        self.rates = RatesByFilter()
+        self._probe: AdminClient | None = None
+        self.history = History(lambda: activity(self.admin, scraped))
         self.topic_names = TopicNames()
         self._tails = 0
         self._readers = asyncio.Semaphore(READERS_MAX)
@@ -47,6 +51,16 @@ class Clients:
         if self._admin is None:
             self._admin = AdminClient(self._config)
         return self._admin
+
+    async def ping(self) -> None:
+        """Ask for a sign of life of any broker. Raises what the client says, soon after PING_MS, if there is none."""
+        if self._probe is None:
+            limits = {"request.timeout.ms": PING_MS, "default.api.timeout.ms": PING_MS}
+            self._probe = AdminClient({**self._config, **limits, "socket.connection.setup.timeout.ms": PING_MS})
+        try:
+            await asyncio.wait_for(self._probe.describe_cluster(), PING_MS / 1000 + 0.05)
+        except TimeoutError as error:
+            raise KafkaTimeoutError(str(error) or f"no broker answered within {PING_MS} ms") from None
 
     @contextlib.asynccontextmanager
     async def consumer(self, **settings: Any) -> AsyncIterator[Consumer]:
@@ -81,6 +95,8 @@ class Clients:
 
     async def close(self) -> None:
         """Closes what stays."""
-        if self._admin is not None:
-            admin, self._admin = self._admin, None
-            await admin.close()
+        await self.history.close()
+        for client in (self._admin, self._probe):
+            if client is not None:
+                await client.close()
+        self._admin = self._probe = None

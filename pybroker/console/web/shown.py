@@ -20,6 +20,11 @@ def number(value: float | None) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
 
 
+def plain(value: float | None) -> str:
+    """For a script; nothing where it is not known."""
+    return "" if value is None else str(value)
+
+
 def size(value: int | None) -> str:
     """Bytes, in the unit in which they are read best."""
     if value is None or value < 0:
@@ -69,4 +74,13 @@ def marked(text: str, found: str) -> Markup:
     )
 
 
-FILTERS = {"number": number, "size": size, "moment": moment, "span": span, "ago": ago, "marked": marked, "value": value}
+FILTERS = {
+    "ago": ago,
+    "marked": marked,
+    "moment": moment,
+    "number": number,
+    "plain": plain,
+    "size": size,
+    "span": span,
+    "value": value,
+}

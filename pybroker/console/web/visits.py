@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from pybroker.client import AdminClient, AuthenticationError
+from pybroker.client import AdminClient, AuthenticationError, BrokerConnectionError, KafkaTimeoutError
+from pybroker.console.facts.history import History
 from pybroker.console.facts.metrics import Scraped
 from pybroker.console.facts.parts import TROUBLE, in_words
-from pybroker.console.facts.rates import RatesByFilter
 from pybroker.console.settings import ConsoleSettings
 from pybroker.console.web.clients import Clients
 from pybroker.console.web.guard import BodyTooLargeError
 from pybroker.console.web.pages import Pages
+from pybroker.console.web.reach import ClusterAwayError, while_reachable
 from pybroker.console.web.sessions import Session, Sessions
 
 COOKIE = "pybroker_console"
@@ -31,9 +32,13 @@ class Console:
         self._is_ending = is_ending
         self.sessions = Sessions(settings.idle_timeout_s)
         self.pages = Pages()
-        self.rates = RatesByFilter()
         self.scraped = Scraped(settings.metrics_urls)
-        self.shared = None if settings.needs_login else Clients(settings.common_config())
+        self.shared = None if settings.needs_login else Clients(settings.common_config(), self.scraped)
+
+    def watch(self) -> None:
+        """Measure for the first person who comes."""
+        if self.shared is not None:
+            self.shared.history.watch()
 
     async def close(self) -> None:
         """Closes all connections."""
@@ -117,6 +122,11 @@ class Visit:
         return self.clients.admin
 
     @property
+    def history(self) -> History:
+        """The measurements that this person may see."""
+        return self.clients.history
+
+    @property
     def user(self) -> str | None:
         """Who is logged in."""
         return self.session.user if self.session is not None else None
@@ -196,7 +206,7 @@ DONE = {
 }
 """What is said on the page after a change: by a key, so that nobody can put words on our pages by a link."""
 
-Handler = Callable[[Visit], Awaitable[Response]]
+Handler = Callable[[Visit], Coroutine[Any, Any, Response]]
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
@@ -245,7 +255,9 @@ async def _answered(visit: Visit, handler: Handler, login: bool) -> Response:
         back = here if visit.request.method == "GET" else "/"
         return visit.redirect(f"/login?{urlencode({'next': back})}")
     try:
-        return await handler(visit)
+        return await (while_reachable(visit.clients, handler(visit)) if login else handler(visit))
+    except ClusterAwayError as error:
+        return away(visit, str(error))
     except NotFoundError as error:
         return visit.render("trouble.html", 404, title="Not found", problem=str(error))
     except InputError as error:
@@ -255,8 +267,16 @@ async def _answered(visit: Visit, handler: Handler, login: bool) -> Response:
             await visit.console.sessions.end(visit.token)
             return visit.redirect(f"/login?{urlencode({'next': '/'})}")
         return visit.render("trouble.html", 502, title="No access", problem=in_words(error))
+    except (BrokerConnectionError, KafkaTimeoutError) as error:
+        return away(visit, in_words(error))
     except TROUBLE as error:
-        return visit.render("trouble.html", 502, title="The cluster does not answer", problem=in_words(error))
+        return visit.render("trouble.html", 502, title="The cluster refuses this", problem=in_words(error))
+
+
+def away(visit: Visit, problem: str) -> Response:
+    """What failed, and what a person can do."""
+    changes = visit.request.method == "POST"
+    return visit.render("away.html", 502, problem=problem, changes=changes)
 
 
 def _cookie(visit: Visit, is_new: bool, response: Response) -> Response:

@@ -1,0 +1,111 @@
+"""Measurements of the last minutes: taken in the background while somebody uses the console, forgotten afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from pybroker.console.facts.parts import in_words
+
+log = logging.getLogger(__name__)
+
+PAUSE_S = 3.0
+FIRST_PAUSE_S = 0.5
+"""Between the first two measurements: a rate needs both."""
+FIRST_WAIT_S = 1.5
+KEPT_S = 600.0
+UNWATCHED_S = 900.0
+"""Without a look it stops asking the cluster."""
+TAKE_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """counters: what only grows; gauges: what it is now. Unknown figures are left out. details: of a figure, by name.
+    problems: why figures are left out, where that is a failure.
+    """
+
+    counters: Mapping[str, float] = field(default_factory=dict)
+    gauges: Mapping[str, float] = field(default_factory=dict)
+    details: Mapping[str, Any] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+
+
+Points = list[tuple[float, float]]
+"""(Time, figure), the oldest first."""
+
+
+class History:
+    """One source's measurements."""
+
+    def __init__(self, take: Callable[[], Awaitable[Measurement]], now: Callable[[], float] = time.monotonic) -> None:
+        self._take = take
+        self._now = now
+        self._kept: deque[tuple[float, Measurement]] = deque(maxlen=int(KEPT_S / PAUSE_S) + 1)
+        self._looked = 0.0
+        self._task: asyncio.Task[None] | None = None
+        self._ready = asyncio.Event()
+
+    def watch(self) -> None:
+        """Somebody may look soon: measure from here on."""
+        self._looked = self._now()
+        if self._task is None or self._task.done():
+            self._kept.clear()
+            self._ready.clear()
+            self._task = asyncio.ensure_future(self._run())
+
+    async def look(self) -> None:
+        """Wait until there are rates, FIRST_WAIT_S at most."""
+        self.watch()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._ready.wait(), FIRST_WAIT_S)
+
+    async def _run(self) -> None:
+        while self._now() - self._looked < UNWATCHED_S:
+            try:
+                found = await asyncio.wait_for(self._take(), TAKE_S)
+            except Exception as error:
+                if not isinstance(error, (OSError, TimeoutError)):
+                    log.debug("measurement failed error=%r", error)
+                found = Measurement(problems=(in_words(error),))
+            self._kept.append((self._now(), found))
+            if len(self._kept) > 1:
+                self._ready.set()
+            await asyncio.sleep(PAUSE_S if len(self._kept) > 1 else FIRST_PAUSE_S)
+
+    @property
+    def last(self) -> Measurement:
+        """The newest one; an empty one before the first."""
+        return self._kept[-1][1] if self._kept else Measurement()
+
+    def rates(self, name: str) -> Points:
+        """A second's growth of a counter. A restart lets counters begin anew: that is no negative rate."""
+        return [
+            (end, max(after.counters[name] - before.counters[name], 0.0) / max(end - begin, 1e-9))
+            for (begin, before), (end, after) in pairwise(self._kept)
+            if name in before.counters and name in after.counters
+        ]
+
+    def gauge(self, name: str) -> Points:
+        """The values of a gauge."""
+        return [(at, each.gauges[name]) for at, each in self._kept if name in each.gauges]
+
+    def is_current(self, points: Points) -> bool:
+        """Whether the newest measurement has the figure."""
+        return bool(points) and bool(self._kept) and points[-1][0] == self._kept[-1][0]
+
+    async def close(self) -> None:
+        """Measure no more."""
+        if self._task is not None:
+            # A cancellation that meets the end of a measurement is lost in asyncio.wait_for: the loop ends by itself.
+            self._looked = -math.inf
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)

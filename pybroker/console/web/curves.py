@@ -1,0 +1,74 @@
+"""Curves for the page Live: SVG points over a time axis, figures in units for people."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pybroker.console.facts.history import Points
+from pybroker.console.web.shown import number, size, span
+
+WINDOWS_S = (60, 120, 300, 600)
+WIDTH, HEIGHT = 240.0, 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A tile. now: the last figure in words, a dash where unknown. points, area: for SVG, in a box of WIDTH × HEIGHT.
+    top: the upper end of the axis of figures; times: marks of the time axis, the oldest first. note: details, or why
+    there is no figure.
+    """
+
+    title: str
+    now: str
+    points: str = ""
+    area: str = ""
+    top: str = ""
+    times: tuple[str, ...] = ()
+    note: str = ""
+    is_bad: bool = False
+
+
+def a_second(value: float) -> str:
+    """Bytes a second."""
+    return f"{size(int(value))}/s"
+
+
+def per_second(unit: str) -> Callable[[float], str]:
+    """Of things that are counted."""
+    return lambda value: f"{number(round(value)) if value >= 100 else f'{value:.1f}'} {unit}/s"
+
+
+def cores(value: float) -> str:
+    """Processor time a second: 100 % is one core."""
+    return f"{value * 100:.0f} %"
+
+
+def bytes_of(value: float) -> str:
+    """A number of bytes."""
+    return size(int(value))
+
+
+def records(value: float) -> str:
+    """A number of records."""
+    return f"{number(int(value))} records"
+
+
+def curve(
+    title: str, points: Points, words: Callable[[float], str], *, now_s: float, is_current: bool, note: str = ""
+) -> Curve:
+    """A tile of a figure; without points its figure is unknown."""
+    if not points:
+        return Curve(title, "–", note=note)
+    age = now_s - points[0][0]
+    window = next((each for each in WINDOWS_S if each >= age), WINDOWS_S[-1])
+    top = max(figure for _, figure in points) or 1.0
+    places = [
+        (round(WIDTH * (1 - (now_s - at) / window), 1), round(HEIGHT - 2 - (HEIGHT - 4) * figure / top, 1))
+        for at, figure in points
+        if now_s - at <= window
+    ]
+    drawn = " ".join(f"{x},{y}" for x, y in places)
+    area = f"{places[0][0]},{HEIGHT} {drawn} {places[-1][0]},{HEIGHT}" if places else ""
+    times = (f"{span(window * 1000)} ago", f"{span(window * 500)} ago", "now")
+    return Curve(title, words(points[-1][1]) if is_current else "–", drawn, area, words(top), times, note)

@@ -1,0 +1,40 @@
+"""Whether the cluster answers at all, asked beside each page that is not ready at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from pybroker.client import AuthenticationError
+from pybroker.console.web.clients import Clients
+
+Value = TypeVar("Value")
+
+QUICK_S = 0.15
+"""Most pages are ready by then."""
+AGAIN_S = 1.0
+
+
+class ClusterAwayError(Exception):
+    """No broker answers; the text says what was tried."""
+
+
+async def while_reachable(clients: Clients, work: Coroutine[Any, Any, Value]) -> Value:
+    """Return what `work` returns. Raises ClusterAwayError as soon as no broker gives a sign of life, within a second:
+    a client would try for many more.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        pause = QUICK_S
+        while not (await asyncio.wait({task}, timeout=pause))[0]:
+            pause = AGAIN_S
+            probe = asyncio.ensure_future(clients.ping())
+            await asyncio.wait({task, probe}, return_when=asyncio.FIRST_COMPLETED)
+            if not probe.done():
+                probe.cancel()
+            elif not isinstance(problem := probe.exception(), AuthenticationError | None) and not task.done():
+                raise ClusterAwayError(str(problem)) from problem
+        return await task
+    finally:
+        task.cancel()
