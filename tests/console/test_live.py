@@ -152,6 +152,12 @@ def test_the_overview_shows_what_goes_on(browser: Chromium, address: str) -> Non
     assert names == [f"gone-{number}" for number in (6, 5, 4, 3, 2)]
 
 
+def test_deletions_are_found_by_a_part_of_their_names(browser: Chromium, address: str) -> None:
+    browser.open(address + "/deletions?q=NE-3")
+    assert [each.text for each in browser.all("tbody tr:not(.sub) td:first-child")] == ["gone-3"]
+    assert browser.one("tbody mark").text == "ne-3"
+
+
 def test_the_last_deletion_is_undone_on_the_overview(browser: Chromium, address: str) -> None:
 
     def has_way_back() -> bool:

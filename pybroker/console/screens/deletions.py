@@ -17,7 +17,7 @@ FOUND = "found"
 
 
 async def show(visit: Visit) -> Response:
-    """All whose data is not gone yet, the newest first; `q`: only names that begin so, or one id."""
+    """All whose data is not gone yet, the newest first; `q`: only those with it in their names, or one id."""
     return await _page(visit)
 
 
@@ -28,7 +28,7 @@ async def _page(visit: Visit, status: int = 200, problem: str | None = None) -> 
     rows = [
         each
         for each in sorted(found.value or (), key=lambda each: -each.deleted_ms)
-        if (each.topic_id == topic_id if topic_id is not None else (each.name or "").startswith(query))
+        if (each.topic_id == topic_id if topic_id is not None else query.casefold() in (each.name or "").casefold())
     ]
     return visit.render(
         "deletions.html",
