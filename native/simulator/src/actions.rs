@@ -7,7 +7,7 @@ use pybroker_quorum::{
 
 use crate::metadata_log::MetadataLog;
 use crate::network::Micros;
-use crate::oracle::{Violation, require};
+use crate::oracle::{Oracle, Violation, require};
 use crate::plan::MILLISECOND;
 use crate::world::{Happening, Waiter, World};
 
@@ -138,8 +138,15 @@ impl World {
                 let before = place.disk.cached.entries.len();
                 failed = place.disk.append(&batches).is_err();
                 let key = place.key();
-                for entry in &place.disk.cached.entries[before..] {
+                let log = &place.disk.cached;
+                let last = before
+                    .checked_sub(1)
+                    .and_then(|index| log.entries.get(index));
+                let mut epoch = last.map_or(log.start.epoch, |entry| entry.batch.epoch);
+                for entry in &log.entries[before..] {
                     self.oracle.appends(key, entry)?;
+                    Oracle::begins_epoch(entry, epoch)?;
+                    epoch = entry.batch.epoch;
                 }
                 self.check_appended_voters(node, &batches)?;
             }

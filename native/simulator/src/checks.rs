@@ -37,6 +37,12 @@ impl World {
             log.end()
         );
         if leads {
+            let last = log.entries.get(log.index_after(high_watermark - 1));
+            require!(
+                last.is_none_or(|entry| entry.batch.epoch == epoch),
+                "a leader commits by a record of its epoch",
+                "{key:?} in epoch {epoch} commits {high_watermark}"
+            );
             self.check_majority(node, high_watermark)?;
         }
         self.nodes[node].applied = high_watermark;

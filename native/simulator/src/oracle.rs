@@ -182,6 +182,22 @@ impl Oracle {
         Ok(())
     }
 
+    /// A replica appends a batch behind one of the epoch `before`.
+    ///
+    /// # Errors
+    /// If an epoch begins with anything but its leader.
+    pub(crate) fn begins_epoch(entry: &Entry, before: i32) -> Verdict {
+        let begins = entry.batch.epoch > before;
+        let names_leader = matches!(entry.batch.body, Body::LeaderChange(_));
+        require!(
+            !begins || names_leader,
+            "an epoch begins with its leader",
+            "{:?}",
+            entry.batch
+        );
+        Ok(())
+    }
+
     /// A replica in an epoch knows this batch to be committed.
     ///
     /// # Errors

@@ -158,6 +158,15 @@ impl World {
         )?;
         let now = self.now;
         let node = &mut self.nodes[to];
+        if let Some(quorum) = &node.quorum {
+            // A response that refuses a foreign request has epoch 0.
+            let known = quorum.state().epoch;
+            require!(
+                known >= epoch,
+                "a higher epoch is believed",
+                "node {to} stays in {known} after {epoch}"
+            );
+        }
         if let Some(quorum) = &node.quorum
             && fetched
             && quorum.role() == RoleName::Follower
