@@ -29,7 +29,7 @@ class Event(msgspec.Struct, Generic[R_co], frozen=True):
 
 
 class CatchUp(Event[None], frozen=True):
-    """Changes nothing: its answer shows that the submitter has received all earlier decisions."""
+    """Request without a change: its answer shows that the submitter has received all earlier decisions."""
 
 
 # --- topics -----------------------------------------------------------------------------------------------------------
@@ -58,7 +58,7 @@ class CreatedTopic(msgspec.Struct, frozen=True):
 
 
 class CreateTopics(Event[list[CreatedTopic | KafkaError]], frozen=True):
-    """Reply: one result for each topic, in order."""
+    """Creation of topics. Reply: one result for each topic, in order."""
 
     topics: tuple[NewTopic, ...]
     validate_only: bool
@@ -79,7 +79,7 @@ class DeletedTopic(msgspec.Struct, frozen=True):
 
 
 class DeleteTopics(Event[list[DeletedTopic | KafkaError]], frozen=True):
-    """Deletes incarnations. Reply: one result for each, in order."""
+    """Deletion of incarnations. Reply: one result for each, in order."""
 
     topics: tuple[Uuid, ...]
     deleted_by: str
@@ -104,7 +104,8 @@ class TruncatedTopic(msgspec.Struct, frozen=True):
 
 
 class TruncateTopics(Event[list[TruncatedTopic | KafkaError]], frozen=True):
-    """Replaces each topic with an empty incarnation and deletes the old one. Reply: one result for each, in order."""
+    """Truncation of topics: an empty incarnation replaces each one, and the old one is deleted. Reply: one result for
+    each, in order."""
 
     topics: tuple[Truncation, ...]
     truncated_by: str
@@ -120,7 +121,7 @@ class UndeletedTopic(msgspec.Struct, frozen=True):
 
 
 class UndeleteTopic(Event[UndeletedTopic | KafkaError], frozen=True):
-    """Brings a deleted topic back."""
+    """Undelete of one deleted topic."""
 
     topic_id: Uuid
     new_name: str | None
@@ -140,8 +141,8 @@ class FoundTopic(msgspec.Struct, frozen=True):
 
 
 class FoundReplicas(Event[None], frozen=True):
-    """A broker has stray replicas of unknown topic ids: they are listed, and an operator can undelete or delete them.
-    """
+    """Report of stray replicas of unknown topic ids on a broker: they are listed, and an operator can undelete or
+    delete them."""
 
     broker_id: int
     topics: tuple[FoundTopic, ...]
@@ -157,7 +158,7 @@ class PurgedTopic(msgspec.Struct, frozen=True):
 
 
 class PurgeTopics(Event[list[PurgedTopic | KafkaError]], frozen=True):
-    """Shortens the delay of deleted topics on every broker. Reply: one result for each, in order."""
+    """Shorter delay for deleted topics on every broker. Reply: one result for each, in order."""
 
     topics: tuple[Uuid, ...]
     purged_by: str
@@ -183,8 +184,8 @@ class OffsetsRestored(Event[None], frozen=True):
 
 
 class KeepOutcome(Event[tuple[Uuid, ...]], frozen=True):
-    """A transaction that wrote to deleted topics has ended: their deletion records keep the outcome in case they come
-    back. Reply: the topics that are live (again); the coordinator writes their markers."""
+    """Outcome of a transaction that wrote to deleted topics: their deletion records keep it in case they come back.
+    Reply: the topics that are live (again); the coordinator writes their markers."""
 
     producer_id: int
     producer_epoch: int
@@ -213,7 +214,7 @@ class NewPartitions(msgspec.Struct, frozen=True):
 
 
 class CreatePartitions(Event[list[KafkaError | None]], frozen=True):
-    """Reply: None or the error for each topic, in order."""
+    """Addition of partitions. Reply: None or the error for each topic, in order."""
 
     topics: tuple[NewPartitions, ...]
     validate_only: bool
@@ -221,7 +222,7 @@ class CreatePartitions(Event[list[KafkaError | None]], frozen=True):
 
 
 class DropDeleteOrders(Event[None], frozen=True):
-    """Drops orders to delete in the format without topic ids that will not be executed."""
+    """Removal of orders to delete in the format without topic ids that will not be executed."""
 
     topics: tuple[str, ...]
 
@@ -249,19 +250,19 @@ class ConfigChange(msgspec.Struct, frozen=True):
 
 
 class AlterConfigs(Event[list[KafkaError | None]], frozen=True):
-    """Reply: None or the error for each change, in order. The submitter has validated the values."""
+    """Change of configs. Reply: None or the error for each change, in order. The submitter has validated the values."""
 
     changes: tuple[ConfigChange, ...]
 
 
 class CreateAcls(Event[None], frozen=True):
-    """Adds ACLs, validated by the submitter; existing ones stay."""
+    """Addition of ACLs, validated by the submitter; existing ones stay."""
 
     bindings: tuple[AclBinding, ...]
 
 
 class DeleteAcls(Event[list[tuple[AclBinding, ...]]], frozen=True):
-    """Removes the ACLs that match a filter. Reply: the matches of each filter."""
+    """Removal of the ACLs that match a filter. Reply: the matches of each filter."""
 
     filters: tuple[AclFilter, ...]
 
@@ -274,20 +275,20 @@ class UserChange(msgspec.Struct, frozen=True):
 
 
 class AlterUsers(Event[list[KafkaError | None]], frozen=True):
-    """Reply: None or the error for each user, in order. An event must not name a user twice."""
+    """Change of credentials. Reply: None or the error for each user, in order. An event must not name a user twice."""
 
     changes: tuple[UserChange, ...]
 
 
 class CreateToken(Event[None], frozen=True):
-    """Adds a delegation token, validated by the submitter."""
+    """New delegation token, validated by the submitter."""
 
     token: DelegationToken
 
 
 class ChangeToken(Event[int], frozen=True):
-    """Reply: the token's expiry time, milliseconds since 1970. `expires_ms` None removes the token. `by` is the
-    requesting principal; None if a broker removes an expired token."""
+    """Change of a token's expiry. Reply: the expiry time, milliseconds since 1970. `expires_ms` None removes the token.
+    `by` is the requesting principal; None if a broker removes an expired token."""
 
     token_id: str
     expires_ms: int | None
@@ -303,7 +304,8 @@ class QuotaChange(msgspec.Struct, frozen=True):
 
 
 class AlterClientQuotas(Event[list[KafkaError | None]], frozen=True):
-    """Reply: None or the error for each entity, in order. The submitter has validated the values."""
+    """Change of client quotas. Reply: None or the error for each entity, in order. The submitter has validated the
+    values."""
 
     changes: tuple[QuotaChange, ...]
 
@@ -326,7 +328,7 @@ class FeatureChange(msgspec.Struct, frozen=True):
 
 
 class UpdateFeatures(Event[None], frozen=True):
-    """Changes all features or none; each feature occurs once."""
+    """Change of all these features or none; each feature occurs once."""
 
     changes: tuple[FeatureChange, ...]
     validate_only: bool = False
@@ -357,7 +359,8 @@ class IsrOutcome(msgspec.Struct, frozen=True):
 
 
 class AlterIsr(Event[list[IsrOutcome]], frozen=True):
-    """Reply: one result for each, in order. KafkaError STALE_BROKER_EPOCH: another broker epoch is registered."""
+    """ISR proposals of one leader. Reply: one result for each, in order. KafkaError STALE_BROKER_EPOCH: another broker
+    epoch is registered."""
 
     broker_id: int
     broker_epoch: int
@@ -365,7 +368,7 @@ class AlterIsr(Event[list[IsrOutcome]], frozen=True):
 
 
 class ReplicasOffline(Event[None], frozen=True):
-    """A broker cannot serve some of its replicas (failed directory, quarantined metadata)."""
+    """Report of replicas that a broker cannot serve (failed directory, quarantined metadata)."""
 
     broker_id: int
     partitions: tuple[tuple[Uuid, int], ...]
@@ -394,8 +397,8 @@ class ShutDownOutcome(msgspec.Struct, frozen=True):
 
 
 class ShutDownBroker(Event[ShutDownOutcome], frozen=True):
-    """A broker is about to stop: where possible, other replicas lead and are in sync without it (KIP-49's controlled
-    shutdown). Many partitions move in several decisions, so that other events do not wait for all of them. KafkaError
+    """Controlled shutdown of a broker: where possible, other replicas lead and are in sync without it (KIP-49). Many
+    partitions move in several decisions, so that other events do not wait for all of them. KafkaError
     STALE_BROKER_EPOCH: another broker epoch is registered."""
 
     broker_id: int
@@ -428,8 +431,8 @@ class ElectedPartition(msgspec.Struct, frozen=True):
 
 
 class ElectLeaders(Event[list[ElectionOutcome]], frozen=True):
-    """Elects the preferred leaders, or with `unclean` any replica of partitions without a leader (KIP-460). Reply: one
-    result for each, in order; if the event names none, one for each partition that needed an election."""
+    """Election of preferred leaders, or with `unclean` of any replica for partitions without a leader (KIP-460). Reply:
+    one result for each, in order; if the event names none, one for each partition that needed an election."""
 
     unclean: bool
     partitions: tuple[ElectedPartition, ...] | None
@@ -448,7 +451,7 @@ class NewReplicas(msgspec.Struct, frozen=True):
 
 
 class ReassignPartitions(Event[list[KafkaError | None]], frozen=True):
-    """Begins, changes or cancels reassignments (KIP-455). Reply: None or the error for each, in order."""
+    """Begin, change or cancellation of reassignments (KIP-455). Reply: None or the error for each, in order."""
 
     partitions: tuple[NewReplicas, ...]
     factor_may_change: bool = True
@@ -459,7 +462,7 @@ class ReassignPartitions(Event[list[KafkaError | None]], frozen=True):
 
 
 class BeginIngest(Event[IngestRecord], frozen=True):
-    """Reply: the open record, or the committed one."""
+    """Begin of a staged ingest. Reply: the open record, or the committed one."""
 
     key: IngestKey
     ttl_ms: int
@@ -474,7 +477,7 @@ class BeginIngest(Event[IngestRecord], frozen=True):
 
 
 class CommitIngest(Event[IngestRecord], frozen=True):
-    """Commits an ingest whose listed records are all staged on disk. Reply: the committed record."""
+    """Commit of an ingest whose listed records are all staged on disk. Reply: the committed record."""
 
     key: IngestKey
     epoch: int
@@ -491,20 +494,21 @@ class CommitIngest(Event[IngestRecord], frozen=True):
 
 
 class ReopenIngest(Event[None], frozen=True):
-    """A prepared commit has failed: appends continue."""
+    """End of a failed prepare: appends continue."""
 
     key: IngestKey
     epoch: int
 
 
 class TouchIngests(Event[None], frozen=True):
-    """Open ingests, with their epochs, have taken records at that time."""
+    """Times of the last appends to open ingests, with their epochs."""
 
     touched: tuple[tuple[IngestKey, int, int], ...]
 
 
 class FinishIngest(Event[IngestRecord], frozen=True):
-    """Partitions have the committed records. Reply: the record with its offsets, COMMITTED once all have them."""
+    """Report of partitions that have the committed records. Reply: the record with its offsets, COMMITTED once all have
+    them."""
 
     key: IngestKey
     offsets: Mapping[int, tuple[int, int]]
@@ -512,7 +516,7 @@ class FinishIngest(Event[IngestRecord], frozen=True):
 
 
 class LoseIngest(Event[IngestRecord], frozen=True):
-    """A leader has lost the staged data of a decided commit. Another in-sync replica leads; if there is none, those
+    """Loss of a decided commit's staged data on a leader. Another in-sync replica leads; if there is none, those
     records are lost. Reply: the record, COMMITTED once no partition is pending."""
 
     key: IngestKey
@@ -522,8 +526,8 @@ class LoseIngest(Event[IngestRecord], frozen=True):
 
 
 class DropIngests(Event[list[IngestRecord]], frozen=True):
-    """Ends open ingests, with their epochs, and forgets committed ones, with their batches. Reply: the records of the
-    ended ones."""
+    """End of open ingests, with their epochs, and removal of committed ones, with their batches. Reply: the records of
+    the ended ones."""
 
     open: tuple[tuple[IngestKey, int], ...] = ()
     committed: tuple[tuple[SeriesKey, int], ...] = ()

@@ -43,7 +43,7 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class ControllerPort(Protocol):
-    """Submits events to the controller and hides where it is."""
+    """Client of the controller: it submits events and hides where the controller is."""
 
     async def submit(
         self, event: Event[R], timeout_ms: int | None = None, *, caller: Caller | None = None

@@ -38,7 +38,7 @@ class Followers(NamedTuple):
 
 
 class Confirmations:
-    """Dispatches the answers of brokers to one controller; runs on the loop's thread."""
+    """Dispatcher of the brokers' answers to one controller; runs on the loop's thread."""
 
     def __init__(
         self,

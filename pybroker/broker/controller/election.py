@@ -34,8 +34,8 @@ log = logging.getLogger(__name__)
 LEAVE_S_MAX = 5.0
 """Limit of the wait for a store that does not answer; the leadership is free when this broker's session ends."""
 OVERWRITTEN_PAUSE_S = 1.0
-"""Pause before this broker stands for election again after its image differed from the store. Without it, a broker that
-cannot read a foreign change would take the leadership again and again."""
+"""Pause before this broker takes part in an election again after its image differed from the store. Without it, a
+broker that cannot read another program's change would take the leadership again and again."""
 
 
 class Alone:
@@ -92,7 +92,7 @@ class Election:
         """The controller of this broker's present term."""
 
     async def start(self, find_local_ids: FindLocalIds, shows_topic_ids: ShowsTopicIds) -> None:
-        """Stand for election until stopped; return at once."""
+        """Take part in elections until stopped; return at once."""
         self._store.on_session(self._session)
         self._task = asyncio.create_task(self._run(find_local_ids, shows_topic_ids), name="election")
         self._task.add_done_callback(self._ended)

@@ -21,15 +21,15 @@ class Arrival(msgspec.Struct, frozen=True):
 
 
 class BrokersChanged(Event[None], frozen=True):
-    """Brokers have registered or have lost their registration."""
+    """Change of the registrations: brokers with a new registration, and brokers that have lost theirs."""
 
     arrived: tuple[Arrival, ...] = ()
     gone: tuple[int, ...] = ()
 
 
 class FenceBroker(Event[None], frozen=True):
-    """Other brokers have seen that a broker's process is dead, before its session with the store ends. KafkaError
-    STALE_BROKER_EPOCH: another broker epoch is registered."""
+    """Fencing of a broker whose process other brokers have seen dead, before its session with the store ends.
+    KafkaError STALE_BROKER_EPOCH: another broker epoch is registered."""
 
     broker_id: int
     broker_epoch: int
@@ -42,7 +42,7 @@ class BrokerForgotten(Event[None], frozen=True):
 
 
 class FinishUndelete(Event[UndeletedTopic | KafkaError], frozen=True):
-    """Enough replicas have their data back, or the undelete is impossible (`problem`)."""
+    """End of an undelete: enough replicas have their data back, or it is impossible (`problem`)."""
 
     topic_id: Uuid
     problem: str | None = None
@@ -51,7 +51,7 @@ class FinishUndelete(Event[UndeletedTopic | KafkaError], frozen=True):
 
 
 class AdvanceDeletions(Event[None], frozen=True):
-    """Deletions that all replicas have confirmed (`staged`), or whose data is gone everywhere (`removed`)."""
+    """Progress of deletions: all replicas have confirmed (`staged`), or the data is gone everywhere (`removed`)."""
 
     confirmed: tuple[tuple[Uuid, tuple[int, ...]], ...] = ()
     """Brokers that have confirmed, while others are still missing."""
@@ -81,7 +81,7 @@ class BalanceLeaders(Event[int], frozen=True):
 
 
 class ElectAnyLeaders(Event[None], frozen=True):
-    """Topics have come to allow unclean elections: partitions without a leader may elect any replica."""
+    """Election after topics have come to allow unclean elections: any replica may lead a partition without a leader."""
 
 
 class AdvanceReassignments(Event[None], frozen=True):
@@ -91,6 +91,6 @@ class AdvanceReassignments(Event[None], frozen=True):
 
 
 class ReplicasGone(Event[None], frozen=True):
-    """Brokers have staged removed replicas: topic id, partition, broker, leader epoch of the removal."""
+    """Confirmed replica removals: topic id, partition, broker, leader epoch of the removal."""
 
     confirmed: tuple[tuple[Uuid, int, int, int], ...]

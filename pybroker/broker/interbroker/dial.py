@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class Dialer:
-    """Opens connections to the inter-broker listener."""
+    """Connector to the inter-broker listener."""
 
     def __init__(self, broker_id: int, listener: str, login: Mapping[str, str]) -> None:
         """`login` holds a client's settings of protocol, user and password."""

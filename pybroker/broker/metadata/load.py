@@ -181,7 +181,7 @@ def load_image(
 
 
 class _Topics:
-    """Reads the topics one by one and gathers their shared state."""
+    """Reader of the topics and their shared state."""
 
     def __init__(
         self,

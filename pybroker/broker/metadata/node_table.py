@@ -56,7 +56,7 @@ def split(path: str) -> tuple[str, str]:
 
 
 class NodeTable:
-    """Reads and changes the table. Only sqlite3.Error is fatal; StoreError means that an operation was refused."""
+    """Access to the table. Only sqlite3.Error is fatal; StoreError means that an operation was refused."""
 
     def __init__(self, connection: sqlite3.Connection, *, create: bool) -> None:
         self._sql: Callable[..., sqlite3.Cursor] = connection.execute

@@ -6,7 +6,7 @@ from pybroker.broker.metadata.store import MetadataStore, SessionState
 
 
 class StoreSession:
-    """Follows the store's session events from its creation. An embedded store is always connected."""
+    """Record of the store's session events from its creation. An embedded store is always connected."""
 
     def __init__(self, store: MetadataStore) -> None:
         self.state = SessionState.CONNECTED

@@ -106,7 +106,7 @@ class Node(msgspec.Struct, frozen=True, gc=False):
 
 
 class Create(msgspec.Struct, frozen=True, gc=False):
-    """Creates a node. Sequential nodes get ten digits appended. Result: the path."""
+    """Creation of a node. Sequential nodes get ten digits appended. Result: the path."""
 
     path: str
     data: bytes = b""
@@ -115,7 +115,7 @@ class Create(msgspec.Struct, frozen=True, gc=False):
 
 
 class Set(msgspec.Struct, frozen=True, gc=False):
-    """Replaces a node's value. Result: the new version."""
+    """Replacement of a node's value. Result: the new version."""
 
     path: str
     data: bytes
@@ -123,14 +123,14 @@ class Set(msgspec.Struct, frozen=True, gc=False):
 
 
 class Delete(msgspec.Struct, frozen=True, gc=False):
-    """Removes a node without children. Result: None."""
+    """Removal of a node without children. Result: None."""
 
     path: str
     version: int = ANY_VERSION
 
 
 class Check(msgspec.Struct, frozen=True, gc=False):
-    """Requires a version. Result: None."""
+    """Check of a node's version. Result: None."""
 
     path: str
     version: int

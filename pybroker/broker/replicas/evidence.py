@@ -40,7 +40,7 @@ class Stored(NamedTuple):
 
 
 class KnownTopics:
-    """Collects the evidence on one broker."""
+    """Collector of evidence on one broker."""
 
     def __init__(
         self,

@@ -64,7 +64,7 @@ def boot_id() -> str:
 
 
 class Membership:
-    """Registers and unregisters this broker."""
+    """Registration of this broker."""
 
     def __init__(
         self,

@@ -17,7 +17,8 @@ OnShown = Callable[[Sequence[Uuid]], None]
 
 
 class MetadataUpdates:
-    """Calls all listeners in the same turn of the event loop in which clients begin to see the change."""
+    """Receiver of UpdateMetadata. It calls all listeners in the same turn of the event loop in which clients begin to
+    see the change."""
 
     def __init__(
         self,

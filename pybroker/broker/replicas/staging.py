@@ -70,7 +70,7 @@ def ranges(numbers: Iterable[int]) -> str:
 
 
 class Reports(Protocol):
-    """Receives the staged data that waits for an operator (`replicas.found.FoundReports`)."""
+    """Receiver of the staged data that waits for an operator (`replicas.found.FoundReports`)."""
 
     def report(self, topics: Iterable[tuple[Uuid, str]]) -> None:
         """Report staged topics with these names."""

@@ -1,9 +1,9 @@
-"""Detects a metadata store that was wiped or restored from a backup: such a store misses live topics, and shows undone
-changes as valid. (`metadata.store_history` describes the detection.)
+"""Detection of a metadata store that was wiped or restored from a backup: such a store misses live topics, and shows
+undone changes as valid. (`metadata.store_history` describes the detection.)
 
 The file `cluster-seen` in the first log directory records this broker's last state of the store's history, at most a
-second old. The broker compares it at start, before it stands for election as controller, and before it registers again.
-`pybroker cluster accept-restored-store` accepts the store once for the whole cluster. For one full
+second old. The broker compares it at start, before it takes part in a controller election, and before it registers
+again. `pybroker cluster accept-restored-store` accepts the store once for the whole cluster. For one full
 `delete.topic.delay.ms` after it, brokers remove no data, and stage stray replicas without a deadline.
 """
 
