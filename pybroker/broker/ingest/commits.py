@@ -279,7 +279,7 @@ class Commits:
             self._spawn(self._finish_later(key))
 
     async def _finish_later(self, key: IngestKey) -> None:
-        """Link a decided commit until it is done or its topic is deleted; an undelete resumes it."""
+        """Retry linking a decided commit until it succeeds or the topic is deleted; an undelete resumes it."""
         try:
             await self._finish(key)
         finally:

@@ -1,8 +1,8 @@
 """Offset commits, fetches and deletions of one shard. Validation is synchronous; only callers wait.
 
 A commit names its topic by name or (OffsetCommit 10) by id. A commit by id is unambiguous: a deleted id gets
-UNKNOWN_TOPIC_ID. With a commit by name, a member may still mean the incarnation that it was assigned (franz-go issue
-1426). Each generation therefore records the topic ids that existed when it formed. A commit to a name whose id has
+UNKNOWN_TOPIC_ID. With a commit by name, a member may still mean the incarnation that it was assigned (see franz-go's
+#1426). Each generation therefore records the topic ids that existed when it formed. A commit to a name whose id has
 changed since gets REBALANCE_IN_PROGRESS, and the coordinator starts a rebalance, which gives every member a new
 generation. A leader epoch of the current incarnation (OffsetCommit 6) proves that the member reads the current
 incarnation: the coordinator accepts such a commit, and the generation continues.

@@ -474,7 +474,7 @@ class GroupCoordinator:
     ) -> dict[str, asyncio.Future[ErrorCode]]:
         """Restore offsets from `committed_for` to the groups that this broker coordinates.
 
-        `topic_id` is an undeleted incarnation, or one that continues the offsets of another. Newer commits of a
+        `topic_id` is an undeleted incarnation, or a successor that continues the offsets of another. Newer commits of a
         group win. Groups see the restored offsets when this returns. Return, by group, a future for its error code
         once it is stored; groups of other brokers and groups that are loading get their code at once
         (NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS).

@@ -10,7 +10,7 @@ A generation older than all of them is protected only by the topic ids that it r
 
 
 class Removals:
-    """Counter of topic removals; it tells which names were removed after a generation formed."""
+    """Counter of topic removals; it shows which names were removed after a generation formed."""
 
     def __init__(self) -> None:
         self.count = 0

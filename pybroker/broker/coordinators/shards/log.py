@@ -110,7 +110,7 @@ class ShardLog:
         self._append(records, [(0, written)], producer)
 
     def close(self) -> None:
-        """End this broker's leadership: later writes fail, earlier ones still complete."""
+        """Refuse later writes, which get NOT_COORDINATOR; earlier ones still complete."""
         self._closed = True
 
     async def drained(self) -> None:

@@ -36,8 +36,7 @@ class Topics(Protocol):
         ...
 
     def topic_id_at(self, name: str, wall_ms: int) -> Uuid | None:
-        """Return the incarnation that had a name at a time: the current one, or a deleted one that can still be
-        undeleted.
+        """Return the incarnation that had a name at a time: the current one, or a deleted one (undelete is possible).
 
         None: it is purged, or there was none.
         """

@@ -1,10 +1,10 @@
 """The shards of one coordinator: the keys that this broker coordinates, and the coordinators of all others.
 
-A key (group id, transactional id) hashes to a partition of an internal topic, and that partition's leader
-coordinates the key. After each change in this broker's view of the cluster, a partition that it leads under a new
-leader epoch is loaded off the event loop, and one that it no longer leads is dropped with all its state. Writes
-carry the epoch of the load, so that a replaced leader that does not know it yet changes nothing. Until a shard is
-loaded, requests for its keys get COORDINATOR_LOAD_IN_PROGRESS.
+A key (group id, transactional id) hashes to a partition of an internal topic, and that partition's leader coordinates
+the key. After each change in its view of the cluster, this broker loads partitions that it leads under a new leader
+epoch, off the event loop, and drops partitions that it no longer leads, with all their state. Writes carry the epoch of
+the load: if the broker is replaced as leader without knowing it, its writes fail. Until a shard is loaded, requests for
+its keys get COORDINATOR_LOAD_IN_PROGRESS.
 """
 
 from __future__ import annotations

@@ -82,8 +82,7 @@ class StandingAnswers:
         self._heard.pop(member_id, None)
 
     def session_left_ms(self, member_id: str, timeout_ms: int) -> int:
-        """Return how long the session of a member goes on that the coordinator has not heard within the session
-        timeout.
+        """Return the rest of a member's session, measured from its last request to a data thread.
 
         0: the session has expired, and no cached response is valid.
         """

@@ -37,8 +37,7 @@ class CachedTopics:
         return self._cache.topic_id(name)
 
     def topic_id_at(self, name: str, wall_ms: int) -> Uuid | None:
-        """Return the incarnation that had a name at a time: the current one, or a deleted one that can still be
-        undeleted.
+        """Return the incarnation that had a name at a time: the current one, or a deleted one (undelete is possible).
 
         None: it is purged, or there was none.
         """

@@ -295,7 +295,7 @@ class SharePartitions:
 
 
 def _for_member(problem: KafkaError) -> KafkaError:
-    """Map a coordinator's error to one that client libraries handle."""
+    """Map a coordinator's error to an error code that client libraries handle."""
     if problem.code in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER):
         return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, problem.message)
     if problem.code == ErrorCode.INVALID_REQUEST:

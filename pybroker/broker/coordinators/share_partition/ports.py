@@ -26,7 +26,7 @@ class Log(Protocol):
     def fetch(
         self, partition: tuple[Uuid, int], offset: int, limits: tuple[int, int], read_committed: bool, wait: bool
     ) -> FetchedBatches | None:
-        """Return batches from the one that contains `offset`. *Blocking if `wait`.*
+        """Return batches, starting with that of `offset`. *Blocking if `wait`.*
 
         limits: (bytes, records). None: the batches have to be read from disk.
         """

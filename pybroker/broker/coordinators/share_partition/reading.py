@@ -50,7 +50,7 @@ class Reading:
         """(offset, result) of the last read from disk, for the next read."""
 
     def fetch(self, offset: int, limits: tuple[int, int]) -> FetchedBatches | None:
-        """Return batches from the one that contains `offset`; None: a read is in progress. Raise NativeError.
+        """Return batches, starting with that of `offset`; None: a read is in progress. Raise NativeError.
 
         limits: (bytes, records).
         """

@@ -180,7 +180,7 @@ def _answer(question: TransactionQuestion, codes: list[ErrorCode]) -> None:
 
 
 def _as_known(codes: list[ErrorCode], *, abortable: bool) -> list[ErrorCode]:
-    """Map codes to those that the client's version knows."""
+    """Map codes for the client's version."""
     if abortable:
         return codes
     return [ErrorCode.INVALID_TXN_STATE if code is ErrorCode.TRANSACTION_ABORTABLE else code for code in codes]

@@ -33,7 +33,7 @@ class OAuthConversation:
     def answer(self, token: bytes) -> Step:
         """Check the client's token, or take its acknowledgement of a refusal.
 
-        `Step.wait` is set while keys are fetched; give the same token again when it is done.
+        `Step.wait` is set while keys are fetched; give the same token again afterwards.
         """
         if self._refused:
             acknowledged = token == _ACKNOWLEDGED

@@ -48,7 +48,7 @@ class _Registry(jws.JWSRegistry):
     max_header_length = HEADER_BYTES_MAX
 
 
-# Unknown header fields are ignored (RFC 7515, 4), except those that `crit` names.
+# Unknown header fields are ignored (RFC 7515, 4), except the fields in `crit`.
 _REGISTRY = _Registry(algorithms=list(ALGORITHMS), strict_check_header=False)
 
 
