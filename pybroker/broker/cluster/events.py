@@ -164,8 +164,8 @@ class PurgeTopics(Event[list[PurgedTopic | KafkaError]], frozen=True):
     purged_by: str
     now_ms: int
     delay_ms: int = 0
-    """The new delay, counted from the deletion; 0: the data is removed at once, and an undelete is no longer possible.
-    """
+    """The new delay, counted from the deletion; 0: the data is removed at once, and an undelete is no longer
+    possible."""
 
 
 class CloseDeletions(Event[None], frozen=True):
@@ -245,8 +245,8 @@ class ConfigChange(msgspec.Struct, frozen=True):
     topic_ids: bool = False
     """True if the change sets a protocol version with topic ids; topics without ids then get them."""
     version: int | None = None
-    """Version of the settings that the submitter saw (-1: none were stored). If it has changed: INVALID_UPDATE_VERSION.
-    """
+    """Version of the settings that the submitter saw (-1: none were stored). If it has changed:
+    INVALID_UPDATE_VERSION."""
 
 
 class AlterConfigs(Event[list[KafkaError | None]], frozen=True):

@@ -12,8 +12,8 @@ class Office(Protocol):
 
     @property
     def changes(self) -> tuple[int, int]:
-        """The controller epoch, and the number of the last change sent to brokers, while this broker is the controller.
-        """
+        """The controller epoch, and the number of the last change sent to brokers, while this broker is the
+        controller."""
         ...
 
     @property

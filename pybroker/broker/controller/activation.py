@@ -1,5 +1,5 @@
-"""Activation of a controller: it takes the leadership with a new epoch, and loads everything before it sends anything.
-"""
+"""Activation of a controller: it takes the leadership with a new epoch, and loads everything before it sends
+anything."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ from pybroker.errors import FatalError
 NODES_MANY = 20_000
 
 FindLocalIds = Callable[[], Awaitable[LocalIds]]
-"""Returns the topic ids that `partition.metadata` files on this broker show by name; called only if a topic has no id.
-"""
+"""Returns the topic ids that `partition.metadata` files on this broker show by name; called only if a topic has
+no id."""
 ShowsTopicIds = Callable[[Mapping[str, ConfigImage], Callable[[], bool]], bool]
 """Returns whether the protocol version has topic ids under these stored broker settings; the second argument returns
 whether the store already shows an id."""

@@ -60,8 +60,8 @@ class BrokerWatch:
                 self._report(event)
 
     async def _look(self) -> tuple[BrokersChanged | None, asyncio.Event] | None:
-        """Return the changes since the last read, and an event that the next change sets; None if the store is closed.
-        """
+        """Return the changes since the last read, and an event that the next change sets; None if the store is
+        closed."""
         while True:
             changed = asyncio.Event()
 

@@ -191,8 +191,8 @@ class Election:
         await self._hold(controller)
 
     async def _hold(self, controller: Controller) -> None:
-        """Wait until the term ends: the session is lost, or a write was refused because another controller is active.
-        """
+        """Wait until the term ends: the session is lost, or a write was refused because another controller is
+        active."""
         lost = asyncio.ensure_future(self._session_lost.wait())
         resigned = asyncio.ensure_future(controller.resigned.wait())
         try:

@@ -1,5 +1,5 @@
-"""The controller's outgoing messages: it numbers them, hands them to the brokers' channels and passes the answers on.
-"""
+"""The controller's outgoing messages: it numbers them, hands them to the brokers' channels and passes the
+answers on."""
 
 from __future__ import annotations
 

@@ -63,8 +63,8 @@ def place_new(
 def place(
     brokers: Sequence[BrokerImage], partitions: int, replication_factor: int, seed: int, first_partition: int = 0
 ) -> list[tuple[int, ...]]:
-    """Return replicas for `partitions` partitions, preferred leader first. Needs 1 ≤ replication_factor ≤ len(brokers).
-    """
+    """Return replicas for `partitions` partitions, preferred leader first. Needs 1 ≤ replication_factor ≤
+    len(brokers)."""
     walk = _walk(brokers)
     racks = {} if any(one.rack is None for one in brokers) else {one.broker_id: one.rack or "" for one in brokers}
     count = len(walk)

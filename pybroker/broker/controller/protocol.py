@@ -50,8 +50,8 @@ class Raise(msgspec.Struct, frozen=True):
 
 
 def decide_raise(image: ClusterImage) -> Raise:
-    """Return the writes that make every topic's node version 3. The id records stay until the replicas have confirmed.
-    """
+    """Return the writes that make every topic's node version 3. The id records stay until the replicas have
+    confirmed."""
     operations = tuple(
         Set(znodes.topic_path(name), topic_node(topic, True), topic.node_version)
         for name, topic in image.topics.items()

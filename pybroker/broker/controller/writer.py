@@ -126,8 +126,8 @@ class Writer:
         return count == number
 
     async def _look(self, by: float | None, *, count: bool) -> tuple[int | None, int]:
-        """Return the count of decisions, if requested, and the version of the controller epoch, once the store answers.
-        """
+        """Return the count of decisions, if requested, and the version of the controller epoch, once the store
+        answers."""
         while True:
             try:
                 # Another server of the ensemble may be behind.

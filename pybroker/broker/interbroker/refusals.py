@@ -7,8 +7,8 @@ import asyncio
 import socket
 
 REFUSED_S = 0.3
-"""How long a port must refuse until its process counts as dead: longer than a restart or a moment without a listener.
-"""
+"""How long a port must refuse until its process counts as dead: longer than a restart or a moment without a
+listener."""
 TRY_EVERY_S = 0.05
 
 

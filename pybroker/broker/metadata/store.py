@@ -185,8 +185,8 @@ PART_OPERATIONS_MAX = 2_000
 
 
 DECISION_BYTES_MAX = 900 * 1024
-"""Limit of one of our multis: larger changes are split where allowed, also where the embedded store would accept them.
-"""
+"""Limit of one of our multis: larger changes are split where allowed, also where the embedded store would
+accept them."""
 
 
 def operations_bytes(operations: Iterable[Operation]) -> int:

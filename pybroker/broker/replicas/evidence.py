@@ -95,8 +95,8 @@ class KnownTopics:
         return Evidence.HERE if there else Evidence.ELSEWHERE
 
     def delay_max_ms(self, topic_id: Uuid) -> int | None:
-        """Return how long data of a deleted topic stays at most after staging, if an administrator has shortened that.
-        """
+        """Return how long data of a deleted topic stays at most after staging, if an administrator has
+        shortened that."""
         record = self._view.image.deletions.get(topic_id)
         if record is None or record.state not in DEAD_STATES or record.delay_max_ms < 0:
             return None

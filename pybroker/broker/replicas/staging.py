@@ -51,8 +51,8 @@ RETRY_MS = 60_000
 """Delay after a failed removal (permissions, a busy disk)."""
 
 NOTE_MS = 1_000
-"""The beginning of a delay waits this long to be stored with others: re-creating a topic must not wait for that write.
-"""
+"""The beginning of a delay waits this long to be stored with others: re-creating a topic must not wait for that
+write."""
 
 UNKNOWN = "of unknown name"
 """Name in log lines if no deletion of that id is stored (an operator put the directory there)."""
@@ -126,8 +126,8 @@ class Staging:
         return self._nodes
 
     def remaining_ms(self, topic_id: Uuid) -> int | None:
-        """Return the time until the removal; None if no data of the topic is staged here, or it waits for an operator.
-        """
+        """Return the time until the removal; None if no data of the topic is staged here, or it waits for an
+        operator."""
         node = self._nodes.get(topic_id)
         if node is None or node.endless:
             return None
@@ -171,8 +171,8 @@ class Staging:
             return None
 
     async def _count_on(self) -> None:
-        """Continue with the new monotonic clock after a restart of the machine: compute the rest once from wall time.
-        """
+        """Continue with the new monotonic clock after a restart of the machine: compute the rest once from wall
+        time."""
         operations: list[Operation] = []
         for topic_id, node in list(self._nodes.items()):
             if not node.endless and (not node.boot_id or node.boot_id != self._boot):
@@ -330,8 +330,8 @@ class Staging:
                 raise
 
     def hold(self, topic_id: Uuid) -> bool:
-        """Suspend the removal of a topic that is being undeleted, until `promise` or `returned`. False if it has begun.
-        """
+        """Suspend the removal of a topic that is being undeleted, until `promise` or `returned`. False if it
+        has begun."""
         if topic_id in self._removing:
             return False
         if topic_id in self._nodes:
