@@ -191,11 +191,11 @@ impl<D> Quorum<D> {
     }
 
     /// The others hear from a leader, or have longer logs, or do not answer: back to the leader, unless it refuses
-    /// connections; then another node may know a new one.
+    /// connections or has resigned; then another node may know a new one.
     fn on_pre_vote_lost(&mut self) {
-        let refused = std::mem::take(&mut self.leader_refused);
+        let gone = std::mem::take(&mut self.leader_refused) || self.leader_resigned;
         match self.state.leader {
-            Some(leader) if leader != self.settings.key.id && !refused => {
+            Some(leader) if leader != self.settings.key.id && !gone => {
                 self.become_follower(self.state.epoch, leader, Cause::Lost);
             }
             _ => self.become_unattached(self.state.epoch, Cause::Lost),
@@ -207,7 +207,7 @@ impl<D> Quorum<D> {
             return self.respond(handle, Error::FencedLeaderEpoch, Answer::Empty);
         }
         let leader = request.sender.id;
-        if !self.observe(request.epoch, Some(leader)) {
+        if !self.observe(request.epoch, Some(leader)) && !self.leader_resigned {
             match self.role {
                 // The leader itself speaks: it can be reached after all.
                 Role::Unattached { .. } | Role::Prospective(_)
@@ -226,6 +226,7 @@ impl<D> Quorum<D> {
             return self.respond(handle, Error::FencedLeaderEpoch, Answer::Empty);
         }
         self.observe(request.epoch, None);
+        self.leader_resigned = request.epoch == self.state.epoch;
         let waits = match &self.role {
             Role::Follower(following) => following.leader == request.sender.id,
             Role::Unattached { .. } => true,

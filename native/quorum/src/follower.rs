@@ -198,6 +198,7 @@ impl<D> Quorum<D> {
         match error {
             Error::NotLeader if epoch == self.state.epoch => {
                 self.become_unattached(epoch, Cause::LeaderResigned);
+                self.leader_resigned = true;
             }
             Error::UnknownTopicId => self.fetch_by_sentinel = !self.fetch_by_sentinel,
             Error::SnapshotNotFound => following.snapshot = None,

@@ -45,6 +45,8 @@ pub struct Quorum<D> {
     pub(crate) high_watermark: i64,
     /// The leader's port has refused a connection in this epoch.
     pub(crate) leader_refused: bool,
+    /// The leader of this epoch has resigned: it does not lead again in it.
+    pub(crate) leader_resigned: bool,
     /// The last fetch named an id that the leader does not know, and ours is not committed.
     pub(crate) fetch_by_sentinel: bool,
     pub(crate) fetch: Option<PendingFetch>,
@@ -77,6 +79,7 @@ impl<D> Quorum<D> {
             flushed: log.end_offset(),
             high_watermark: log.snapshot().offset.max(log.start().offset),
             leader_refused: false,
+            leader_resigned: false,
             fetch_by_sentinel: false,
             fetch: None,
             fetch_at: now,
@@ -216,6 +219,7 @@ impl<D> Quorum<D> {
     /// because it cannot reach that leader, it is not.
     fn may_follow(&self) -> bool {
         match self.role {
+            _ if self.leader_resigned => false,
             Role::Unattached { .. } => !self.leader_refused,
             Role::Prospective(_) | Role::Candidate(_) => self.state.leader.is_none(),
             _ => false,

@@ -68,6 +68,7 @@ impl<D> Quorum<D> {
         self.state.leader = None;
         self.state.voted = Some(self.settings.key);
         self.leader_refused = false;
+        self.leader_resigned = false;
         self.write_state();
         self.role = Role::Candidate(self.new_ballot());
         self.announce(from, cause);
@@ -198,6 +199,7 @@ impl<D> Quorum<D> {
             self.state.leader = None;
             self.state.voted = None;
             self.leader_refused = false;
+            self.leader_resigned = false;
         }
         if leader.is_some() {
             debug_assert!(self.state.leader.is_none_or(|known| Some(known) == leader));

@@ -519,6 +519,28 @@ fn refused_leader_is_given_up_before_its_time() {
 }
 
 #[test]
+fn leader_that_resigned_is_not_followed_again_in_its_epoch() {
+    let mut replica = Replica::new(1, voters(3));
+    replica.ask(1, 2, 1, Uuid::METADATA, Ask::BeginQuorumEpoch);
+    let preferred_successors = vec![3, 1];
+    replica.ask(
+        2,
+        2,
+        1,
+        Uuid::METADATA,
+        Ask::EndQuorumEpoch {
+            preferred_successors,
+        },
+    );
+    // Sent before it resigned.
+    replica.ask(3, 2, 1, Uuid::METADATA, Ask::BeginQuorumEpoch);
+    replica.answer(3, 0, 1, Some(2), Answer::Empty);
+    assert_eq!(replica.quorum.role(), RoleName::Unattached);
+    replica.ask(4, 3, 2, Uuid::METADATA, Ask::BeginQuorumEpoch);
+    assert_eq!(replica.quorum.role(), RoleName::Follower);
+}
+
+#[test]
 fn pre_vote_is_refused_while_the_leader_answers() {
     let mut replica = Replica::new(1, voters(3));
     replica.ask(1, 2, 1, Uuid::METADATA, Ask::BeginQuorumEpoch);

@@ -8,7 +8,6 @@ use pybroker_quorum::{
 use crate::metadata_log::MetadataLog;
 use crate::network::Micros;
 use crate::oracle::{Oracle, Violation, require};
-use crate::plan::MILLISECOND;
 use crate::world::{Happening, Waiter, World};
 
 /// Batches in a response.
@@ -273,14 +272,8 @@ impl World {
         if !pre_vote {
             return self.oracle.votes(key, response.epoch, candidate);
         }
-        let Some(quorum) = &self.nodes[node].quorum else {
-            return Ok(());
-        };
-        let heard = self.nodes[node].heard_leader;
-        let recently = heard.is_some_and(|at| self.now - at < 400 * MILLISECOND);
-        let hears = quorum.is_leader() || (quorum.role() == RoleName::Follower && recently);
         require!(
-            !hears,
+            !waiter.hears_leader,
             "a pre-vote is refused while a leader is heard",
             "{key:?} for {candidate:?}"
         );

@@ -119,6 +119,13 @@ impl World {
             self.nodes[to].fetched_at.resize(count, None);
             self.nodes[to].fetched_at[from] = Some(self.now);
         }
+        let place = &self.nodes[to];
+        let recently = place
+            .heard_leader
+            .is_some_and(|at| self.now - at < 400 * MILLISECOND);
+        let hears_leader = place.quorum.as_ref().is_some_and(|quorum| {
+            quorum.is_leader() || (quorum.role() == RoleName::Follower && recently)
+        });
         self.last_handle += 1;
         let handle = self.last_handle;
         let waiter = Waiter {
@@ -126,6 +133,7 @@ impl World {
             life,
             correlation,
             vote,
+            hears_leader,
         };
         self.waiters.insert(handle, waiter);
         self.step(to, Event::Request { handle, request })

@@ -107,6 +107,9 @@ pub(crate) struct Waiter {
     pub(crate) correlation: u64,
     /// Of a Vote: the candidate, the voter that was asked, and whether it was a pre-vote.
     pub(crate) vote: Option<(ReplicaKey, ReplicaKey, bool)>,
+    /// Whether the replica led, or had heard its leader recently, when the request came: the response may wait for the
+    /// disk.
+    pub(crate) hears_leader: bool,
 }
 
 /// What the calm end of a minute expects.
