@@ -1,4 +1,4 @@
-//! What the client of a connection may do with topics: the rules, asked on its behalf.
+//! Authorization of topic operations for the client of one connection.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::metadata_view::MetadataView;
 use crate::resolve::ResolvedTopic;
 use crate::shared::Shared;
 
-/// The rules, for one request of one connection.
+/// The authorization rules, applied to one request of one connection.
 pub(crate) struct Access<'a> {
     rules: Guard<Option<Arc<Rules>>>,
     shared: &'a Shared,
@@ -31,13 +31,15 @@ impl<'a> Access<'a> {
         }
     }
 
-    /// False without authorizer: everything is permitted.
+    /// Return whether an authorizer restricts the client; without one everything is permitted.
     pub(crate) fn is_restricted(&self) -> bool {
         self.rules.is_some()
     }
 
-    /// The error for a topic that must not be used so, or for one who asks as a broker and may not; `given` is the name that the client knows, if it goes by name.
-    /// An id that does not exist is not refused here: the client is told that it is unknown.
+    /// Return the error if the client may not use the topic, or if it acts as a broker without the right to.
+    ///
+    /// `given` is the name from the request, if the request names topics. Unknown topic ids are not refused here; the
+    /// caller answers them as unknown.
     #[inline]
     pub(crate) fn refuse(
         &self,
@@ -48,8 +50,8 @@ impl<'a> Access<'a> {
     ) -> Option<ErrorCode> {
         let rules = self.rules.as_ref()?;
         if self.connection.peer.registry == Registry::InterBroker {
-            // Brokers act for the cluster, whatever the topic. Where they neither log in nor show a certificate only
-            // this machine reaches them.
+            // A broker acts for the cluster, whatever the topic. Listeners without login and certificates are reachable
+            // only from this machine.
             let known = self.connection.sasl || self.connection.certified;
             return (known && !self.permits_on_cluster(Operation::CLUSTER_ACTION))
                 .then_some(ErrorCode::CLUSTER_AUTHORIZATION_FAILED);
@@ -58,7 +60,7 @@ impl<'a> Access<'a> {
         (!self.decide(rules, operation, name)).then_some(ErrorCode::TOPIC_AUTHORIZATION_FAILED)
     }
 
-    /// Whether the client may do that with the topic of this name, be there one or not.
+    /// Return whether the client may perform the operation on the topic of this name, whether or not the topic exists.
     #[inline]
     pub(crate) fn permits(&self, operation: Operation, topic: &str) -> bool {
         match &*self.rules {
@@ -67,7 +69,7 @@ impl<'a> Access<'a> {
         }
     }
 
-    /// The error for records of a transactional id that the client may not write with.
+    /// Return the error if the client may not write with this transactional id.
     pub(crate) fn refuse_transactional_id(&self, id: Option<&str>) -> Option<ErrorCode> {
         let (rules, id) = (self.rules.as_ref()?, id?);
         let (operation, kind) = (Operation::WRITE, ResourceType::TRANSACTIONAL_ID);
@@ -75,7 +77,7 @@ impl<'a> Access<'a> {
             .then_some(ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     }
 
-    /// Whether a listing shows the topic; what it leaves out is not worth a line of the log.
+    /// Return whether a listing shows the topic. Topics that it leaves out are not logged as denied.
     pub(crate) fn lists(&self, topic: &str) -> bool {
         let (operation, kind) = (Operation::DESCRIBE, ResourceType::TOPIC);
         self.rules
@@ -83,14 +85,14 @@ impl<'a> Access<'a> {
             .is_none_or(|rules| rules.permits(self.who(), operation, kind, topic))
     }
 
-    /// Whether the client may do that with the cluster.
+    /// Return whether the client may perform the operation on the cluster.
     pub(crate) fn permits_on_cluster(&self, operation: Operation) -> bool {
         self.rules.as_ref().is_none_or(|rules| {
             rules.permits(self.who(), operation, ResourceType::CLUSTER, CLUSTER_NAME)
         })
     }
 
-    /// Whether the client may read for the group. Who may not is refused, with a line in the log, by whoever answers.
+    /// Return whether the client may read for the group. The handler that refuses the request logs the denial.
     pub(crate) fn may_read_for(&self, group: &str) -> bool {
         let (operation, kind) = (Operation::READ, ResourceType::GROUP);
         self.rules
@@ -98,7 +100,7 @@ impl<'a> Access<'a> {
             .is_none_or(|rules| rules.permits(self.who(), operation, kind, group))
     }
 
-    /// Kafka's bit field of what the client may do with a resource.
+    /// Return Kafka's bit field of the operations that the client may perform on a resource.
     pub(crate) fn operations(&self, resource_type: ResourceType, name: &str) -> i32 {
         match &*self.rules {
             None => supported_operations(resource_type)

@@ -1,4 +1,4 @@
-//! One file per API key that the data plane answers by itself.
+//! Handlers of the API keys that the data plane answers itself, one file per key.
 
 mod call;
 mod each_partition;

@@ -1,11 +1,11 @@
-//! Who may do what: the access control lists in force, asked by both planes, so that there is one evaluation.
+//! Authorization by access control lists (ACLs), shared by data plane and control plane.
 //!
-//! As Kafka decides: super users may everything; an entry that denies wins; READ, WRITE, DELETE and ALTER imply
-//! DESCRIBE, ALTER_CONFIGS implies DESCRIBE_CONFIGS (not where they deny); entries are found by the literal name, by
-//! `*` and by prefix; without any entry for a resource `allow.everyone.if.no.acl.found` decides.
+//! The rules are Kafka's: super users may do everything; a deny entry wins; READ, WRITE, DELETE and ALTER imply
+//! DESCRIBE, ALTER_CONFIGS implies DESCRIBE_CONFIGS (for allow entries only); entries match by literal name, by `*` and
+//! by prefix; without any entry for a resource `allow.everyone.if.no.acl.found` decides.
 //!
-//! Changes come from Python in order. One writer copies what it changes and swaps it in; a request loads the
-//! rules once. Without authorizer there are no rules, and everything is permitted.
+//! Python applies changes in order. One writer copies the changed parts and swaps in the new rules; each request loads
+//! the rules once. Without authorizer there are no rules, and everything is permitted.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use arc_swap::{ArcSwapOption, Guard};
 use hashbrown::{HashMap, HashSet};
 use parking_lot::Mutex;
 
-/// What somebody wants to do, in Kafka's codes.
+/// An ACL operation, in Kafka's codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Operation(pub u8);
 
@@ -35,7 +35,7 @@ impl Operation {
     pub const DESCRIBE_TOKENS: Operation = Operation(14);
     pub const TWO_PHASE_COMMIT: Operation = Operation(15);
 
-    /// For the log.
+    /// Return Kafka's name of the operation, for the log.
     pub const fn name(self) -> &'static str {
         match self {
             Self::READ => "read",
@@ -51,7 +51,7 @@ impl Operation {
     }
 }
 
-/// What an entry is about, in Kafka's codes.
+/// An ACL resource type, in Kafka's codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ResourceType(pub u8);
 
@@ -69,24 +69,24 @@ impl ResourceType {
 pub const CLUSTER_NAME: &str = "kafka-cluster";
 const WILDCARD: &str = "*";
 const EVERYBODY: &str = "User:*";
-/// Codes of resource types are below.
+/// Upper bound of the codes of resource types.
 const TYPES: usize = 8;
 
-/// From where an entry applies.
+/// Host of an ACL entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Host {
-    /// From everywhere.
+    /// Any host.
     Any,
-    /// From this address.
+    /// One address.
     Address(IpAddr),
-    /// From addresses whose first bits are those of this one (KIP-1276).
+    /// A network: addresses that share the given number of leading bits (KIP-1276).
     Network(IpAddr, u8),
-    /// From nowhere: a text that is no address.
+    /// Matches no host, because the text is no address.
     Nowhere,
 }
 
 impl Host {
-    /// Reads the host of an entry; addresses are compared as addresses, however they are written.
+    /// Parse the host of an entry. Different spellings of an address are equal.
     pub fn parse(text: &str) -> Host {
         if text == WILDCARD {
             return Host::Any;
@@ -99,12 +99,13 @@ impl Host {
         })
     }
 
-    /// Whether a new entry may have this host. As Kafka: a network must be one, other texts may name any host.
+    /// Return whether a new entry may have this host. As in Kafka, a text with a network prefix must be valid; other
+    /// texts may name any host.
     pub fn is_valid(text: &str) -> bool {
         !text.contains('/') || Host::parse(text) != Host::Nowhere
     }
 
-    /// An IPv4 network is written as one: clients in it are compared by their IPv4 addresses.
+    /// Parse a network. An IPv4 network must be written in IPv4, because clients are compared by their IPv4 addresses.
     fn network(address: &str, bits: &str) -> Option<Host> {
         let address: IpAddr = address.parse().ok()?;
         let digits =
@@ -134,31 +135,31 @@ impl Host {
     }
 }
 
-/// One entry together with the pattern it belongs to.
+/// An ACL entry together with its resource pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Acl {
-    /// Of the resource.
+    /// Type of the resource.
     pub resource_type: ResourceType,
-    /// The name is a prefix of the names meant; otherwise a literal one or `*`.
+    /// The name is a prefix; otherwise it is literal or `*`.
     pub prefixed: bool,
-    /// Name or prefix.
+    /// Name or prefix of the resource.
     pub name: String,
-    /// `User:alice`, or `User:*` for everybody.
+    /// `User:alice`, or `User:*` for every user.
     pub principal: String,
-    /// From where.
+    /// Host from which the entry applies.
     pub host: String,
-    /// What.
+    /// Operation that the entry allows or denies.
     pub operation: Operation,
-    /// Allows; otherwise denies.
+    /// True for an allow entry, false for a deny entry.
     pub allow: bool,
 }
 
-/// A change of the rules; removals take effect before additions.
+/// A change of the rules. Removals are applied before additions.
 #[derive(Debug, Default)]
 pub struct AclDelta {
-    /// Entries that are gone.
+    /// Removed entries.
     pub removed: Vec<Acl>,
-    /// New entries.
+    /// Added entries.
     pub added: Vec<Acl>,
     /// `super.users`; `None` = unchanged.
     pub super_users: Option<Vec<String>>,
@@ -166,12 +167,12 @@ pub struct AclDelta {
     pub allow_everyone_without_acls: Option<bool>,
 }
 
-/// Who asks.
+/// The client whose request is authorized.
 #[derive(Debug, Clone, Copy)]
 pub struct Subject<'a> {
     /// `User:alice`.
     pub principal: &'a str,
-    /// From where; IPv4 addresses inside IPv6 as IPv4.
+    /// The client's address; IPv4-mapped IPv6 addresses are converted to IPv4.
     pub address: IpAddr,
 }
 
@@ -213,7 +214,7 @@ type Entries = HashMap<Arc<str>, Arc<[Entry]>>;
 struct TypeRules {
     literal: Entries,
     prefixed: Entries,
-    /// Lengths of the prefixes in bytes, ascending: a name is looked up once for each.
+    /// Lengths of the prefixes in bytes, ascending: one look-up for each length.
     prefix_lengths: Vec<usize>,
 }
 
@@ -258,7 +259,7 @@ impl TypeRules {
 /// The rules as of one version. Immutable.
 #[derive(Debug, Clone, Default)]
 pub struct Rules {
-    /// Grows by one with each change; 1 is the first.
+    /// Starts at 1 and grows by one with each change.
     pub version: u64,
     super_users: HashSet<Arc<str>>,
     allow_everyone_without_acls: bool,
@@ -266,7 +267,7 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// Whether `who` may do that with the resource called `name`.
+    /// Return whether `who` may perform the operation on the resource called `name`.
     pub fn permits(
         &self,
         who: Subject<'_>,
@@ -295,15 +296,15 @@ impl Rules {
         allowed || (without_acls && self.allow_everyone_without_acls)
     }
 
-    /// Whether `who` may do that with any resource of the type (KIP-679): an entry allows it and no entry that denies
-    /// covers the whole of that.
+    /// Return whether `who` may perform the operation on any resource of the type (KIP-679): an allow entry exists that
+    /// no deny entry fully covers.
     pub fn permits_any(
         &self,
         who: Subject<'_>,
         wanted: Operation,
         resource_type: ResourceType,
     ) -> bool {
-        // As Kafka: the name stands for a resource without entries of its own.
+        // As in Kafka, this name represents a resource without entries of its own.
         if self.permits(who, wanted, resource_type, "hardcode") {
             return true;
         }
@@ -343,7 +344,7 @@ impl Rules {
                 .any(|(name, entries)| decides(entries, true) && !denied_by_prefix(name))
     }
 
-    /// The operations that `who` may do with a resource, as Kafka's bit field.
+    /// Return the operations that `who` may perform on a resource, as Kafka's bit field.
     pub fn operations(&self, who: Subject<'_>, resource_type: ResourceType, name: &str) -> i32 {
         supported_operations(resource_type)
             .iter()
@@ -390,7 +391,7 @@ fn entry(acl: &Acl) -> Entry {
     }
 }
 
-/// The operations that exist for a type of resource, ascending by code.
+/// Return the operations of a resource type, ascending by code.
 pub const fn supported_operations(resource_type: ResourceType) -> &'static [Operation] {
     use Operation as O;
     match resource_type {
@@ -427,7 +428,7 @@ pub const fn supported_operations(resource_type: ResourceType) -> &'static [Oper
     }
 }
 
-/// Holder of the rules in force.
+/// Holder of the current rules.
 #[derive(Debug, Default)]
 pub struct Authorizer {
     rules: ArcSwapOption<Rules>,
@@ -435,14 +436,14 @@ pub struct Authorizer {
 }
 
 impl Authorizer {
-    /// The rules, for the duration of one request; `None` without authorizer.
+    /// Return the rules for the duration of one request; `None` without authorizer.
     #[inline]
     pub fn load(&self) -> Guard<Option<Arc<Rules>>> {
         self.rules.load()
     }
 
-    /// Applies a change; the first one switches the authorizer on. Requests that start later obey it. Gives the new
-    /// version.
+    /// Apply a change and return the new version. The first change enables the authorizer. Requests that start later
+    /// use the new rules.
     pub fn apply(&self, delta: AclDelta) -> u64 {
         let _one_writer = self.writer.lock();
         let mut rules = self

@@ -1,23 +1,23 @@
-//! The memory that requests of all connections may hold while they are incomplete or wait for their turn
+//! The memory that requests of all connections may hold while they are incomplete or queued
 //! (`queued.max.request.bytes`).
 //!
-//! Memory is charged as bytes arrive, never for what a length prefix claims. Above the limit nobody reads on,
-//! except one connection at a time, the finisher: without it, many half-received frames could fill the budget and
-//! none of them ever complete. So at most the limit plus one whole frame is held, plus one read per connection.
+//! Memory is charged as bytes arrive, never by the length in the frame's prefix. Above the limit only one connection,
+//! the finisher, may read: without it, many incomplete frames could fill the budget and none would ever complete. The
+//! memory held is at most the limit, plus one whole frame, plus one read per connection.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::Waker;
 
 use parking_lot::Mutex;
 
-/// See the module.
+/// Shared counter of the memory that requests hold.
 #[derive(Debug)]
 pub(crate) struct MemoryBudget {
     limit: AtomicUsize,
     used: AtomicUsize,
-    /// Connection that may exceed the limit to finish its frame; 0 = none.
+    /// Connection that may exceed the limit to complete its frame; 0 = none.
     finisher: AtomicU64,
-    /// Whether `waiters` holds anybody: what a release looks at.
+    /// Whether `waiters` is not empty; lets a release skip the lock.
     has_waiters: AtomicBool,
     waiters: Mutex<Vec<Waker>>,
 }
@@ -42,13 +42,13 @@ impl MemoryBudget {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Whether the limit is reached. A connection that waits for its own answers then takes no further request on;
-    /// it looks again when one of them is answered, so nobody is woken for it.
+    /// Return whether the limit is reached. A connection that waits for its own answers then accepts no further
+    /// request. It checks again when one of them is answered, so it needs no wake-up.
     pub(crate) fn is_full(&self) -> bool {
         self.used() >= self.limit.load(Ordering::Relaxed)
     }
 
-    /// Moves a connection's share from `before` to `after` bytes.
+    /// Change a connection's share from `before` to `after` bytes.
     pub(crate) fn adjust(&self, before: usize, after: usize) {
         if after > before {
             self.used.fetch_add(after - before, Ordering::Relaxed);
@@ -58,15 +58,15 @@ impl MemoryBudget {
         }
     }
 
-    /// Whether `connection`, which holds an incomplete frame, may read on. If not, `waker` is called when it may
-    /// try again.
+    /// Return whether `connection`, which holds an incomplete frame, may continue to read. If not, `waker` is called
+    /// when it may try again.
     pub(crate) fn may_read(&self, connection: u64, waker: &Waker) -> bool {
         if self.try_read(connection) {
             return true;
         }
         let mut waiters = self.waiters.lock();
         self.has_waiters.store(true, Ordering::SeqCst);
-        // A release between the first look and the store would have found no waiter: look again.
+        // Check again: a release between the first check and the store saw no waiter.
         if self.try_read(connection) {
             return true;
         }
@@ -89,7 +89,7 @@ impl MemoryBudget {
         }
     }
 
-    /// The connection's frame is complete, or the connection is gone.
+    /// Release the finisher role when the connection's frame is complete or the connection closed.
     pub(crate) fn finished(&self, connection: u64) {
         if self.finisher.load(Ordering::Relaxed) == connection
             && self

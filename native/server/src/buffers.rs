@@ -1,23 +1,25 @@
-//! Buffers of one data thread, lent to connections for as long as they hold bytes.
+//! Buffers of one data thread, lent to connections while they hold bytes.
 //!
-//! An idle connection owns no buffer; a busy thread reads into memory that is mapped and warm. Fresh megabytes cost
-//! page faults that exceed the copy itself, so buffers that have grown to a common frame size are kept.
+//! An idle connection owns no buffer; a busy thread reads into memory that is already mapped and cached. The page
+//! faults of fresh megabytes cost more than the copy itself, so the pool keeps buffers that have grown to a common
+//! frame size.
 
-/// A buffer is at least this large: many small requests in one read.
+/// Minimum size of a buffer: one read fetches many small requests.
 pub(crate) const BUFFER_BYTES_MIN: usize = 64 * 1024;
-/// A larger one is given back to the allocator after use.
+/// Larger buffers are freed after use.
 const BUFFER_BYTES_KEPT_MAX: usize = 4 * 1024 * 1024;
-/// Kept per thread: one being read into, one being written from, and some that waited.
+/// Buffers kept per thread: one to read into, one to write from, and some of requests that waited.
 const BUFFERS_KEPT_MAX: usize = 8;
 
-/// See the module.
+/// Pool of the buffers of one data thread.
 #[derive(Debug, Default)]
 pub(crate) struct BufferPool {
     free: Vec<Vec<u8>>,
 }
 
 impl BufferPool {
-    /// An empty buffer with at least [`BUFFER_BYTES_MIN`] of capacity; the one used last, its memory is warm.
+    /// Take an empty buffer with at least [`BUFFER_BYTES_MIN`] of capacity: the last one returned, because its memory
+    /// is cached.
     #[inline]
     pub(crate) fn take(&mut self) -> Vec<u8> {
         self.free
@@ -25,7 +27,7 @@ impl BufferPool {
             .unwrap_or_else(|| Vec::with_capacity(BUFFER_BYTES_MIN))
     }
 
-    /// Takes a buffer back.
+    /// Return a buffer to the pool.
     #[inline]
     pub(crate) fn give(&mut self, mut buffer: Vec<u8>) {
         let capacity = buffer.capacity();

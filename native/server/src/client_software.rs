@@ -1,4 +1,4 @@
-//! How many connections each client library has, as clients say themselves (KIP-511).
+//! Number of connections by client library, as reported by clients (KIP-511).
 
 use std::sync::Arc;
 
@@ -10,18 +10,18 @@ use crate::control_plane::{Peer, Software};
 /// (listener, name, version).
 type Key = (Arc<str>, Box<str>, Box<str>);
 
-/// Open connections by software; those that have said nothing are not here. Changed when a client introduces itself and
-/// when it goes; bounded by the connections that there may be.
+/// Open connections by software, without clients that reported none. Changed when a client reports its software and
+/// when it disconnects; bounded by the number of connections.
 #[derive(Debug, Default)]
 pub(crate) struct ClientSoftware(Mutex<HashMap<Key, u64>>);
 
 impl ClientSoftware {
-    /// A client introduces itself, once.
+    /// Count a client's software, once per connection.
     pub(crate) fn told(&self, peer: &Peer, software: &Software) {
         *self.0.lock().entry(key(peer, software)).or_default() += 1;
     }
 
-    /// A connection ends.
+    /// Uncount the software when the connection closes.
     pub(crate) fn left(&self, peer: &Peer) {
         let Some(software) = peer.software.get() else {
             return;
@@ -35,7 +35,7 @@ impl ClientSoftware {
         }
     }
 
-    /// The `max` with most connections, then the sum of the others and how many these are.
+    /// Return the `max` entries with most connections, the sum of the other entries, and their number.
     pub(crate) fn most(&self, max: usize) -> (Vec<(Key, u64)>, u64, usize) {
         let mut all: Vec<(Key, u64)> = {
             let counts = self.0.lock();

@@ -1,4 +1,4 @@
-//! The system's clock. What lies below the server asks for no time: it gets this, or the time itself.
+//! The system's clock. Lower layers do not read the clock; the server passes them this clock or a time.
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -18,7 +18,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// The time of day, in milliseconds since the Unix epoch; 0 for a clock that is not set.
+/// Return the time in milliseconds since the Unix epoch; 0 if the clock is not set.
 #[must_use]
 pub fn now_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);

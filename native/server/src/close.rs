@@ -1,4 +1,4 @@
-//! Why a connection ends, and what the log says about it.
+//! Reasons to close a connection, and their log lines.
 
 use std::io;
 
@@ -8,26 +8,26 @@ use pybroker_protocol::primitives::DecodeError;
 use crate::config::{LogLevel, SecurityProtocol};
 use crate::tls::{TlsProblem, refusal};
 
-/// Why a connection ends.
+/// Reason to close a connection.
 #[derive(Debug)]
 pub(crate) enum CloseReason {
-    /// The peer closed it, or the network did.
+    /// The peer or the network closed the connection.
     PeerClosed,
-    /// Nothing happened for `connections.max.idle.ms`.
+    /// The connection was idle for `connections.max.idle.ms`.
     Idle,
-    /// The server stops and everything is answered.
+    /// The server stops and every request is answered.
     Draining,
-    /// The control plane asked for it.
+    /// The control plane requested it.
     ControlPlane,
-    /// The control plane dropped a request unanswered: our bug.
+    /// The control plane dropped a request unanswered, which is a bug of the broker.
     ReplyLost { api_key: i16 },
-    /// A produce with acks=0 failed: closing is the only answer (Kafka does the same).
+    /// A produce with acks=0 failed: closing is the only way to report it (as in Kafka).
     AcksZeroFailed { error_code: i16 },
-    /// An incomplete frame got no more bytes.
+    /// The rest of an incomplete frame did not arrive in time.
     FrameStalled,
-    /// The peer does not take its replies.
+    /// The peer does not read its replies.
     WriteStalled,
-    /// A length prefix that is none.
+    /// Invalid length prefix.
     RefusedLength {
         length: i32,
         guess: Guess,
@@ -35,14 +35,14 @@ pub(crate) enum CloseReason {
     },
     /// The first bytes are not those of a TLS client.
     NotTls { guess: Guess },
-    /// TLS failed: what the peer sent or shows is not acceptable, or the peer says that of us.
+    /// TLS failed: one side rejected the other's message or certificate.
     Tls {
         handshaking: bool,
         error: rustls::Error,
-        /// Whose certificate it is that is not acceptable, for the log.
+        /// Subject of the rejected certificate, for the log.
         subject: Option<String>,
     },
-    /// No rule of `ssl.principal.mapping.rules` makes a name of its certificate's subject.
+    /// No rule of `ssl.principal.mapping.rules` matches the subject of the certificate.
     Nameless { subject: String },
     /// No TLS handshake within `connection.authentication.timeout.ms`.
     HandshakeTimedOut,
@@ -52,22 +52,22 @@ pub(crate) enum CloseReason {
         api_version: i16,
         error: DecodeError,
     },
-    /// A key or version that is not served here.
+    /// The listener does not serve this key or version.
     NotServed { api_key: i16, api_version: i16 },
     /// A request before authentication.
     Unauthenticated { api_key: i16 },
-    /// Authentication failed; the client has been told.
+    /// Authentication failed, and the client has received the error.
     AuthenticationFailed,
     /// No authentication within `connection.authentication.timeout.ms`.
     AuthenticationTimedOut,
-    /// Authentication was not renewed in time.
+    /// The client did not re-authenticate before its session expired (KIP-368).
     SessionExpired,
-    /// A log file gave fewer bytes than announced, or the socket failed in a way that is not the peer's doing.
+    /// A log file was shorter than announced, or the socket failed for a reason other than the peer.
     SendFailed(io::Error),
 }
 
 impl CloseReason {
-    /// An error of reading or writing the socket.
+    /// Classify an error of reading from or writing to the socket.
     pub(crate) fn of_io(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::UnexpectedEof | io::ErrorKind::OutOfMemory => {
@@ -77,7 +77,7 @@ impl CloseReason {
         }
     }
 
-    /// An error of TLS.
+    /// Convert an error of TLS.
     pub(crate) fn of_tls(problem: TlsProblem) -> Self {
         match problem {
             TlsProblem::Io(error) => CloseReason::of_io(error),
@@ -97,7 +97,7 @@ impl CloseReason {
         }
     }
 
-    /// True if what the peer sent is to blame.
+    /// Return whether the peer violated the protocol.
     pub(crate) fn is_protocol_error(&self) -> bool {
         matches!(
             self,
@@ -110,8 +110,7 @@ impl CloseReason {
         )
     }
 
-    /// What a client does that takes the listener for another kind: its settings are wrong, and it will come again and
-    /// again.
+    /// Return the mistake of a client whose settings do not match the listener. Such a client keeps reconnecting.
     pub(crate) fn mistake(&self) -> Option<&'static str> {
         match self {
             CloseReason::RefusedLength {
@@ -134,8 +133,7 @@ impl CloseReason {
         }
     }
 
-    /// The line for the log, without the connection's address; `None` for what is normal life. `security`: the
-    /// listener's.
+    /// Return the log line, without the connection's address; `None` for normal closes. `security` is the listener's.
     pub(crate) fn log_line(&self, security: SecurityProtocol) -> Option<(LogLevel, String)> {
         let protocol = security.name();
         let line = match self {

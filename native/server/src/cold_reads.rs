@@ -1,8 +1,8 @@
 //! Reads from disk, off the data threads.
 //!
-//! sendfile and pread block when the bytes are not in the page cache. So a data thread first asks the kernel whether
-//! they are (`preadv2` with RWF_NOWAIT); if not, a thread of this small pool reads the range, which brings it into
-//! the cache, and wakes the connection, which then sends it.
+//! sendfile and pread block when the bytes are not in the page cache. A data thread therefore first probes the page
+//! cache (`preadv2` with RWF_NOWAIT). If the bytes are not resident, a thread of this small pool reads the range into
+//! the cache and wakes the connection, which then sends it.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -22,30 +22,30 @@ use crate::os;
 use crate::outgoing::{FileSlice, SliceFile};
 use crate::workers::Workers;
 
-/// Threads that may wait for the disk at the same time: a cold consumer must not stand behind one other.
+/// Threads that may block on the disk at the same time: with two, one cold consumer does not delay another.
 const THREADS: usize = 2;
-/// Waiting reads; one more is not queued and its connection blocks its thread, which slows all of them evenly.
+/// Maximum queued reads. Above it a connection reads on its data thread, which slows all connections evenly.
 const QUEUE_MAX: usize = 1024;
-/// Distance of residency probes: what is read or evicted together is mostly larger, and a probe costs a system call.
+/// Distance between residency probes: the kernel reads and evicts larger ranges, and each probe costs a system call.
 const PROBE_BYTES: usize = 256 * 1024;
 const READ_BYTES: usize = 256 * 1024;
 
 thread_local! {
-    /// Where a thread of the pool reads to; nobody looks at it.
+    /// Scratch buffer of a pool thread; its contents are unused.
     static SINK: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_BYTES]);
 }
 
 /// The pool.
 pub(crate) struct ColdReads {
     workers: Arc<Workers>,
-    /// Places in the queue for work; who finds none waits for one in turn.
+    /// Permits for queued work; a caller without one waits for its turn.
     places: Arc<Semaphore>,
 }
 
-/// Ready when a pool has answered; an error if it never will.
+/// Ready when the pool has answered; an error if it never will.
 pub(crate) type PoolAnswer<T> = Pin<Box<dyn Future<Output = Result<T, RecvError>> + Send>>;
 
-/// A read that was asked for; done when the range is in the page cache (or failed, which sending will show).
+/// A queued read. Done when the range is in the page cache, or when reading failed, which the send will report.
 #[derive(Debug)]
 pub(crate) struct ColdRead(Arc<AtomicBool>);
 
@@ -55,8 +55,8 @@ impl ColdRead {
     }
 }
 
-/// Whether the slice can be sent without waiting for the disk, as far as probing can tell. Its first bytes are: the
-/// log has just read the batch header there.
+/// Return whether the slice can probably be sent without blocking on the disk. Its first bytes are resident, because
+/// the log has just read the batch header there.
 pub(crate) fn is_resident(slice: &FileSlice) -> bool {
     let mut at = PROBE_BYTES;
     while at < slice.bytes {
@@ -76,16 +76,17 @@ fn byte_is_resident(file: &SliceFile, position: u64) -> bool {
     match os::read_resident(file.as_fd(), &mut byte, position) {
         Ok(_) => true,
         Err(Errno::AGAIN) => false,
-        // A file system without RWF_NOWAIT cannot tell; other errors show when the bytes are sent.
+        // The file system lacks RWF_NOWAIT; other errors appear when the bytes are sent.
         Err(_) => true,
     }
 }
 
-/// Appends a part of a file. False: it is not in the page cache, and this should not `wait`; some of it may have been
-/// appended.
+/// Append a part of a file. Without `wait`, return false if it is not in the page cache; a part of it may have been
+/// appended then.
 ///
 /// # Errors
-/// Whatever the operating system says; a file that ends before.
+///
+/// Errors of the operating system, or the file ends early.
 pub fn copy(
     file: impl AsFd,
     position: u64,
@@ -108,7 +109,7 @@ pub fn copy(
             Ok(count) => done += count,
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) if !wait => return Ok(false),
-            // A file system that cannot tell: it is read the ordinary way.
+            // The file system cannot probe the page cache, so read normally.
             Err(Errno::OPNOTSUPP) if !wait => wait = true,
             Err(error) => return Err(error.into()),
         }
@@ -128,7 +129,7 @@ impl ColdReads {
         Self::with(Workers::new(name, size))
     }
 
-    /// A pool for bulk work that others must not feel.
+    /// Create a low-priority pool for bulk work.
     pub(crate) fn in_the_background(name: &'static str, size: usize) -> Self {
         Self::with(Workers::in_the_background(name, size))
     }
@@ -140,7 +141,7 @@ impl ColdReads {
         }
     }
 
-    /// Reads the slices on the pool and then wakes `waker`. `None` if the queue is full.
+    /// Read the slices on the pool, then wake `waker`. `None` if the queue is full.
     pub(crate) fn read(&self, slices: Vec<FileSlice>, waker: &Waker) -> Option<ColdRead> {
         let done = Arc::new(AtomicBool::new(false));
         let (finished, waker) = (Arc::clone(&done), waker.clone());
@@ -157,9 +158,8 @@ impl ColdReads {
         queued.ok().map(|()| ColdRead(done))
     }
 
-    /// Runs something that works with files on the pool, now or when there is a place for it: never on the caller's
-    /// thread, unless no other is to be had. Until it has a place it belongs to the future, and goes with it. `None`
-    /// is no answer.
+    /// Run file I/O on the pool, now or when there is room; on the caller's thread only if no pool thread can be
+    /// started. Dropping the future before there is room drops the job. `None` means that there is no answer.
     pub(crate) fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Option<T> + Send + 'static,
@@ -170,11 +170,11 @@ impl ColdReads {
             let run = move || {
                 drop(place);
                 if let Some(answer) = work() {
-                    // The connection may have gone meanwhile.
+                    // The connection may have closed in the meantime.
                     drop(sender.send(answer));
                 }
             };
-            // The places bound how many there are.
+            // The permits bound the queue.
             if let Err(job) = workers.submit(Box::new(run), usize::MAX) {
                 job();
             }
@@ -185,7 +185,7 @@ impl ColdReads {
             return Box::pin(receiver);
         }
         Box::pin(async move {
-            // Nobody closes the semaphore.
+            // The semaphore is never closed.
             if let Ok(place) = places.acquire_owned().await {
                 hand_over(place);
             }
@@ -193,7 +193,7 @@ impl ColdReads {
         })
     }
 
-    /// Drops what waits, and waits for the job that each thread is at.
+    /// Drop queued jobs and wait for the running ones.
     pub(crate) fn stop(&self) {
         self.workers.stop();
         self.workers.join();
@@ -212,7 +212,7 @@ fn read_through(slice: &FileSlice, buffer: &mut [u8]) {
             Ok(0) => return,
             Ok(count) => at += count,
             Err(Errno::INTR) => {}
-            // The connection meets the same error when it sends, and says so.
+            // The connection gets the same error when it sends, and reports it.
             Err(_) => return,
         }
     }
@@ -281,9 +281,9 @@ mod tests {
         let work = |number: usize| {
             let (held, begins) = (Arc::clone(&held), begins.clone());
             move || {
-                // Nobody listens to those that come later.
+                // Later jobs have no receiver.
                 let _ = begins.send(());
-                // The caller holds the gate: here it would wait for itself.
+                // The caller holds the gate; running the job here would deadlock.
                 assert_ne!(std::thread::current().id(), caller);
                 assert!(held.lock().recv().is_err(), "the gate was opened");
                 Some(number)
@@ -291,7 +291,7 @@ mod tests {
         };
         let count = QUEUE_MAX + POOL_WORK_WAITING_MAX + THREADS + 1;
         let mut answers: Vec<_> = (0..THREADS).map(|number| pool.run(work(number))).collect();
-        // What a thread has begun holds no place any more: all of them first, then nothing sets one free.
+        // Running jobs hold no permit, so start all of them first; then no permit becomes free.
         for _ in 0..THREADS {
             begun.recv().expect("each thread begins with one");
         }

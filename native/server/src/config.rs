@@ -1,4 +1,4 @@
-//! What a server is started with.
+//! Configuration of a server.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,17 +14,17 @@ use crate::tls::TlsListener;
 pub enum SecurityProtocol {
     /// Neither encryption nor authentication.
     Plaintext,
-    /// Authentication by SASL, no encryption: until a client has authenticated its requests are small
+    /// SASL authentication without encryption. Requests are small until the client has authenticated
     /// ([`Limits::unauthenticated_request_bytes_max`]).
     SaslPlaintext,
-    /// Encryption, and what clients' certificates say about them.
+    /// TLS, optionally with client certificates.
     Ssl,
-    /// Encryption, and authentication by SASL.
+    /// TLS and SASL authentication.
     SaslSsl,
 }
 
 impl SecurityProtocol {
-    /// Kafka's name.
+    /// Return Kafka's name of the protocol.
     pub const fn name(self) -> &'static str {
         match self {
             SecurityProtocol::Plaintext => "PLAINTEXT",
@@ -34,7 +34,7 @@ impl SecurityProtocol {
         }
     }
 
-    /// Clients have to log in.
+    /// Return whether clients must authenticate by SASL.
     pub const fn has_sasl(self) -> bool {
         matches!(
             self,
@@ -43,39 +43,39 @@ impl SecurityProtocol {
     }
 }
 
-/// One listening socket.
+/// A listening socket.
 #[derive(Debug, Clone)]
 pub struct ListenerConfig {
-    /// Its name in `listeners`.
+    /// Name in `listeners`.
     pub name: Arc<str>,
-    /// Where to bind; port 0 = any free port.
+    /// Address to bind; port 0 = any free port.
     pub address: SocketAddr,
-    /// How connections are secured.
+    /// Security protocol of the connections.
     pub security: SecurityProtocol,
-    /// What it shows and whom it trusts, with [`SecurityProtocol::Ssl`] and [`SecurityProtocol::SaslSsl`].
+    /// Certificate and trusted authorities, with [`SecurityProtocol::Ssl`] and [`SecurityProtocol::SaslSsl`].
     pub tls: Option<TlsListener>,
-    /// Which requests it serves, and in which layouts: chosen by listener, never by looking at the bytes.
+    /// The APIs and wire layouts that the listener serves: chosen by listener, never by inspecting bytes.
     pub registry: Registry,
 }
 
-/// Settings that can change while the server runs; requests load them once.
+/// Settings that can change at run time. Each request loads them once.
 #[derive(Debug, Clone)]
 pub struct DynamicSettings {
-    /// `auto.create.topics.enable`: an unknown topic in a Metadata request goes to the control plane.
+    /// `auto.create.topics.enable`: Metadata requests for unknown topics go to the control plane.
     pub auto_create_topics: bool,
-    /// `inter.broker.protocol.version` is 2.8 or later: clients see topic ids.
+    /// `inter.broker.protocol.version` is 2.8 or later: responses have topic ids.
     pub topic_ids: bool,
-    /// `replica.selector.class`: consumers are told which replica is in their rack (KIP-392).
+    /// `replica.selector.class`: consumers learn the replica in their rack (KIP-392).
     pub rack_aware: bool,
     /// Limits of connections and memory.
     pub limits: Limits,
-    /// How much /metrics shows.
+    /// Limits of the size of /metrics.
     pub metrics: MetricsLimits,
-    /// `slow.request.log.ms`: requests that take so long get a line in the log; `None`: none does.
+    /// `slow.request.log.ms`: slower requests are logged; `None`: no request is.
     pub slow_request: Option<Duration>,
 }
 
-/// How many series /metrics has at most, of what there may be many of.
+/// Maximum number of series in /metrics for unbounded labels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MetricsLimits {
     /// `metrics.topics.max`.
@@ -109,21 +109,21 @@ impl Default for DynamicSettings {
     }
 }
 
-/// How loud a line of the log is.
+/// Severity of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogLevel {
-    /// Normal life.
+    /// Normal operation.
     Info,
-    /// Somebody should look.
+    /// An operator should investigate.
     Warning,
-    /// Something is lost or refused for good.
+    /// Data is lost or an operation failed permanently.
     Error,
 }
 
-/// Where lines for the log go. Called on data threads: must not block.
+/// Destination of log lines. Called on data threads: must not block.
 pub type LogSink = Arc<dyn Fn(LogLevel, &str) + Send + Sync>;
 
-/// What a server is started with.
+/// Configuration of a server at its start.
 #[derive(Clone)]
 pub struct ServerConfig {
     /// This broker's id.
@@ -134,7 +134,7 @@ pub struct ServerConfig {
     pub threads: usize,
     /// Settings at the start.
     pub settings: DynamicSettings,
-    /// Where lines for the log go.
+    /// Destination of log lines.
     pub log: LogSink,
 }
 
@@ -150,8 +150,8 @@ impl core::fmt::Debug for ServerConfig {
     }
 }
 
-/// Data threads for a machine with this many cores: cores up to 2, then cores − 1, at most 8. The control plane needs
-/// a core, and beyond eight the network is full.
+/// Return the default number of data threads: cores up to 2, then cores − 1, at most 8. The control plane needs a core,
+/// and eight threads saturate the network.
 pub fn default_threads(cores: usize) -> usize {
     match cores {
         0 | 1 => 1,

@@ -1,8 +1,8 @@
 //! One client connection: a task of its data thread.
 //!
-//! A turn: finish what the slots wait for, send, read and run requests, until nothing moves or the turn's share of
-//! work is used up. Reading stops while replies or requests of this connection hold too much memory: a client that
-//! does not read, or sends faster than it is served, is slowed down by its own socket.
+//! In a turn the task advances the slots, sends, and reads and runs requests, until it can make no progress or has used
+//! up its share of work. It stops reading while replies or requests of this connection hold too much memory:
+//! backpressure on the socket slows down a client that does not read, or sends faster than the broker serves it.
 
 mod deadlines;
 mod head;
@@ -38,51 +38,51 @@ use crate::shared::{Shared, ThreadState, with_thread_state};
 use crate::slots::{Slot, Slots};
 use crate::tls::{TlsProblem, TlsSession};
 
-/// What a TLS client gets that has taken this listener for one with TLS, in TLS: a fatal alert, handshake_failure
-/// (RFC 8446, section 6). A Java client that hears nothing tries again until its time is up.
+/// A fatal TLS alert, handshake_failure (RFC 8446, section 6), for a TLS client on a plaintext listener. Without it a
+/// Java client retries until it times out.
 const TLS_ALERT: [u8; 7] = [0x15, 0x03, 0x03, 0, 2, 2, 40];
 
-/// See the module.
+/// State of one client connection.
 pub(crate) struct Connection {
     shared: Arc<Shared>,
     info: ConnectionInfo,
     socket: TcpStream,
-    /// Between the socket and everything else, on a listener with TLS.
+    /// TLS session between the socket and the rest, on a TLS listener.
     tls: Option<Box<TlsSession>>,
-    /// Its certificate was looked at.
+    /// Whether the client's certificate has been evaluated.
     identified: bool,
     incoming: Incoming,
     slots: Slots,
     outgoing: Outgoing,
-    /// Answered requests of earlier turns whose replies have not gone.
+    /// Requests answered in earlier turns whose replies are not sent yet.
     unsent: Unsent,
     /// Bytes of slots and pending replies charged to the memory budget.
     charged: usize,
-    /// Why the connection ends when the last reply, which is on its way, has gone.
+    /// Reason to close after the last reply is sent.
     ending: Option<CloseReason>,
-    /// When, once it is sent.
+    /// When the connection closes after the last reply was sent.
     ends: Option<Instant>,
-    /// When a whole request last came or a reply last went.
+    /// When a whole request last arrived or a reply was last sent.
     active: Instant,
-    /// When the socket last took reply bytes, while some are pending.
+    /// When the socket last accepted reply bytes, while some are pending.
     write_progress: Option<Instant>,
-    /// When it was last read again after it was muted.
+    /// When reading last resumed after a mute.
     resumed: Instant,
     timer: Pin<Box<Sleep>>,
-    /// What the timer is set to; it may ring early and is then set again, so that most turns leave it alone.
+    /// Current deadline of the timer. The timer may fire early and is then set again, so most turns do not touch it.
     armed: Option<Instant>,
-    /// Through which its requests are woken, from its first turn on.
+    /// Waker for pending requests, created in the first turn.
     waker: Option<Waker>,
 }
 
-/// What a turn has used up.
+/// Work done in a turn.
 #[derive(Default)]
 struct Work {
     requests: usize,
     bytes: usize,
     sent: usize,
-    /// The request at the head was polled and waits: what it waits for wakes the task, another look in this turn
-    /// would only repeat the work.
+    /// The request at the head was polled and is pending. Its event wakes the task; polling it again in this turn would
+    /// repeat the work.
     head_waits: bool,
 }
 
@@ -183,7 +183,7 @@ impl Connection {
             tls.end_turn(&mut thread.pool, got_bytes, now);
             held += tls.held_bytes();
         }
-        // Last: a buffer that has grown to the size of frames lies on top, for the next ones.
+        // Returned last, so that a buffer of frame size is the next one to be reused.
         self.incoming
             .end_turn(&mut thread.pool, &self.shared.budget, got_bytes, now);
         self.unsent.append(&mut thread.unsent);
@@ -198,7 +198,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads once. `Ready(0)` = the peer has closed its side.
+    /// Read once. `Ready(0)` = the peer has closed its side.
     fn poll_read(
         &mut self,
         thread: &mut ThreadState,
@@ -214,7 +214,7 @@ impl Connection {
             .incoming
             .poll_read_tls(context, &mut self.socket, tls, &mut thread.pool);
         match read {
-            // Only clients are told: a broker among brokers has settings that somebody has made for it.
+            // Answer only clients: the settings of brokers are the operator's, who reads the log.
             Poll::Ready(Err(TlsProblem::Plaintext { read }))
                 if self.info.peer.registry == Registry::Client =>
             {
@@ -223,7 +223,7 @@ impl Connection {
                 Poll::Ready(Ok(read))
             }
             Poll::Ready(Err(problem)) if !tls.is_flushed() => {
-                // An alert goes first.
+                // Send an alert first.
                 self.ending = Some(CloseReason::of_tls(problem));
                 Poll::Ready(Ok(1))
             }
@@ -232,7 +232,7 @@ impl Connection {
         }
     }
 
-    /// Takes the name of the certificate that the client has shown, once, before its first request.
+    /// Set the principal from the client's certificate, once, before its first request.
     fn identify(&mut self) -> Result<(), CloseReason> {
         let Some(tls) = self.tls.as_ref().filter(|tls| !tls.is_handshaking()) else {
             return Ok(());
@@ -241,7 +241,7 @@ impl Connection {
             return Ok(());
         }
         self.identified = true;
-        // With a login, that is who the client is.
+        // SASL authentication determines the principal.
         if self.info.sasl {
             return Ok(());
         }
@@ -256,12 +256,12 @@ impl Connection {
         Ok(())
     }
 
-    /// True if everything that was answered has gone to the socket.
+    /// Return whether all replies have been written to the socket.
     fn is_flushed(&self) -> bool {
         self.outgoing.is_empty() && self.tls.as_ref().is_none_or(|tls| tls.is_flushed())
     }
 
-    /// Sends. True if something went.
+    /// Send pending replies. Return whether bytes were sent.
     fn flush(
         &mut self,
         thread: &mut ThreadState,
@@ -313,7 +313,7 @@ impl Connection {
         }
     }
 
-    /// Whether another request of this connection may be taken on.
+    /// Return whether the connection may accept another request.
     fn may_run(&self, thread: &ThreadState) -> bool {
         self.slots.len() < SLOTS_MAX
             && self.outgoing.pending_bytes() < PENDING_REPLY_BYTES_MAX
@@ -328,7 +328,7 @@ impl Connection {
         if !self.may_run(thread) {
             return false;
         }
-        // Answers of TLS itself count as replies.
+        // TLS handshake messages count as replies.
         let tls = self.tls.as_ref();
         if tls.is_some_and(|tls| tls.pending_bytes() >= PENDING_REPLY_BYTES_MAX) {
             return false;
@@ -340,7 +340,7 @@ impl Connection {
                 .may_read(self.info.peer.connection_id, context.waker())
     }
 
-    /// Runs the whole frames that were read. True if there was one.
+    /// Run the whole frames in the buffer. Return whether there was one.
     fn run_frames(
         &mut self,
         thread: &mut ThreadState,
@@ -416,7 +416,7 @@ impl Connection {
                 Dispatched::Done => {}
                 Dispatched::Last(reason) => self.ending = Some(reason),
                 Dispatched::Slot(slot) => {
-                    // A Fetch runs at the head only, and has looked already.
+                    // A Fetch runs at the head only, and `run` has polled it already.
                     work.head_waits |= matches!(slot, Slot::Fetch(_));
                     self.slots.push(slot);
                 }
@@ -425,7 +425,7 @@ impl Connection {
         Ok(any)
     }
 
-    /// Counts what the thread has worked for the client since `began`, if the client has a quota of time.
+    /// Count the thread's time since `began` for the client, if it has a request quota.
     #[inline]
     fn count_time(&self, thread: &mut ThreadState, began: Instant) {
         if self.info.quotas.counts_time() {
@@ -447,7 +447,7 @@ impl Connection {
     fn close(&mut self, thread: &mut ThreadState, reason: CloseReason) {
         let mut reason = self.ending.take().unwrap_or(reason);
         if self.info.without_tls {
-            // Whatever it has asked for, and however it went.
+            // A client that needs TLS gets this reason, whatever it requested.
             reason = CloseReason::NotTls {
                 guess: Guess::Garbage,
             };
@@ -497,7 +497,7 @@ impl Future for Connection {
                 true
             }
         });
-        // Without the thread's state the thread is ending: so does the connection.
+        // Without the thread's state the thread is shutting down, so close the connection.
         if ended.unwrap_or(true) {
             Poll::Ready(())
         } else {

@@ -1,4 +1,4 @@
-//! How many connections there are, of all listeners together, and which limit one more would break.
+//! Connection counts of all listeners, and the limits for new connections.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -12,13 +12,14 @@ use crate::config::Registry;
 use crate::control_plane::Peer;
 use crate::limits::Limits;
 
-/// How many connections there are; looked at when one opens or closes.
+/// Number of connections; used when one opens or closes.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionCounts {
     next_id: AtomicU64,
-    /// Of listeners for clients.
+    /// Connections of client listeners.
     of_clients: AtomicUsize,
-    /// Of the listener for brokers: clients without end must not keep brokers from each other, nor the other way round.
+    /// Connections of the inter-broker listener, counted separately: clients must not use up the connections of
+    /// brokers, or the reverse.
     of_brokers: AtomicUsize,
     refused: AtomicU64,
     throttled: AtomicU64,
@@ -26,18 +27,18 @@ pub(crate) struct ConnectionCounts {
     by_listener: Mutex<BTreeMap<Arc<str>, OfListener>>,
 }
 
-/// Connections of one listener.
+/// Connection counts of one listener.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct OfListener {
     pub(crate) open: u64,
-    /// Since the start.
+    /// Since the broker started.
     pub(crate) opened: u64,
-    /// Since the start.
+    /// Since the broker started.
     pub(crate) refused: u64,
 }
 
 impl ConnectionCounts {
-    /// A place for a connection from `address`, or the limit in its way.
+    /// Reserve a connection from `address`, or return the limit that refuses it.
     pub(crate) fn admit(
         &self,
         (listener, registry): (&Arc<str>, Registry),
@@ -72,12 +73,12 @@ impl ConnectionCounts {
         Ok(self.next_id.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
-    /// Gives a place up.
+    /// Release the connection.
     pub(crate) fn leave(&self, peer: &Peer) {
         self.leave_address((&peer.listener, peer.registry), peer.address.ip());
     }
 
-    /// The same of a connection that nobody has.
+    /// Release a connection that has no `Peer` yet.
     pub(crate) fn leave_address(
         &self,
         (listener, registry): (&Arc<str>, Registry),
@@ -106,7 +107,7 @@ impl ConnectionCounts {
         change(by_listener.entry(Arc::clone(listener)).or_default());
     }
 
-    /// Of each listener that has had one.
+    /// Return the counts of each listener that has had a connection.
     pub(crate) fn by_listener(&self) -> BTreeMap<Arc<str>, OfListener> {
         self.by_listener.lock().clone()
     }
@@ -115,7 +116,7 @@ impl ConnectionCounts {
         self.of_clients.load(Ordering::Relaxed) + self.of_brokers.load(Ordering::Relaxed)
     }
 
-    /// One was opened too early.
+    /// Count a connection that exceeded the rate limit.
     pub(crate) fn throttle(&self) {
         self.throttled.fetch_add(1, Ordering::Relaxed);
     }

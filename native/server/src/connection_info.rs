@@ -1,4 +1,4 @@
-//! Who is at the other end of a connection, and what the connection remembers from request to request.
+//! Identity of a client connection, and its state between requests.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -14,46 +14,46 @@ use crate::decisions::Decisions;
 use crate::standing::Kept;
 use crate::standing_commits::Rights;
 
-/// Who a connection is.
+/// Identity and state of a connection.
 pub(crate) struct ConnectionInfo {
     pub(crate) peer: Arc<Peer>,
     pub(crate) principal: Arc<str>,
-    /// False until a client of a listener with SASL has proven who it is.
+    /// False on a SASL listener until the client has authenticated.
     pub(crate) authenticated: bool,
-    /// It has done so by a delegation token (KIP-48).
+    /// The client authenticated by a delegation token (KIP-48).
     pub(crate) by_token: bool,
     /// The listener authenticates by SASL.
     pub(crate) sasl: bool,
-    /// The principal is who the client's certificate says.
+    /// The principal comes from the client's certificate.
     pub(crate) certified: bool,
-    /// It speaks plaintext to a listener with TLS: it is told so, and gets nothing else.
+    /// The client speaks plaintext on a TLS listener: it only gets an error.
     pub(crate) without_tls: bool,
-    /// How the listener secures its connections.
+    /// Security protocol of the listener.
     pub(crate) security: SecurityProtocol,
-    /// When it was accepted.
+    /// When the connection was accepted.
     pub(crate) opened: Instant,
-    /// After a SaslHandshake v0 its tokens come as they are, without Kafka's headers (KIP-43).
+    /// After a SaslHandshake v0, tokens have no Kafka headers (KIP-43).
     pub(crate) raw_tokens: bool,
-    /// When authentication must have been renewed (KIP-368).
+    /// Deadline for re-authentication (KIP-368).
     pub(crate) session_ends: Option<Instant>,
-    /// Which incarnation of a partition was read over this connection last, by requests that go by name and without
-    /// session: only so is it noticed that the name was created again. Bounded; used by the connection's own task only.
+    /// Last read incarnation of each partition, by requests that use names without a session: the only way to detect
+    /// that a topic name was re-created. Bounded; used by the connection's own task only.
     incarnations: RefCell<HashMap<Arc<str>, HashMap<i32, TopicId>>>,
-    /// What the client called itself in the last request, for the log.
+    /// Client id of the last request, for the log.
     pub(crate) client_id: RefCell<Option<Box<str>>>,
-    /// What was decided about topics.
+    /// Cached authorization decisions about topics.
     pub(crate) decisions: RefCell<Decisions>,
-    /// How much the client may use.
+    /// Quotas of the client.
     pub(crate) quotas: ConnectionQuotas,
-    /// Answers of the control plane that may be repeated.
+    /// Cached responses of the control plane.
     pub(crate) standing: Kept,
-    /// Commits that are not for the control plane.
+    /// Delegated offset commits.
     pub(crate) commits: Rights,
 }
 
-/// Names that a connection remembers: more than an old client consumes from.
+/// Maximum names remembered: more than an old client consumes.
 const INCARNATIONS_MAX: usize = 1_000;
-/// Of each name.
+/// Maximum partitions remembered per name.
 const INCARNATION_PARTITIONS_MAX: usize = 1_000;
 
 impl ConnectionInfo {
@@ -80,7 +80,7 @@ impl ConnectionInfo {
         }
     }
 
-    /// Notes what the client calls itself.
+    /// Record the client id.
     #[inline]
     pub(crate) fn calls_itself(&self, client_id: Option<&str>) {
         if self.client_id.borrow().as_deref() != client_id {
@@ -88,13 +88,13 @@ impl ConnectionInfo {
         }
     }
 
-    /// The client speaks plaintext, and the listener TLS: from now on it is nobody who could prove anything.
+    /// Mark a client that speaks plaintext on a TLS listener, which cannot authenticate any more.
     pub(crate) fn comes_without_tls(&mut self) {
         self.without_tls = true;
         self.authenticated = false;
     }
 
-    /// The same client for another thread; what was decided about it so far stays with its data thread.
+    /// Return the client's identity for another thread, without cached decisions, which stay with its data thread.
     pub(crate) fn identity(&self) -> Self {
         ConnectionInfo {
             peer: Arc::clone(&self.peer),
@@ -125,15 +125,15 @@ impl ConnectionInfo {
         self.decisions.replace(lent.decisions.take());
     }
 
-    /// Which incarnation of a partition was read before.
+    /// Return the incarnation of a partition that was read before.
     pub(crate) fn read_before(&self, name: &str, partition: i32) -> Option<TopicId> {
         let incarnations = self.incarnations.borrow();
         incarnations.get(name)?.get(&partition).copied()
     }
 
-    /// Notes which incarnation of a partition was read.
+    /// Record which incarnation of a partition was read.
     pub(crate) fn has_read(&self, name: &Arc<str>, partition: i32, id: TopicId) {
-        // So it is with nearly every fetch.
+        // True for nearly every fetch.
         if self.read_before(name, partition) == Some(id) {
             return;
         }
@@ -147,7 +147,8 @@ impl ConnectionInfo {
         }
     }
 
-    /// The client compares its position with the leader's epochs (KIP-320): it needs nobody who notices for it.
+    /// The client compares its position with the leader's epochs (KIP-320), so the broker need not detect a new
+    /// incarnation for it.
     pub(crate) fn compares_epochs(&self, name: &str) {
         self.incarnations.borrow_mut().remove(name);
     }

@@ -1,5 +1,5 @@
-//! What holds for one connection, and whether it is muted: Kafka answers first, with how long the client has to wait, and
-//! reads nothing more of the connection for that long (KIP-219).
+//! Quotas of one connection, and its mute: as in Kafka, the broker answers at once with a throttle time and does not
+//! read from the connection until it has passed (KIP-219).
 //!
 //! Used by the connection's own task only.
 
@@ -10,16 +10,16 @@ use pybroker_protocol::ApiKey;
 
 use crate::quotas::{Held, Quotas, clipped};
 
-/// Time of a thread that other connections of the same client hear of with the next request at the latest.
+/// Thread time above which the connection reports it at once, and not with the next request.
 const UNREPORTED_NANOS_MAX: u64 = 100_000;
 
-/// See the module.
+/// Quota state of one connection.
 #[derive(Default)]
 pub(crate) struct ConnectionQuotas {
     resolved: RefCell<Resolved>,
     timed: Cell<bool>,
-    /// Nanoseconds of threads that are to be counted: with the next request, which looks at the same figures, or when
-    /// they are many, or the connection ends.
+    /// Nanoseconds of thread time that are not reported yet. Reported with the next request, when they are many, or
+    /// when the connection closes.
     unreported: Cell<u64>,
     muted_until: Cell<Option<Instant>>,
 }
@@ -31,14 +31,14 @@ struct Resolved {
 }
 
 impl ConnectionQuotas {
-    /// It is another user's from now on.
+    /// Forget the quotas, because the connection has another user.
     pub(crate) fn forget(&mut self) {
         self.report(Instant::now());
         *self.resolved.get_mut() = Resolved::default();
         self.timed.set(false);
     }
 
-    /// Looks up what holds, if it was not looked up for this client id and this table.
+    /// Look up the quotas, unless that was done for this client id and version of the table.
     fn resolve(&self, quotas: &Quotas, principal: &str, client_id: &str, now: Instant) {
         let client_id = clipped(client_id);
         {
@@ -59,8 +59,8 @@ impl ConnectionQuotas {
         self.timed.set(resolved.held.request.is_some());
     }
 
-    /// A request has come of so many bytes; gives the milliseconds that its answer has to tell. Muted for that long, which
-    /// the answer does not wait for.
+    /// Count a request of that many bytes. Return the throttle time of its response in milliseconds; the connection is
+    /// muted for it after the response.
     pub(crate) fn arrived(
         &self,
         quotas: &Quotas,
@@ -82,8 +82,8 @@ impl ConnectionQuotas {
         self.mute(wait, now)
     }
 
-    /// So many bytes of records are about to be answered to a Fetch. The milliseconds that are told instead, if they are
-    /// too many now.
+    /// Count record bytes of a Fetch response. If they exceed the quota, return the throttle time in milliseconds for
+    /// an empty response.
     pub(crate) fn fetched(&self, bytes: usize, now: Instant) -> Option<i32> {
         let resolved = self.resolved.borrow();
         let fetch = resolved.held.fetch.as_ref()?;
@@ -91,13 +91,13 @@ impl ConnectionQuotas {
         Some(self.mute(wait, now))
     }
 
-    /// The most that one answer to a Fetch may bring.
+    /// Return the maximum record bytes of one Fetch response.
     pub(crate) fn fetch_bytes_max(&self) -> Option<usize> {
         let resolved = self.resolved.borrow();
         Some(resolved.held.fetch.as_ref()?.burst())
     }
 
-    /// Reads nothing for so many milliseconds.
+    /// Mute the connection for `wait_ms` milliseconds.
     pub(crate) fn mute(&self, wait_ms: u32, now: Instant) -> i32 {
         if wait_ms > 0 {
             let until = now + Duration::from_millis(wait_ms.into());
@@ -107,24 +107,25 @@ impl ConnectionQuotas {
         i32::try_from(wait_ms).unwrap_or(i32::MAX)
     }
 
-    /// Until when nothing is read.
+    /// Return the time until which the connection is muted.
     #[inline]
     pub(crate) fn muted_until(&self) -> Option<Instant> {
         self.muted_until.get()
     }
 
-    /// Whether it is still muted: until its time is over, or something else holds for it. Its figures stay what they are.
+    /// Return whether the connection stays muted: until the time has passed or its quotas change. Its usage counters do
+    /// not change.
     pub(crate) fn stays_muted(&self, quotas: &Quotas, now: Instant) -> bool {
         let changed = || self.resolved.borrow().held.version != quotas.version();
         self.muted_until.get().is_some_and(|until| until > now) && !changed()
     }
 
-    /// Reads again.
+    /// Unmute the connection.
     pub(crate) fn unmute(&self) {
         self.muted_until.set(None);
     }
 
-    /// Whether time of threads is counted.
+    /// Return whether the client has a request quota, which counts thread time.
     #[inline]
     pub(crate) fn counts_time(&self) -> bool {
         self.timed.get()
@@ -141,7 +142,7 @@ impl ConnectionQuotas {
         quotas
     }
 
-    /// A thread has worked for the client from one time to another.
+    /// Count thread time spent on the client.
     pub(crate) fn worked(&self, from: Instant, to: Instant) {
         let nanos = to.saturating_duration_since(from).as_nanos() as u64;
         self.unreported.set(self.unreported.get() + nanos);
@@ -150,7 +151,7 @@ impl ConnectionQuotas {
         }
     }
 
-    /// Counts what is to be counted.
+    /// Report the pending thread time.
     fn report(&self, now: Instant) {
         let nanos = self.unreported.take();
         if nanos > 0
@@ -160,7 +161,7 @@ impl ConnectionQuotas {
         }
     }
 
-    /// Where the time is counted that others spend on a request.
+    /// Return the counter for time that other threads spend on a request.
     pub(crate) fn request_figures(&self) -> Option<std::sync::Arc<crate::quotas::Figures>> {
         self.resolved.borrow().held.request.clone()
     }
@@ -208,14 +209,14 @@ mod tests {
         assert!(one > 0.0, "at once");
         connection.worked(now, now + long);
         assert_eq!(seconds(one), 2.0);
-        // Three seconds of connections that end after a short request each.
+        // Three seconds of connections that close after a short request each.
         for _ in 0..50_000 {
             let connection = ConnectionQuotas::default();
             request(&connection);
             connection.worked(now, now + short);
         }
         assert_eq!(seconds(one), 5.0);
-        // And of one that goes on.
+        // And of a connection that stays open.
         for _ in 0..50_000 {
             connection.worked(now, now + short);
             request(&connection);

@@ -1,7 +1,7 @@
-//! What one connection remembers of the rules' answers about topics, so that Produce and Fetch ask the rules once.
+//! Cache of one connection's authorization decisions about topics, so that Produce and Fetch evaluate the rules once.
 //!
-//! By name and by version of the rules: nothing decided about a deleted topic grants anything that the entries of its
-//! successor do not.
+//! Keyed by name and by version of the rules: a decision about a deleted topic grants nothing that the rules do not
+//! grant for its successor.
 
 use std::sync::Arc;
 
@@ -9,17 +9,17 @@ use hashbrown::HashMap;
 
 use crate::authorizer::Operation;
 
-/// Names that are remembered; more than most clients use. Above it all are forgotten.
+/// Maximum names cached; more than most clients use. Above it the cache is cleared.
 const NAMES_MAX: usize = 1_000;
 
-/// See the module. Of the rules' version 0 there are no decisions.
+/// Decisions by topic name. Rules have versions from 1 on, so version 0 has no decisions.
 #[derive(Debug, Default)]
 pub(crate) struct Decisions {
     version: u64,
     by_name: HashMap<Arc<str>, Decided>,
 }
 
-/// Bits of operations: those that were asked about, and those of them that are permitted.
+/// Bits of operations: those that were evaluated, and the permitted ones among them.
 #[derive(Debug, Default, Clone, Copy)]
 struct Decided {
     known: u16,
@@ -27,13 +27,13 @@ struct Decided {
 }
 
 impl Decisions {
-    /// Forgets everything: the connection has another principal.
+    /// Clear the cache, because the connection has another principal.
     pub(crate) fn clear(&mut self) {
         self.by_name.clear();
         self.version = 0;
     }
 
-    /// What rules of this version have said before about an operation on the topic of this name.
+    /// Return the cached decision of rules of this version about an operation on the topic of this name.
     #[inline]
     pub(crate) fn recall(
         &mut self,
@@ -50,7 +50,7 @@ impl Decisions {
         (decided.known & bit != 0).then_some(decided.permitted & bit != 0)
     }
 
-    /// Remembers what rules of the version that was asked for last have just said.
+    /// Cache a decision of the rules version that `recall` was last called with.
     pub(crate) fn remember(&mut self, operation: Operation, name: &str, permitted: bool) {
         if self.by_name.len() >= NAMES_MAX && !self.by_name.contains_key(name) {
             self.by_name.clear();

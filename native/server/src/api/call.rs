@@ -1,4 +1,4 @@
-//! What a handler of an API key is given, and what it gives back.
+//! Input and output of the handlers of API keys.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,7 +15,7 @@ use crate::metrics::Moments;
 use crate::reply::ReplyHeader;
 use crate::shared::Shared;
 
-/// A request apart from its body: what answering it needs, on whichever thread.
+/// A request without its body: the data that any thread needs to answer it.
 #[derive(Clone, Copy)]
 pub(crate) struct Call<'a> {
     pub(crate) shared: &'a Arc<Shared>,
@@ -24,18 +24,18 @@ pub(crate) struct Call<'a> {
     pub(crate) version: i16,
     pub(crate) reply: ReplyHeader,
     pub(crate) client_id: Option<&'a str>,
-    /// When the frame was complete.
+    /// When the last byte of the frame arrived.
     pub(crate) received: Instant,
-    /// When its turn came.
+    /// When the thread started to process the request.
     pub(crate) began: Instant,
-    /// Wall clock, milliseconds.
+    /// Wall clock, in milliseconds since the Unix epoch.
     pub(crate) now_ms: i64,
-    /// How long the client is told to wait before its next request (KIP-219), in milliseconds.
+    /// Throttle time in the response (KIP-219), in milliseconds.
     pub(crate) throttle_time_ms: i32,
 }
 
 impl<'a> Call<'a> {
-    /// Its version, with the layouts that its listener speaks.
+    /// Return the request's version together with the wire layouts of its listener.
     #[inline]
     pub(crate) fn wire_version(&self) -> WireVersion {
         WireVersion {
@@ -44,19 +44,19 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// When what has happened to it so far.
+    /// Return the timestamps of the request up to now.
     #[inline]
     pub(crate) fn moments(&self) -> Moments {
         Moments::new(self.received, self.began)
     }
 
-    /// Whether it came over a listener where brokers talk.
+    /// Return whether the request arrived on an inter-broker listener.
     #[inline]
     pub(crate) fn is_brokers(&self) -> bool {
         self.connection.peer.registry == Registry::InterBroker
     }
 
-    /// What the client may do with topics.
+    /// Return the authorization of the client.
     #[inline]
     pub(crate) fn access(&self) -> Access<'a> {
         Access::new(self.shared, self.connection)
@@ -72,7 +72,7 @@ impl<'a> Call<'a> {
         encode_value(message, wire.number, &value).ok()
     }
 
-    /// The reason to close for a body that is not this request.
+    /// Return the reason to close the connection because the body cannot be decoded.
     pub(crate) fn bad_request(&self, error: DecodeError) -> CloseReason {
         CloseReason::BadRequest {
             api_key: self.api_key,
@@ -82,12 +82,12 @@ impl<'a> Call<'a> {
     }
 }
 
-/// What became of a request that may have to wait for something.
+/// Result of a handler whose request may have to wait.
 pub(crate) enum Answer<P> {
-    /// The whole reply frame was appended to the output.
+    /// The handler appended the whole reply frame to the output.
     Written,
-    /// There is no reply (acks=0).
+    /// The request has no reply (acks=0).
     Silent,
-    /// The reply comes later.
+    /// The reply follows later.
     Later(Box<P>),
 }

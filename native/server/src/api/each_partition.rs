@@ -1,4 +1,5 @@
-//! Requests that ask the same of each partition that they name (ListOffsets, OffsetForLeaderEpoch).
+//! Shared handling of requests that ask the same question of every partition they name (ListOffsets,
+//! OffsetForLeaderEpoch).
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use crate::error_codes::Naming;
 use crate::resolve::ResolvedTopic;
 use crate::shared::Shared;
 
-/// How a topic is named: decides which errors its partitions are told.
+/// Return how the request names topics, which selects the error code for unknown topics.
 pub(super) fn naming(topic: TopicRef<'_>) -> Naming {
     match topic {
         TopicRef::Name(_) => Naming::Name,
@@ -20,8 +21,9 @@ pub(super) fn naming(topic: TopicRef<'_>) -> Naming {
     }
 }
 
-/// For each topic the error with which all of it is refused: the client may not describe it. Decided on the
-/// connection's thread, where its decisions are remembered.
+/// Return, for each topic, the error that refuses all of its partitions because the client may not describe the topic.
+///
+/// Runs on the connection's thread, which caches authorization decisions.
 pub(super) fn refusals<Q>(call: &Call<'_>, topics: &[OfTopic<'_, Q>]) -> Vec<Option<ErrorCode>> {
     let map = call.shared.replicas.snapshot();
     let view = call.shared.metadata.load();
@@ -33,8 +35,10 @@ pub(super) fn refusals<Q>(call: &Call<'_>, topics: &[OfTopic<'_, Q>]) -> Vec<Opt
     topics.iter().map(refusal).collect()
 }
 
-/// Asks each partition: `ask` gets the topic, what is asked, and the partition or why there is none; `index` is where
-/// the question has the partition's. The topics are those of the request, in its order.
+/// Answer each partition of the request, in its order.
+///
+/// `ask` gets the topic, the question, and the partition or the error why there is none. `index` reads the partition
+/// index from a question.
 pub(super) fn answer_each<'q, Q, A>(
     shared: &Shared,
     topics: &[OfTopic<'q, Q>],

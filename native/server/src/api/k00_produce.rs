@@ -1,16 +1,17 @@
 //! Produce, versions 3–13: by name to v12, by topic id from v13. v0–2 are answered UNSUPPORTED_VERSION. Among brokers
 //! version 9, by topic id.
 //!
-//! Each partition: found in one snapshot of the map, its batch checked outside of any lock, appended. What a turn of the
-//! data thread cannot decompress another thread appends, in the connection's order. With acks=all
-//! the reply is written at once, except for the error codes: they are patched if a commit fails or comes too late
-//! (`timeout_ms` → REQUEST_TIMED_OUT, with the offsets that were assigned, as Kafka answers).
+//! The handler looks up each partition in one snapshot of the metadata, checks its batch without holding a lock, and
+//! appends it. If the records exceed the decompression budget of the turn, another thread appends the rest, in the
+//! connection's order. With acks=all the handler writes the reply at once except for the error codes. It patches them
+//! if a commit fails or misses `timeout_ms` (REQUEST_TIMED_OUT, with the assigned offsets, as Kafka answers).
 //!
-//! The first records of a transaction in a partition are appended when its coordinator has said that the partition is
-//! part of it (KIP-890); from v12 on it becomes part of it so.
+//! The first records of a transaction in a partition are appended after the transaction coordinator confirmed that the
+//! partition is part of it (KIP-890). From v12 on the coordinator adds the partition.
 //!
-//! Refused: acks other than −1, 0, 1, internal topics (as Kafka, unless the client calls itself `__admin_client`),
-//! transactional records without the right to their transactional id. With acks=0 a failure closes the connection: there is no other way to say so.
+//! Refused: acks other than −1, 0, 1; internal topics (as Kafka does, unless the client id is `__admin_client`);
+//! transactional records without permission for their transactional id. With acks=0 a failure closes the connection,
+//! because there is no response that could carry an error.
 
 mod append;
 mod commit;
@@ -37,7 +38,8 @@ use crate::close::CloseReason;
 use crate::shared::ThreadState;
 use crate::slow_appends::SlowAppends;
 
-/// Appends what the request carries. Batches are stamped in place, hence the mutable body.
+/// Append the records of the request. Offsets and timestamps are stamped into the batches in place, so the body is
+/// mutable.
 pub(crate) fn run(
     call: &Call<'_>,
     thread: &mut ThreadState,
@@ -73,7 +75,7 @@ pub(crate) fn run(
         (out, &mut tally, thread.flush_group.held()),
     );
     thread.note(&mut tally);
-    // It goes back with its capacity.
+    // Return the tally with its capacity for the next request.
     thread.tally = tally;
     Ok(match outcome? {
         Outcome::Done(Done::Written) => Answer::Written,

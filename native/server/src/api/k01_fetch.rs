@@ -1,20 +1,20 @@
 //! Fetch, versions 4–18: by name to v12, by topic id from v13, with sessions (KIP-227) from v7.
 //!
-//! Reads what is there; if that is less than `min_bytes` and nothing is wrong, waits until one of the partitions can
-//! give more, `max_wait_ms` have passed or the server stops: registrations with the partitions, no polling. Records
-//! stay in their files: the reply is head bytes and file slices. Slices that are not in the page cache are read by
-//! a pool first.
+//! The handler reads the available records. If they are fewer than `min_bytes` and no partition has an error, it
+//! registers with the partitions and waits until one of them has more, `max_wait_ms` has passed, or the server stops;
+//! it does not poll. Records stay in their files: the reply consists of header bytes and file slices. A pool of threads
+//! first reads slices that are not in the page cache.
 //!
-//! Errors of the whole response: 70, 71, 106 (sessions). An unknown topic is told per partition: by id
-//! UNKNOWN_TOPIC_ID, by name UNKNOWN_TOPIC_OR_PARTITION, and does not end the wait for the others (as Kafka). A
-//! fetch by name that read another incarnation of the topic before gets one OFFSET_OUT_OF_RANGE: of a version that cannot
-//! carry an epoch (to v8) always; of a later one, without session, if it goes on behind the start of the log and has not
-//! compared its position with the leader's epochs (OffsetForLeaderEpoch) since.
+//! Errors of the whole response: 70, 71, 106 (sessions). Unknown topics are reported per partition, by id
+//! UNKNOWN_TOPIC_ID, by name UNKNOWN_TOPIC_OR_PARTITION, and do not end the wait for the others (as in Kafka). A fetch
+//! by name that read another incarnation of the topic before gets one OFFSET_OUT_OF_RANGE. Versions that cannot carry
+//! an epoch (to v8) always get it; later ones, without session, if their position is below the log start and the client
+//! has not compared it with the leader's epochs (OffsetForLeaderEpoch) since.
 //!
-//! Over its quota it is answered at once, without partitions, as Kafka does (KIP-219).
+//! A client over its quota gets a response without partitions at once, as in Kafka (KIP-219).
 //!
-//! Among brokers version 13 in the KIP-516 text's layout, for followers: up to the log end, and how far they ask is how
-//! far they have got. On client listeners requests of followers are CLUSTER_AUTHORIZATION_FAILED.
+//! Among brokers version 13 in the layout of the KIP-516 text, for followers: they read up to the log end, and their
+//! fetch offset acknowledges replication. On client listeners fetches of followers are CLUSTER_AUTHORIZATION_FAILED.
 
 mod pending;
 mod plan;
@@ -32,7 +32,7 @@ use crate::close::CloseReason;
 use crate::outgoing::Outgoing;
 use crate::shared::ThreadState;
 
-/// Starts a Fetch at the head of the slots. Its reply goes to `outgoing` because it has file slices.
+/// Start a Fetch at the head of the slots. Its reply goes to `outgoing` because it has file slices.
 pub(crate) fn run(
     call: &Call<'_>,
     thread: &mut ThreadState,
@@ -40,7 +40,7 @@ pub(crate) fn run(
     body: &[u8],
     outgoing: &mut Outgoing,
 ) -> Result<Answer<PendingFetch>, CloseReason> {
-    // Out of the thread's state, so that both can be borrowed; it goes back with its capacity.
+    // Taken out of the thread's state so that both can be borrowed; returned below with its capacity.
     let mut request = core::mem::take(&mut thread.fetch);
     let planned = match request.decode(body, call.version) {
         Err(error) => Err(call.bad_request(error)),

@@ -1,13 +1,14 @@
-//! ListOffsets, versions 0–11, by name in all of them; among brokers version 6, by topic id, for followers up to the log
-//! end.
+//! ListOffsets, versions 0–11, by name in all of them; among brokers version 6, by topic id, for followers up to the
+//! log end.
 //!
-//! Negative timestamps, as Kafka 4 treats them without tiered storage: −1 the end that the isolation level sees, −2
-//! the log start, −3 the record with the largest timestamp (v7+, KIP-734), −4 the local log's start, here the log
-//! start (v8+, KIP-405), −5 the last tiered offset (v9+, KIP-1005) and −6 the earliest not uploaded (v11+): nothing,
-//! −1. Others, or below their version: UNSUPPORTED_VERSION. v0 answers with a list, highest offset first.
+//! Negative timestamps, as in Kafka 4 without tiered storage: −1 the end that the isolation level sees, −2 the log
+//! start, −3 the record with the largest timestamp (v7+, KIP-734), −4 the start of the local log, here the log start
+//! (v8+, KIP-405), −5 the last tiered offset (v9+, KIP-1005) and −6 the earliest that is not uploaded (v11+): both have
+//! no offset, −1. Other values, or these below their version: UNSUPPORTED_VERSION. v0 answers with a list, highest
+//! offset first.
 //!
-//! What depends on the end waits for a flush that is under way, so that a client that was told "written" with acks=1
-//! finds its record.
+//! Answers that depend on the log end wait for a flush in progress, so that a client whose acks=1 write was
+//! acknowledged finds its record.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,10 +31,10 @@ use crate::limits::FLUSH_WAIT_MAX;
 use crate::resolve::ResolvedTopic;
 use crate::shared::Shared;
 
-/// What a timestamp asks for.
+/// The meaning of a requested timestamp.
 enum Wanted {
     Offset(OffsetSpec),
-    /// Something that only tiered storage has.
+    /// An offset that only tiered storage has.
     Nothing,
 }
 
@@ -64,7 +65,7 @@ pub(crate) fn run(
     let (shared, body) = (Arc::clone(call.shared), Box::<[u8]>::from(body));
     let bytes = body.len();
     let look_up = move |shared: &Shared| {
-        // Decoded a second time rather than copied field by field; it was decoded without error above.
+        // Decoding again is cheaper than copying each field; it succeeded above.
         let request = ListOffsetsRequest::decode(&body, wire).ok()?;
         Some(answer(shared, wire, &request, isolation, &refused))
     };
@@ -84,8 +85,10 @@ pub(crate) fn run(
     Ok(Answer::Later(Box::new(pending)))
 }
 
-/// Up to where offsets are told. Clients see what consumers see, whatever replica id they send (kafka-python 3.0.0 to
-/// 3.0.11 send 0): beyond the high watermark Kafka tells them offsets that a new leader may not have.
+/// Return the isolation that limits the visible offsets.
+///
+/// Clients always see what consumers see, whatever replica id they send (kafka-python 3.0.0 to 3.0.11 sends 0). Offsets
+/// beyond the high watermark may be lost with a new leader.
 fn isolation(call: &Call<'_>, request: &ListOffsetsRequest<'_>) -> Isolation {
     match (request.replica_id, request.isolation_level) {
         (0.., _) if call.is_brokers() => Isolation::LogEnd,
@@ -98,12 +101,13 @@ fn reads_files(timestamp: i64) -> bool {
     timestamp >= 0 || timestamp == -3
 }
 
-/// Whether the answer depends on how far the partition is committed.
+/// Return whether the answer depends on the committed end of the partition.
 fn asks_for_the_end(timestamp: i64) -> bool {
     timestamp == -1 || reads_files(timestamp)
 }
 
-/// The flushes that bring into sight what was acknowledged with acks=1 and is not committed yet.
+/// Return the flushes in progress that make records visible which were acknowledged with acks=1 but are not committed
+/// yet.
 fn flushes_under_way(
     shared: &Shared,
     request: &ListOffsetsRequest<'_>,
@@ -128,18 +132,18 @@ fn flushes_under_way(
     flushes
 }
 
-/// Waits for all of them, but not longer than this. Why one fails is told when the partition is asked.
+/// Wait for all flushes, at most `limit`. The partition reports the error of a failed flush.
 async fn wait_for(flushes: Vec<Commit>, limit: Duration) {
     let all = async {
         for flush in flushes {
             drop(flush.await);
         }
     };
-    // Too late is no error: the answer is what is committed by then.
+    // A timeout is no error: the answer then shows the committed records.
     drop(tokio::time::timeout(limit, all).await);
 }
 
-/// `refused`: for each topic of the request the error with which all of it is refused.
+/// Answer every partition. `refused` has, for each topic of the request, the error that refuses all of it.
 fn answer(
     shared: &Shared,
     wire: WireVersion,
@@ -160,7 +164,7 @@ fn answer(
         refused,
         |wanted| wanted.partition,
         |topic, wanted, partition| {
-            // Named twice: Kafka refuses both.
+            // Kafka refuses both entries of a partition that is named twice.
             let twice = named
                 .get(&(topic, wanted.partition))
                 .is_some_and(|count| *count > 1);
@@ -183,13 +187,14 @@ fn answer(
     Answered::new(body, errors)
 }
 
-/// Whether an error is told although the partition is named twice: who may not see it hears nothing else of it.
+/// Return whether this error takes precedence over the error for a duplicate partition, which would reveal the topic to
+/// a client without access.
 fn refuses_first(error: ErrorCode) -> bool {
     error == ErrorCode::TOPIC_AUTHORIZATION_FAILED
         || error == ErrorCode::CLUSTER_AUTHORIZATION_FAILED
 }
 
-/// The offset wanted, and for v0 all of them.
+/// Find the requested offset, and for v0 all offsets.
 fn find(
     version: i16,
     partition: &Partition,

@@ -1,11 +1,13 @@
 //! Metadata, versions 0–13, by name and (v10+) by topic id.
 //!
-//! Answered here if every topic named is known or must not be created; otherwise the whole request goes to the
-//! control plane, which creates topics. As in Kafka, one non-zero id makes all names be ignored, and what is asked for
-//! twice is told once. An unknown id is UNKNOWN_TOPIC_ID and never creates; before v12 its name is "" (the field is not
-//! nullable). Topics that the client may not describe: left out of "all", TOPIC_AUTHORIZATION_FAILED if named, alike
-//! whether they exist or not and with a zero id; by id without name, as Kafka. Without authorizer the authorized operations, if
-//! asked for, are all there are.
+//! The handler answers if every named topic exists or must not be created. Otherwise it forwards the whole request to
+//! the control plane, which creates topics. As in Kafka, one non-zero id makes the handler ignore all names, and a
+//! topic that is requested twice is returned once. An unknown id is UNKNOWN_TOPIC_ID and never creates a topic; before
+//! v12 its name is "" (the field is not nullable).
+//!
+//! Topics that the client may not describe are left out of "all". If named, they are TOPIC_AUTHORIZATION_FAILED with a
+//! zero id, whether they exist or not; by id the response has no name, as in Kafka. Without authorizer, all operations
+//! are authorized.
 
 use std::borrow::Cow;
 
@@ -25,10 +27,10 @@ use crate::close::CloseReason;
 use crate::metadata_view::{MetadataView, PartitionMetadata, TopicMetadata};
 use crate::reply::ReplyFrame;
 
-/// Longest name of a topic.
+/// Maximum length of a topic name, in bytes.
 const TOPIC_NAME_BYTES_MAX: usize = 249;
 
-/// What is told of one topic asked about.
+/// Response entry for one requested topic.
 enum Entry<'a> {
     Known(&'a TopicMetadata),
     Unknown {
@@ -69,9 +71,11 @@ pub(crate) fn run(
     Ok(Answer::Written)
 }
 
+/// Remove padding bytes that librdkafka adds.
+///
 /// librdkafka (seen in 2.16, `list_topics` without a topic) writes the null array of a flexible version in four bytes
-/// instead of one. Kafka ignores the bytes that its own reading then leaves over; here they would end the connection,
-/// so exactly this layout is read as it is meant. No other request has these seven bytes.
+/// instead of one. Kafka ignores the bytes after the message; here they would close the connection. The function
+/// accepts exactly this layout; no other request has these seven bytes.
 fn without_padding_of_librdkafka(body: &[u8], version: i16) -> &[u8] {
     match body {
         [0, 0, 0, 0, 0 | 1, 0 | 1, 0] if version > 10 => &body[3..],
@@ -79,7 +83,7 @@ fn without_padding_of_librdkafka(body: &[u8], version: i16) -> &[u8] {
     }
 }
 
-/// What to tell: `Some(None)` = all topics; `None` = a topic may have to be created.
+/// Return the response entries: `Some(None)` = all topics; `None` = a topic may have to be created.
 fn entries<'a>(
     view: &'a MetadataView,
     request: &MetadataRequest<'a>,
@@ -98,7 +102,8 @@ fn entries<'a>(
     let mut entries = Vec::with_capacity(topics.len());
     let mut asked = HashSet::new();
     for topic in topics {
-        // Told once, as Kafka does: else a few bytes for a name would buy all of the topic's partitions each time.
+        // Return a topic once, as Kafka does. Otherwise each repeated name of a few bytes would return all partitions
+        // of the topic again.
         let key = if by_id {
             (topic.topic_id, None)
         } else {
@@ -117,7 +122,7 @@ fn entries<'a>(
                     }
                 }
                 Some(known) => Entry::Known(known),
-                // A name beside ids is ignored, also where its own id is zero.
+                // A name beside ids is ignored, also if its own id is zero.
                 None if topic.topic_id == Uuid::ZERO => continue,
                 None => Entry::Unknown {
                     error: ErrorCode::UNKNOWN_TOPIC_ID,
@@ -214,7 +219,7 @@ fn write(
     writer.end(cluster_operations, 0);
 }
 
-/// Brokers that the client's listener can reach.
+/// Return the live brokers that have an address for the client's listener.
 fn live_brokers<'v>(view: &'v MetadataView, listener: &str) -> Vec<NodeEndpoint<'v>> {
     let reachable = |broker: &'v crate::metadata_view::Broker| {
         let endpoint = broker.endpoint(listener)?;
@@ -278,7 +283,7 @@ fn partition_entry<'p>(
     }
 }
 
-/// The replicas on brokers that are not live, and on log directories that failed.
+/// Return the replicas on dead brokers and on failed log directories.
 fn offline_replicas(
     partition: &PartitionMetadata,
     is_live: impl Fn(i32) -> bool,
@@ -292,7 +297,7 @@ fn offline_replicas(
         .collect()
 }
 
-/// Kafka's rules for names of topics.
+/// Return whether the topic name follows Kafka's rules.
 fn name_is_valid(name: &str) -> bool {
     !name.is_empty()
         && name != "."

@@ -1,5 +1,5 @@
-//! OffsetCommit, where the control plane has left a member's commits to the data threads (`standing_commits`). All other
-//! commits are its own.
+//! OffsetCommit of members whose commits the coordinator has delegated to the data threads (`standing_commits`). The
+//! control plane handles all other commits.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -20,7 +20,8 @@ use crate::reply::ReplyFrame;
 use crate::shared::ThreadState;
 use crate::standing_commits::{CommitRight, Committed, MemberCommit};
 
-/// Commits, and writes the reply or keeps it until the commits are on disk. `None`: the control plane is to be asked.
+/// Append the commits, and write the reply or keep it until the commits are on disk. `None`: the control plane must
+/// answer.
 pub(crate) fn run(
     call: &Call<'_>,
     thread: &mut ThreadState,
@@ -28,7 +29,7 @@ pub(crate) fn run(
     outgoing: &mut Outgoing,
 ) -> Option<Answer<PendingOffsetCommit>> {
     let right = call.connection.commits.find(call.version, body)?;
-    // What cannot be read is for the control plane to refuse.
+    // The control plane refuses requests that cannot be decoded.
     let request = OffsetCommitRequest::decode(body, call.version).ok()?;
     let commits = right.commits(&request, call.now_ms)?;
     if !may_commit(call, right, &commits) {
@@ -38,7 +39,7 @@ pub(crate) fn run(
     let tip = right.tip();
     let partition = map.partition(tip.topic_id, tip.partition)?;
     if thread.flushes.slow_dir(partition, call.received).is_some() {
-        // The control plane may wait for a slow disk, this thread may not.
+        // The control plane may wait for a slow disk, this thread must not.
         return None;
     }
     let at = (call.began, call.now_ms);
@@ -73,7 +74,7 @@ pub(crate) fn run(
     })))
 }
 
-/// Who may not any more is told so by the control plane.
+/// Return whether the client may still commit; if not, the control plane refuses the request.
 fn may_commit(call: &Call<'_>, right: &CommitRight, commits: &[MemberCommit]) -> bool {
     let access = call.access();
     access.may_read_for(right.group())
@@ -88,7 +89,7 @@ pub(crate) struct PendingOffsetCommit {
     answer: oneshot::Receiver<Result<(), PartitionError>>,
     /// The whole reply frame.
     reply: Vec<u8>,
-    /// Where the partitions' error codes stand in it.
+    /// Offsets of the partitions' error codes in the reply.
     error_places: Vec<usize>,
     pub(crate) deadline: Instant,
     pub(crate) moments: Moments,
@@ -96,7 +97,7 @@ pub(crate) struct PendingOffsetCommit {
 }
 
 impl PendingOffsetCommit {
-    /// Ready with the whole reply frame when the commits are on disk, have failed or are too late.
+    /// Return the whole reply frame once the commits are on disk, have failed or timed out.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>, now: Instant) -> Poll<Vec<u8>> {
         let error = match Pin::new(&mut self.answer).poll(context) {
             Poll::Ready(Ok(Ok(()))) => ErrorCode::NONE,
@@ -116,7 +117,7 @@ impl PendingOffsetCommit {
         Poll::Ready(core::mem::take(&mut self.reply))
     }
 
-    /// Memory held.
+    /// Return the memory held, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.reply.capacity() + self.error_places.capacity() * size_of::<usize>()
     }

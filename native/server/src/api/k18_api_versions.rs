@@ -1,9 +1,9 @@
-//! ApiVersions, versions 0–5, as released Kafka answers it: what the listener serves that it came over.
+//! ApiVersions, versions 0–5, as released Kafka answers it. The response lists the APIs of the listener that received
+//! the request.
 //!
-//! A version that is not served is answered with layout v0, UNSUPPORTED_VERSION and the range of ApiVersions itself
-//! (KIP-511), so that a newer client can step down. Names of client software that break KIP-511's rules are
-//! INVALID_REQUEST. A client that believes to talk to another cluster or node is told REBOOTSTRAP_REQUIRED
-//! (KIP-1242, v5).
+//! An unsupported version is answered with layout v0, UNSUPPORTED_VERSION and the range of ApiVersions itself
+//! (KIP-511), so that a newer client can fall back. Names of client software that break KIP-511's rules are
+//! INVALID_REQUEST. A client that expects another cluster or node gets REBOOTSTRAP_REQUIRED (KIP-1242, v5).
 
 use pybroker_protocol::hot::api_versions::{
     ApiVersion, ApiVersionsRequest, ApiVersionsResponse, Feature, VERSIONS,
@@ -16,12 +16,14 @@ use crate::control_plane::Software;
 use crate::reply::{ReplyFrame, ReplyHeader};
 use crate::shared::ThreadState;
 
-/// Longest name or version of client software that is accepted.
+/// Maximum length of the client software's name and of its version.
 const SOFTWARE_BYTES_MAX: usize = 256;
 
-/// What there is for clients, its highest level, and the request without which there is none: groups of the newer
-/// protocol (KIP-848), share groups (KIP-932), streams groups (KIP-1071), version 2 of transactions (KIP-890). It is in
-/// force unless the cluster has finalized another level (`pybroker/broker/metadata/features.py` names the same).
+/// Features for clients: name, highest level, and the API that the feature requires.
+///
+/// Consumer groups (KIP-848), share groups (KIP-932), streams groups (KIP-1071), transactions version 2 (KIP-890). The
+/// highest level is active unless the cluster has finalized another one. `pybroker/broker/metadata/features.py` names
+/// the same features.
 const FEATURES: [(&str, i16, ApiKey); 4] = [
     ("group.version", 1, ApiKey::ConsumerGroupHeartbeat),
     ("share.version", 2, ApiKey::ShareGroupHeartbeat),
@@ -70,7 +72,7 @@ pub(crate) fn run(
     Ok(())
 }
 
-/// Answers a version that is not served; the body is not looked at.
+/// Answer an unsupported version without decoding the body.
 pub(crate) fn run_unsupported(call: &Call<'_>, thread: &ThreadState, out: &mut Vec<u8>) {
     write(
         call,
@@ -95,7 +97,7 @@ fn write(
 ) {
     debug_assert!(VERSIONS.contains(&version));
     thread.metrics.error(call.api_key, error.0);
-    // Response header v0 in every version.
+    // The response header is v0 in every version.
     let header = ReplyHeader {
         flexible: false,
         ..call.reply
@@ -130,7 +132,7 @@ fn row((api, min_version, max_version): (&Api, i16, i16)) -> ApiVersion {
     }
 }
 
-/// The client expects another cluster or node behind this address.
+/// Return whether the client expects another cluster or node at this address.
 fn elsewhere(call: &Call<'_>, request: &ApiVersionsRequest<'_>) -> bool {
     let other_node = request.node_id >= 0 && request.node_id != call.shared.broker_id;
     other_node
@@ -139,7 +141,7 @@ fn elsewhere(call: &Call<'_>, request: &ApiVersionsRequest<'_>) -> bool {
             .is_some_and(|id| *id != *call.shared.metadata.load().cluster_id)
 }
 
-/// Letters, digits, '-' and '.', with a letter or digit at both ends.
+/// Return whether the text consists of letters, digits, '-' and '.', with a letter or digit at both ends.
 fn software_is_valid(text: &str) -> bool {
     let bytes = text.as_bytes();
     let edge = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);

@@ -1,7 +1,8 @@
-//! OffsetForLeaderEpoch, versions 0–4, by name in all of them; among brokers version 4, by topic id. Where an epoch ends
-//! in the leader's log: clients and followers find with it where their position parts from it (KIP-320). Below the
-//! first epoch: that epoch and the log start, so that a client with an epoch of a deleted incarnation resets exactly to
-//! the new start.
+//! OffsetForLeaderEpoch, versions 0–4, by name in all of them; among brokers version 4, by topic id.
+//!
+//! Returns where an epoch ends in the leader's log. Clients and followers use it to find where their log diverges from
+//! the leader's (KIP-320). For an epoch below the first one the response has the first epoch and the log start, so that
+//! a client with an epoch of a deleted incarnation resets exactly to the new start.
 
 use pybroker_protocol::ErrorCode;
 use pybroker_protocol::hot::offset_for_leader_epoch::{
@@ -24,7 +25,7 @@ pub(crate) fn run(
 ) -> Result<(), CloseReason> {
     let request = OffsetForLeaderEpochRequest::decode(body, call.wire_version())
         .map_err(|error| call.bad_request(error))?;
-    // Who may act for the cluster may ask about any topic, consumers about those that they may describe (KIP-320).
+    // A client with CLUSTER_ACTION may ask about any topic, a consumer about topics that it may describe (KIP-320).
     let refused = if call.access().permits_on_cluster(Operation::CLUSTER_ACTION) {
         vec![None; request.topics.len()]
     } else {

@@ -1,9 +1,9 @@
-//! ListTopics (key 32142), versions 0 and 1: KIP-142's request, for which Kafka never gave out a key.
+//! ListTopics (key 32142), versions 0 and 1: the request of KIP-142, to which Kafka never assigned a key.
 //!
-//! v0 is the document's own: every topic that the asker may describe, with its name and whether it is internal,
-//! nothing else. v1 adds topic ids, a prefix and pages: `after` is the `next` of the page before, `limit` a wish that
-//! is capped at [`PAGE_MAX`]. Topics that the asker may not describe are left out without a word, and a page is
-//! filled with others instead, so that its size tells nothing about them. Any broker answers, from its view.
+//! v0 follows the KIP: every topic that the client may describe, with its name and whether it is internal. v1 adds
+//! topic ids, a prefix and pages: `after` is the `next` of the previous page, and [`PAGE_MAX`] caps `limit`. The
+//! response silently omits topics that the client may not describe and fills the page with others, so that its size
+//! reveals nothing about them. Any broker answers from its metadata.
 
 use pybroker_protocol::hot::list_topics::{
     ListTopicsRequest, ListTopicsResponse, ListedTopic, PAGES,
@@ -15,7 +15,7 @@ use crate::close::CloseReason;
 use crate::metadata_view::{MetadataView, TopicMetadata};
 use crate::reply::ReplyFrame;
 
-/// Topics in one page at most, whatever the request's limit says: about half a megabyte.
+/// Maximum topics per page, whatever limit the request has: about half a megabyte.
 const PAGE_MAX: usize = 10_000;
 
 /// Answers the request.
@@ -42,7 +42,7 @@ pub(crate) fn run(call: &Call<'_>, body: &[u8], out: &mut Vec<u8>) -> Result<(),
     Ok(())
 }
 
-/// At most `size` topics, and the last one's name if there are more of them.
+/// Return at most `size` topics, and the name of the last one if there are more.
 fn page<'v>(
     view: &'v MetadataView,
     request: &ListTopicsRequest<'_>,
@@ -62,7 +62,7 @@ fn page<'v>(
         });
     let mut topics = Vec::with_capacity(size.min(view.topics().len()));
     topics.extend(found.by_ref().take(size));
-    // A page that is full and the last has no cursor: no empty one follows.
+    // A full page that contains the last topic has no cursor, so no empty page follows.
     let more = topics.len() == size && found.next().is_some();
     let next = topics.last().filter(|_| more).map(|last| last.name);
     (topics, next)

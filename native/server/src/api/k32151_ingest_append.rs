@@ -1,9 +1,9 @@
-//! IngestAppend, version 0: records are staged for a topic outside of its logs (docs/staged-ingest.md).
+//! IngestAppend, version 0: stages records for a topic outside of its logs (docs/staged-ingest.md).
 //!
-//! Validated as Produce validates, without the GIL; on a pool of its own, so that bulk loads never keep a data thread
-//! from its connections, nor cold consumers from theirs. One append of a connection runs at a time.
+//! Records are validated as in Produce, without the GIL, on a separate pool, so that bulk loads delay neither the data
+//! threads' connections nor reads of cold data. Each connection runs one append at a time.
 //!
-//! Among brokers it is the leader of the partition who brings a replica what it has staged.
+//! Among brokers the leader of a partition sends its staged records to the replicas.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -26,7 +26,7 @@ use crate::reply::ReplyFrame;
 use crate::resolve::ResolvedTopic;
 use crate::shared::{Shared, ThreadState};
 
-/// Refused as a whole.
+/// An error that refuses the whole request.
 struct Refusal {
     error: ErrorCode,
     message: Option<String>,
@@ -57,14 +57,14 @@ impl From<IngestError> for Refusal {
     }
 }
 
-/// Hands the request to the pool, now or when it has a place for it: a data thread never stages.
+/// Submit the request to the pool, now or when the pool has room; a data thread never stages records.
 pub(crate) fn run(
     call: &Call<'_>,
     thread: &ThreadState,
     mut body: OwnFrame,
     out: &mut Vec<u8>,
 ) -> Result<Answer<PendingPoolAnswer>, CloseReason> {
-    // Bytes that are no request close the connection here, before they wait; who may not write is told here, too.
+    // Undecodable requests close the connection before they wait, and unauthorized clients are refused here.
     let request = IngestAppendRequest::decode(body.bytes(), call.version)
         .map_err(|error| call.bad_request(error))?;
     let copy = call.connection.peer.registry == Registry::InterBroker;
@@ -129,7 +129,7 @@ fn stage(
     copy: bool,
     now_ms: i64,
 ) -> Result<IngestAppendResponse, Refusal> {
-    // Decoded a second time rather than copied field by field; it was decoded without error before.
+    // Decoding again is cheaper than copying each field; it succeeded before.
     let request = IngestAppendRequest::decode(body, version)
         .map_err(|_| Refusal::code(ErrorCode::INVALID_REQUEST))?;
     let unknown = || Refusal::code(ErrorCode::UNKNOWN_TOPIC_ID);
@@ -153,7 +153,7 @@ fn stage(
     let ingests = shared.replicas.ingests();
     let now = Instant::now();
     let shared_with_producers = shared.producers.are_served(now);
-    // The leader was admitted.
+    // The leader has already been admitted, so its copies are not throttled.
     let throttle_time_ms = if copy {
         0
     } else {
@@ -187,7 +187,8 @@ fn stage(
                 next_sequence,
                 ..IngestAppendPartitionResponse::default()
             },
-            // The replica was stopped under this request. Of a topic that the cluster shows by now it went elsewhere.
+            // The replica was stopped during this request. If the cluster still has the topic, another broker hosts the
+            // replica now.
             Err((_, Some(error))) if is_gone(&error) && shows(shared, topic_id) => {
                 IngestAppendPartitionResponse {
                     partition: one.partition,
@@ -196,7 +197,7 @@ fn stage(
                     error_message: Some("the replica is not on this broker any more".into()),
                 }
             }
-            // Closed since it was admitted: true of all partitions, and to be told as before.
+            // The ingest was closed after the request was admitted; the error applies to all partitions.
             Err((_, Some(error))) if is_of_the_ingest(&error) => return Err(error.into()),
             Err((code, error)) => IngestAppendPartitionResponse {
                 partition: one.partition,

@@ -1,12 +1,13 @@
-//! What a client hears that does not log in where it must, or speaks plaintext where TLS is spoken: most likely one whose
-//! `security.protocol` is wrong.
+//! Responses to clients that do not authenticate on a SASL listener, or speak plaintext on a TLS listener; usually
+//! their `security.protocol` is wrong.
 //!
-//! Apache Kafka ends its connection without a word, and clients try again until their time is up. Here its first
-//! request is answered before that, in the way at which clients give up and say so: topics that Metadata names by
-//! TOPIC_AUTHORIZATION_FAILED, which no client tries again; what has an error code of its own, or one for each element
-//! that was asked for, by SASL_AUTHENTICATION_FAILED and a message. What has neither gets no answer. A Metadata that
-//! names no topic, as clients begin, gets the address that this listener tells everybody, and the connection stays for
-//! what the client really wants. Nothing else is looked up.
+//! Apache Kafka closes such connections silently, and clients retry until they time out. This broker first answers the
+//! request with an error at which clients stop and report: TOPIC_AUTHORIZATION_FAILED for topics in Metadata, which no
+//! client retries, and SASL_AUTHENTICATION_FAILED with a message in responses that have an error code of their own or
+//! one per element.
+//!
+//! Other requests get no answer. A Metadata request without topics, with which clients start, gets this listener's
+//! advertised address, and the connection stays open for the next request. The response reveals nothing else.
 
 use pybroker_protocol::codec::{
     Class, ClassIndex, Direction, FieldType, Message, Value, decode_value, encode_value,
@@ -24,7 +25,7 @@ use crate::resolve::endpoints;
 
 const CODE: ErrorCode = ErrorCode::SASL_AUTHENTICATION_FAILED;
 
-/// What is wrong, and what to set.
+/// Return the problem and the setting that fixes it.
 const fn words(without_tls: bool, security: SecurityProtocol) -> (&'static str, &'static str) {
     let wrong = if without_tls {
         "This listener speaks TLS"
@@ -39,18 +40,18 @@ const fn words(without_tls: bool, security: SecurityProtocol) -> (&'static str, 
     (wrong, setting)
 }
 
-/// What became of a request.
+/// Result of answering a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Told {
-    /// There is no way to say it; nothing was written.
+    /// The response has no field for an error; nothing was written.
     Nothing,
-    /// The addresses of brokers: nothing was asked for that could be refused.
+    /// The response has the addresses of brokers: the request names nothing that could be refused.
     Brokers,
-    /// To log in, or to speak TLS.
+    /// The response asks the client to authenticate, or to use TLS.
     Refusal,
 }
 
-/// Answers a supported request.
+/// Answer a supported request.
 pub(crate) fn answer(call: &Call<'_>, body: &[u8], out: &mut Vec<u8>) -> Told {
     if call.connection.peer.registry != Registry::Client {
         return Told::Nothing;
@@ -69,7 +70,7 @@ pub(crate) fn answer(call: &Call<'_>, body: &[u8], out: &mut Vec<u8>) -> Told {
     written.unwrap_or(Told::Nothing)
 }
 
-/// All topics that are named are refused; there is no way to refuse a question about all.
+/// Refuse all named topics; a request for all topics cannot be refused.
 fn write_metadata(call: &Call<'_>, body: &[u8], out: &mut Vec<u8>) -> Option<Told> {
     let request = MetadataRequest::decode(body, call.version).ok()?;
     let topics = request.topics?;
@@ -92,12 +93,12 @@ fn write_metadata(call: &Call<'_>, body: &[u8], out: &mut Vec<u8>) -> Option<Tol
         writer.topic(error.0, topic.name, topic.topic_id, false, 0);
         writer.end_topic(OPERATIONS_OMITTED);
     }
-    // librdkafka overlooks topics and brokers in a response whose own error code is set.
+    // librdkafka ignores topics and brokers in a response with a top-level error code.
     writer.end(OPERATIONS_OMITTED, 0);
     Some(told)
 }
 
-/// The response with its defaults and the error, where its layout has a place for one.
+/// Write the response with default values and the error, if its layout has a field for one.
 fn write_refusal(call: &Call<'_>, body: &[u8], out: &mut Vec<u8>) -> Option<Told> {
     let message = Registry::Client.message(call.api_key, Direction::Response)?;
     let top = &message.classes[0];
@@ -113,7 +114,7 @@ fn write_refusal(call: &Call<'_>, body: &[u8], out: &mut Vec<u8>) -> Option<Told
     Some(Told::Refusal)
 }
 
-/// A list is answered by a list: the response's field for it, and an element for each of the request's, refused.
+/// Answer a list in the request with the corresponding list in the response, with an error in each element.
 fn refused_elements<'a>(
     call: &Call<'_>,
     message: &'a Message,
@@ -155,7 +156,7 @@ fn refused_elements<'a>(
     (!elements.is_empty()).then(|| (answers, Value::Array(told.collect())))
 }
 
-/// The arrays that a version of a message has, with the class of their elements if these are structs.
+/// Return the arrays in a version of a message, with the class of their elements if these are structs.
 fn lists(message: &Message, version: i16) -> impl Iterator<Item = (&str, Option<ClassIndex>)> {
     let fields = message.classes[0].fields.iter();
     fields
@@ -176,8 +177,8 @@ fn refuse(call: &Call<'_>, class: &Class, value: &mut Value) {
     let (wrong, setting) = words(call.connection.without_tls, call.connection.security);
     let mut code = CODE;
     if call.api_key == ApiKey::SaslHandshake.code() {
-        // It has no message, and one code after which every client gives up and says which mechanisms there are;
-        // librdkafka cuts the list after 32 characters.
+        // SaslHandshake has no message. With this code every client stops and reports the supported mechanisms;
+        // librdkafka truncates the list to 32 characters.
         code = ErrorCode::UNSUPPORTED_SASL_MECHANISM;
         let instead = [setting, wrong].map(|text| Value::String(text.into()));
         set(class, value, "mechanisms", Value::Array(instead.into()));
@@ -187,7 +188,7 @@ fn refuse(call: &Call<'_>, class: &Class, value: &mut Value) {
     set(class, value, "error_message", Value::String(message));
 }
 
-/// Sets a field of a struct, if its class has it.
+/// Set a field of a struct, if its class has the field.
 fn set(class: &Class, value: &mut Value, name: &str, new: Value) {
     if let (Value::Struct(fields), Some(place)) = (value, place_of(class, name)) {
         fields[place] = new;

@@ -1,4 +1,4 @@
-//! Answers that a pool of threads works out because they read or write files.
+//! Responses that a pool of threads computes because they need file I/O.
 
 use super::Call;
 use crate::cold_reads::PoolAnswer;
@@ -13,12 +13,12 @@ pub(crate) struct PendingPoolAnswer {
     pub(crate) api_key: i16,
     pub(crate) version: i16,
     pub(crate) moments: Moments,
-    /// Memory held by what waits.
+    /// Memory held while waiting, in bytes.
     pub(crate) bytes: usize,
     told: Told,
 }
 
-/// What a call says of its answer.
+/// The parts of a call that its response needs.
 struct Told {
     api_key: i16,
     api_version: i16,
@@ -37,16 +37,16 @@ impl Told {
     }
 }
 
-/// The response body, and the error codes in it for the metrics.
+/// A response body, with its error codes for the metrics.
 pub(crate) struct Answered {
     body: Vec<u8>,
     errors: Vec<i16>,
-    /// The request, if it came with its buffer: that is used again.
+    /// The request frame, whose buffer is reused.
     frame: Option<OwnFrame>,
 }
 
 impl Answered {
-    /// A response body, and the error codes in it.
+    /// Create an answer from a response body and its error codes.
     pub(crate) fn new(body: Vec<u8>, errors: Vec<i16>) -> Self {
         Answered {
             body,
@@ -55,7 +55,7 @@ impl Answered {
         }
     }
 
-    /// With the request's frame, which is not needed any more.
+    /// Attach the request's frame, so that its buffer can be reused.
     pub(crate) fn with_frame(self, frame: OwnFrame) -> Self {
         Answered {
             frame: Some(frame),
@@ -63,7 +63,7 @@ impl Answered {
         }
     }
 
-    /// The frame that came back.
+    /// Return the attached frame.
     pub(crate) fn into_frame(self) -> Option<OwnFrame> {
         self.frame
     }
@@ -87,7 +87,7 @@ impl Answered {
 }
 
 impl PendingPoolAnswer {
-    /// Waits for a pool's answer to `call`, which holds so many bytes.
+    /// Wait for a pool's answer to `call`, which holds `bytes` bytes.
     pub(crate) fn new(call: &Call<'_>, answer: PoolAnswer<Answered>, bytes: usize) -> Self {
         PendingPoolAnswer {
             answer,
@@ -99,7 +99,7 @@ impl PendingPoolAnswer {
         }
     }
 
-    /// Appends the reply.
+    /// Append the reply.
     pub(crate) fn write(&self, answered: &Answered, metrics: &ThreadMetrics, out: &mut Vec<u8>) {
         for error in &answered.errors {
             metrics.error(self.api_key, *error);

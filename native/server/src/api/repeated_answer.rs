@@ -1,4 +1,4 @@
-//! Requests of the control plane that are answered as they were before, while that answer stands (`standing`).
+//! Cached responses of the control plane, which data threads repeat until they are invalidated (`standing`).
 
 use super::Call;
 use crate::outgoing::Outgoing;
@@ -6,7 +6,7 @@ use crate::reply::ReplyFrame;
 use crate::shared::ThreadState;
 use crate::throttle_place;
 
-/// Writes the reply; false: the control plane is to be asked.
+/// Write the cached reply. Return false if the control plane must answer.
 pub(crate) fn write(
     call: &Call<'_>,
     thread: &mut ThreadState,
@@ -17,8 +17,8 @@ pub(crate) fn write(
     let Some(answer) = standing.find(call.api_key, call.version, body) else {
         return false;
     };
-    // Who may not any more is told so by the control plane. Permission comes first: what follows notes that the member
-    // lives.
+    // The control plane refuses a client that lost its permission. Check permission first, because `repeat` counts as a
+    // heartbeat of the member.
     if !call.access().may_read_for(answer.group()) || !answer.repeat(call.began) {
         return false;
     }

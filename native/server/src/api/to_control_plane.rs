@@ -1,4 +1,4 @@
-//! Every request that Rust does not answer by itself.
+//! Forwarding of requests that the data plane does not answer itself.
 
 use bytes::Bytes;
 use pybroker_protocol::ApiKey;
@@ -9,22 +9,22 @@ use crate::control_plane::{Busy, ControlRequest, Lane, Replied, ReplySender};
 use crate::metrics::Moments;
 use crate::reply::ReplyHeader;
 
-/// A request of the control plane.
+/// A request that the control plane processes.
 pub(crate) struct PendingControl {
-    /// Not accepted yet: its queue was full.
+    /// The request, while the control plane's queue is full.
     pub(crate) unsent: Option<Box<ControlRequest>>,
     pub(crate) answer: oneshot::Receiver<Replied>,
     pub(crate) api_key: i16,
     pub(crate) api_version: i16,
-    /// A SASL token without a Kafka header came, and its answer goes without one.
+    /// The request is a SASL token without Kafka header; its answer has none either.
     pub(crate) raw: bool,
     pub(crate) reply: ReplyHeader,
-    /// How long the client has to wait, if the control plane does not say longer.
+    /// Throttle time, in milliseconds, unless the control plane asks for a longer one.
     pub(crate) throttle_time_ms: i32,
     pub(crate) moments: Moments,
 }
 
-/// Hands the request over. If the control plane is busy, what is returned keeps it until there is room.
+/// Submit the request. If the queue is full, the returned value keeps the request until there is room.
 pub(crate) fn submit(call: &Call<'_>, body: &[u8]) -> Box<PendingControl> {
     let (reply, answer) = ReplySender::new();
     let request = ControlRequest {
@@ -58,7 +58,7 @@ pub(crate) fn submit(call: &Call<'_>, body: &[u8]) -> Box<PendingControl> {
     })
 }
 
-/// The queue of a key.
+/// Return the queue for an API key.
 pub(crate) fn lane(api_key: i16) -> Lane {
     use ApiKey::*;
     match ApiKey::from_code(api_key) {

@@ -1,4 +1,4 @@
-//! When a connection ends by itself, and the timer that wakes its task for that.
+//! Deadlines that close a connection, and the timer that wakes its task for them.
 
 use std::future::Future;
 use std::task::Context;
@@ -10,11 +10,12 @@ use crate::shared::ThreadState;
 use crate::tls::TlsSession;
 
 impl Connection {
-    /// The deadlines that end the connection, with their reasons.
+    /// Return the deadlines with their close reasons.
     fn deadlines(&self, thread: &ThreadState) -> [Option<(Instant, CloseReason)>; 7] {
         let limits = &thread.settings.limits;
         let muted = self.info.quotas.muted_until();
-        // A peer that waits for our answer is not idle, and one that we do not read cannot finish its frame.
+        // A peer that waits for a reply is not idle, and a peer that the broker does not read from cannot complete its
+        // frame.
         let waits_for_us = !self.slots.is_empty() || muted.is_some();
         let tls = self.tls.as_deref();
         [
@@ -70,7 +71,7 @@ impl Connection {
         }
     }
 
-    /// Makes sure that the task is woken at the next deadline.
+    /// Arm the timer for the next deadline.
     pub(super) fn arm(&mut self, thread: &ThreadState, context: &mut Context<'_>, now: Instant) {
         let closing = self
             .deadlines(thread)
@@ -89,7 +90,7 @@ impl Connection {
         }
         self.armed = Some(next);
         self.timer.as_mut().reset(next.into());
-        // Polled once per setting: the waker of a task stays the same.
+        // Polled once per setting, because the task's waker does not change.
         if self.timer.as_mut().poll(context).is_ready() {
             context.waker().wake_by_ref();
         }

@@ -1,4 +1,4 @@
-//! The request at the head of the slots: is what it waits for there, and what is written then.
+//! Processing of the request at the head of the slots: poll it, and write its reply.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -26,18 +26,18 @@ use crate::shared::ThreadState;
 use crate::slots::Slot;
 use crate::throttle_place;
 
-/// What became of the request at the head.
+/// State of the request at the head after polling it.
 enum Head {
     /// Its reply is in the output.
     Answered,
-    /// It was looked at, and waits.
+    /// It was polled and is pending.
     Waits(Slot),
-    /// It was deferred and has begun; what it waits for was not looked at.
+    /// It was deferred and has started; it was not polled yet.
     Begun(Slot),
 }
 
 impl Connection {
-    /// Finishes requests at the head of the slots. True if one was.
+    /// Finish requests at the head of the slots. Return whether one was finished.
     pub(super) fn advance(
         &mut self,
         thread: &mut ThreadState,
@@ -49,7 +49,7 @@ impl Connection {
         if work.head_waits || self.ending.is_some() {
             return Ok(false);
         }
-        // A slow reader's finished replies wait in their slots, where they are counted.
+        // Finished replies for a slow reader stay in their slots, whose memory is counted.
         while self.outgoing.pending_bytes() < PENDING_REPLY_BYTES_MAX && !self.begins_muted() {
             let Some(slot) = self.slots.pop() else { break };
             let began = thread.clock;
@@ -66,7 +66,7 @@ impl Connection {
                     slot
                 }
                 Head::Begun(slot) => {
-                    // A Fetch has looked already.
+                    // A Fetch was polled already.
                     work.head_waits = matches!(slot, Slot::Fetch(_));
                     slot
                 }
@@ -104,7 +104,7 @@ impl Connection {
         }
     }
 
-    /// Appends a whole reply frame to the output.
+    /// Append a whole reply frame to the output.
     fn send(&mut self, reply: &[u8], thread: &mut ThreadState) {
         let out = self.outgoing.tail(&mut thread.pool);
         out.extend_from_slice(reply);
@@ -223,7 +223,7 @@ impl Connection {
             let lane = busy.0.lane;
             pending.unsent = Some(busy.0);
             if self.shared.control.poll_ready(lane, context).is_ready() {
-                // Room came between the two calls: another turn, after the others.
+                // The queue got room between the two calls; try again in another turn.
                 context.waker().wake_by_ref();
             }
             return Ok(Head::Waits(Slot::Control(pending)));
@@ -248,7 +248,7 @@ impl Connection {
         Ok(Head::Answered)
     }
 
-    /// Writes what the control plane has answered, and obeys what it says about the connection.
+    /// Write the control plane's answer, and apply its changes to the connection.
     fn write_control(
         &mut self,
         pending: &PendingControl,
@@ -276,7 +276,7 @@ impl Connection {
             }
             ControlReply::Last(body) => {
                 if pending.raw {
-                    // Without Kafka's header there is no way to say why.
+                    // Without Kafka's header the reply cannot carry an error.
                     return Err(CloseReason::AuthenticationFailed);
                 }
                 self.ending = Some(CloseReason::AuthenticationFailed);
@@ -307,7 +307,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Runs a request that waited for its turn.
+    /// Start a request that waited to be at the head.
     fn begin(
         &mut self,
         frame: OwnFrame,

@@ -1,5 +1,5 @@
-//! A connection that is muted: nothing is read of it, for as long as its client was told to wait. That its peer has gone
-//! is noticed all the same.
+//! Muted connections: the broker does not read from them during the throttle time, but still detects that the peer has
+//! disconnected.
 
 use std::io::ErrorKind;
 use std::mem::MaybeUninit;
@@ -12,22 +12,22 @@ use tokio::io::ReadBuf;
 use super::Connection;
 use crate::close::CloseReason;
 
-/// How often it is looked whether a peer has gone that has sent more before: the system tells nobody who does not read.
+/// Interval for checking whether a peer with unread bytes has disconnected; the system reports that only to a reader.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 impl Connection {
-    /// A request that waits for its turn waits longer.
+    /// Return whether the deferred request at the head must wait until the mute ends.
     pub(super) fn begins_muted(&self) -> bool {
         self.info.quotas.muted_until().is_some() && self.slots.head_is_deferred()
     }
 
-    /// When the connection is to be looked at although nothing happens.
+    /// Return when to check the connection without an event.
     pub(super) fn looks_again(&self, now: Instant) -> Option<Instant> {
         let until = self.info.quotas.muted_until()?;
         Some(until.min(now + LOOK_AGAIN))
     }
 
-    /// Ends the time for which it is muted when that is over, and the connection if the peer has ended it.
+    /// Unmute the connection when its time is over, and close it if the peer has disconnected.
     pub(super) fn look_whether_muted(
         &mut self,
         context: &mut Context<'_>,
@@ -49,7 +49,7 @@ impl Connection {
             Poll::Ready(Err(error)) if error.kind() != ErrorKind::WouldBlock => {
                 Err(CloseReason::of_io(error))
             }
-            // Requests that come early are read later; whoever has reset the connection wants no answer.
+            // Early requests are read later. A peer that reset the connection expects no reply.
             _ => match self.socket.take_error() {
                 Ok(Some(error)) | Err(error) => Err(CloseReason::of_io(error)),
                 Ok(None) => Ok(()),

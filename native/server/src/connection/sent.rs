@@ -1,4 +1,4 @@
-//! What is counted, and said in the log (`slow.request.log.ms`), of requests whose replies have gone.
+//! Metrics and slow request log lines (`slow.request.log.ms`) of requests whose replies were sent.
 
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -12,12 +12,12 @@ use crate::metrics::{Answered, STAGES, Split, micros_of};
 use crate::shared::{Shared, ThreadState};
 use crate::slow_requests::SlowRequest;
 
-/// So many bytes that the socket takes at once are with the kernel some microseconds after they were written: to ask the
-/// clock once more would be half a percent of a small request.
+/// A reply up to this size reaches the kernel within microseconds, so the write time is used: another clock read costs
+/// half a percent of a small request.
 const AT_ONCE_BYTES_MAX: usize = 16 << 10;
 
 impl Connection {
-    /// Counts the times of what was answered: it has gone to the kernel, with the last `bytes`.
+    /// Count the times of the replies that were sent, the last one with `bytes`.
     pub(super) fn note_sent(&mut self, thread: &mut ThreadState, bytes: usize) {
         if self.unsent.is_empty() && thread.unsent.is_empty() {
             return;
@@ -42,7 +42,7 @@ impl Connection {
     }
 }
 
-/// What a trace of it needs.
+/// Return the data that a trace of the request needs.
 fn kept(info: &ConnectionInfo, answered: &Answered, split: &Split, now: Instant) -> SlowRequest {
     let ago = now.saturating_duration_since(answered.moments.received);
     let client_id = info.client_id.borrow();
@@ -58,7 +58,7 @@ fn kept(info: &ConnectionInfo, answered: &Answered, split: &Split, now: Instant)
     }
 }
 
-/// A line for a request that took long; bounded as all lines about connections are.
+/// Log a slow request, within the rate limit of lines about clients.
 fn log_slow(shared: &Shared, info: &ConnectionInfo, answered: &Answered, split: &Split) {
     let name = Api::find(answered.api_key).map_or("Other", |api| api.name());
     let millis = |micros: u64| micros as f64 / 1e3;

@@ -1,4 +1,4 @@
-//! From a decoded Produce to its reply: each partition is found, checked, appended and answered.
+//! Processing of a decoded Produce request: look up, check, append and answer each partition.
 
 use std::time::{Duration, Instant};
 
@@ -28,55 +28,55 @@ use crate::resolve::{ResolvedTopic, endpoints, points_elsewhere};
 /// First version that may carry zstd (KIP-110).
 const ZSTD: i16 = 7;
 
-/// What became of the appends of a request.
+/// Result of the appends of a request.
 pub(super) enum Done {
     /// The whole reply frame is in the output.
     Written,
-    /// There is no reply (acks=0).
+    /// The request has no reply (acks=0).
     Silent,
-    /// Appended; the reply comes with the commit.
+    /// The records are appended; the reply waits for the commit.
     Waits(PendingCommit),
 }
 
-/// How far the appends of a request have come.
+/// Progress of the appends of a request.
 pub(super) enum Outcome {
-    /// To the end.
+    /// All partitions are processed.
     Done(Done),
-    /// To the end of the budget.
+    /// The budget is used up; the rest is left.
     Rest(Rest),
 }
 
-/// What to do at the end of the budget.
+/// What the handler does when the budget is used up.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Extent {
-    /// Leave the rest to another thread.
+    /// It leaves the rest to another thread.
     Begin,
-    /// Refuse what exceeds it.
+    /// It refuses the partitions that exceed the budget.
     Finish,
 }
 
 /// A request that is answered up to a partition.
 pub(super) struct Rest {
-    /// Place of the partition: topic, and partition within it.
+    /// Position of the next partition: topic, and partition within the topic.
     place: (usize, usize),
-    /// The reply up to there.
+    /// The reply for the partitions before it.
     reply: Vec<u8>,
     gathered: Gathered,
     tally: Tally,
 }
 
-/// What the end of a reply needs of its partitions.
+/// Data collected from the partitions for the end of the reply.
 #[derive(Default)]
 struct Gathered {
-    /// What is not committed yet.
+    /// Appends that are not committed yet.
     waits: Vec<Wait>,
-    /// Brokers to which the client is pointed.
+    /// Current leaders to include in the response.
     leaders: Vec<i32>,
-    /// Kafka error code of the first refusal, 0 = none.
+    /// Kafka error code of the first refused partition, 0 = none.
     first_error: i16,
 }
 
-/// Appends what the request carries and answers it: from `rest` on, as far as the budget reaches.
+/// Append and answer the partitions of the request, starting at `rest`, until the budget is used up.
 pub(super) fn append_all(
     call: &Call<'_>,
     request: &ProduceRequest,
@@ -192,13 +192,13 @@ fn naming_of(wire: WireVersion) -> Naming {
     }
 }
 
-/// A request in the middle of being answered.
+/// State of a request that is being answered.
 struct Appending<'a, 'c> {
     call: &'a Call<'c>,
     view: &'a MetadataView,
     naming: Naming,
     acks: i16,
-    /// The request names a transactional id, and the client may write with it.
+    /// Whether the request names a transactional id that the client may write with.
     transactional: bool,
     verified: &'a Verified,
     writer: ProduceResponseWriter<'a>,
@@ -209,10 +209,10 @@ struct Appending<'a, 'c> {
     held: &'a mut HeldFlushes,
 }
 
-/// Why records are not appended.
+/// Reason why records were not appended.
 enum Unappended {
     Refused(Refusal),
-    /// The budget is used up; another thread goes on.
+    /// The budget is used up; another thread continues.
     OverBudget,
 }
 
@@ -222,17 +222,18 @@ impl From<Refusal> for Unappended {
     }
 }
 
-/// Whether a batch was made for an earlier topic of the name, if it tells: it carries a leader epoch from before this
-/// log's first one. Clients that do not fill the field in send -1, librdkafka 0. The answer is the one at which every
-/// producer looks at the metadata anew.
+/// Return whether the batch's leader epoch shows that it was made for an earlier incarnation of the topic name.
+///
+/// Its epoch is then below the first epoch of this log. Clients that do not set the field send -1, librdkafka 0. The
+/// error makes every producer refresh its metadata.
 #[inline]
 fn is_of_before(partition: &Partition, leader_epoch: i32) -> bool {
     leader_epoch > 0 && partition.is_before(leader_epoch)
 }
 
 impl Appending<'_, '_> {
-    /// Answers topics and partitions, `from` the place where another thread has stopped. Gives the place where this one
-    /// stops before the end.
+    /// Answer topics and partitions, starting at `from`, where another thread stopped. Return the position at which the
+    /// budget ran out, if it did.
     fn topics(
         &mut self,
         request: &ProduceRequest,
@@ -373,12 +374,12 @@ impl Appending<'_, '_> {
     }
 }
 
-/// The name that a request by name gives a topic.
+/// Return the name of the topic in a request that names topics.
 pub(super) fn name_of<'b>(topic: &ProduceTopic, body: &'b [u8]) -> &'b str {
     text(topic.name, body)
 }
 
 fn text(span: Span, body: &[u8]) -> &str {
-    // Checked to be UTF-8 when it was decoded.
+    // Decoding verified that the bytes are UTF-8.
     core::str::from_utf8(span.of(body)).unwrap_or_default()
 }

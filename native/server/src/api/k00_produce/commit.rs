@@ -1,4 +1,4 @@
-//! Appended records that wait for their commits.
+//! Appended records that wait to be committed.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,28 +12,28 @@ use pybroker_replica::Commit;
 use crate::error_codes::{Naming, of_partition};
 use crate::metrics::Moments;
 
-/// Appended, waiting for its commits.
+/// An appended request that waits for its commits.
 pub(crate) struct PendingCommit {
     /// The whole reply frame.
     pub(super) reply: Vec<u8>,
-    /// What is not committed yet, last partition first.
+    /// Uncommitted partitions, the last one first.
     pub(super) waits: Vec<Wait>,
     pub(super) naming: Naming,
     pub(super) deadline: Instant,
     pub(super) moments: Moments,
-    /// Of the request.
+    /// Version of the request.
     pub(super) version: i16,
 }
 
-/// One partition of it.
+/// One partition whose append is not committed yet.
 pub(super) struct Wait {
     pub(super) commit: Commit,
-    /// Where the partition's error code stands in the reply.
+    /// Offset of the partition's error code in the reply.
     pub(super) error_position: usize,
 }
 
 impl PendingCommit {
-    /// Ready with the whole reply frame when every commit has come, failed or is too late.
+    /// Return the whole reply frame once every commit has succeeded, failed or timed out.
     pub(super) fn poll(&mut self, context: &mut Context<'_>, now: Instant) -> Poll<Vec<u8>> {
         while let Some(wait) = self.waits.last_mut() {
             let error = match Pin::new(&mut wait.commit).poll(context) {
@@ -50,7 +50,7 @@ impl PendingCommit {
         Poll::Ready(core::mem::take(&mut self.reply))
     }
 
-    /// Memory held.
+    /// Return the memory held, in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.reply.capacity() + self.waits.capacity() * size_of::<Wait>()
     }

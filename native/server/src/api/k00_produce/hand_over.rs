@@ -1,5 +1,7 @@
-//! The hand-over of a Produce to another thread: that of a log directory that is slow at this moment, or one that
-//! decompresses much. Appending here would hold up every other connection of the data thread (`slow_appends.rs`).
+//! Hand-over of a Produce request to another thread, because its log directory is slow at this moment or it
+//! decompresses too much.
+//!
+//! Appending on the data thread would block its other connections (`slow_appends.rs`).
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,7 +17,7 @@ use crate::close::CloseReason;
 use crate::metrics::{Moments, Tally};
 use crate::slow_appends::FlushWatch;
 
-/// The log directory whose thread has to do this, if one of the partitions would keep this one waiting.
+/// Return the slow log directory whose thread must append the request, if one of its partitions is on one.
 pub(super) fn slow_dir(
     call: &Call<'_>,
     flushes: &mut FlushWatch,
@@ -36,21 +38,21 @@ pub(super) fn slow_dir(
     })
 }
 
-/// What became of the appends, the reply if it is [`Done::Written`], and what to tell the metrics.
+/// Result of the appends, the reply if it is [`Done::Written`], and the counts for the metrics.
 pub(super) type Appended = (Result<Done, CloseReason>, Vec<u8>, Tally);
 
-/// A request that another thread has.
+/// A request that another thread processes.
 pub(crate) struct PendingAppend {
     pub(super) answer: oneshot::Receiver<Appended>,
-    /// Memory held.
+    /// Memory held, in bytes.
     pub(super) bytes: usize,
     pub(super) moments: Moments,
-    /// Of the request.
+    /// Version of the request.
     pub(super) version: i16,
 }
 
 impl PendingAppend {
-    /// Ready when everything is appended or refused; without a value if a stop has dropped it.
+    /// Ready when every partition is appended or refused; without a value if a shutdown dropped the request.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Appended>> {
         Pin::new(&mut self.answer).poll(context).map(Result::ok)
     }

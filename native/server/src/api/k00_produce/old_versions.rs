@@ -1,4 +1,5 @@
-//! The answer to Produce 0–2, which are advertised and not served: librdkafka compresses only if they are.
+//! Response to Produce 0–2. The broker advertises these versions without serving them, because librdkafka compresses
+//! only if they are advertised.
 
 use pybroker_protocol::ErrorCode;
 use pybroker_protocol::primitives::{DecodeError, Reader, Writer};
@@ -8,7 +9,7 @@ use crate::close::CloseReason;
 use crate::metrics::ThreadMetrics;
 use crate::reply::{ReplyFrame, ReplyHeader};
 
-/// v0–2 carry message formats 0 and 1: every partition is told UNSUPPORTED_VERSION, in the layout of that version.
+/// Answer every partition with UNSUPPORTED_VERSION, in the layout of that version: v0–2 carry message formats 0 and 1.
 pub(super) fn run_unsupported<P>(
     call: &Call<'_>,
     metrics: &ThreadMetrics,
@@ -33,7 +34,7 @@ pub(super) fn run_unsupported<P>(
     Ok(Answer::Written)
 }
 
-/// Reads a request of v0–2, appends its answer, returns its acks.
+/// Decode a request of v0–2, append its response, and return its acks.
 fn refuse_old(call: &Call<'_>, body: &[u8], out: &mut Vec<u8>) -> Result<i16, DecodeError> {
     let mut reader = Reader::new(body);
     let mut writer = Writer::new(out, false);

@@ -1,4 +1,4 @@
-//! A Produce with its body, for another thread or a later moment.
+//! A Produce request that owns its body, to be processed by another thread or later.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::shared::Shared;
 use crate::slow_appends::SlowAppends;
 use crate::workers::Job;
 
-/// See the module.
+/// A Produce request together with its body.
 pub(super) struct OwnProduce {
     shared: Arc<Shared>,
     connection: ConnectionInfo,
@@ -32,12 +32,12 @@ pub(super) struct OwnProduce {
     throttle_time_ms: i32,
     body: Box<[u8]>,
     pub(super) verified: Verified,
-    /// What is left of it.
+    /// The partitions that are still to be processed.
     rest: Option<Rest>,
 }
 
 impl OwnProduce {
-    /// `rest`: what is left of a request that was begun.
+    /// Create an owned request. `rest` is set if the data thread has already answered some partitions.
     pub(super) fn new(
         call: &Call<'_>,
         body: &[u8],
@@ -60,7 +60,7 @@ impl OwnProduce {
         }
     }
 
-    /// Gives it to another thread, which `submit` chooses.
+    /// Hand the request to another thread; `submit` chooses the thread.
     pub(super) fn hand_over(self, submit: impl FnOnce(&SlowAppends, Job)) -> PendingAppend {
         let (sender, answer) = oneshot::channel();
         let pending = PendingAppend {
@@ -70,13 +70,13 @@ impl OwnProduce {
             version: self.version,
         };
         let shared = Arc::clone(&self.shared);
-        // The connection may have gone meanwhile.
+        // The connection may have closed in the meantime.
         let job = move || drop(sender.send(self.append_to_the_end()));
         submit(&shared.slow_appends, Box::new(job));
         pending
     }
 
-    /// Appends what the budget of a data thread allows. What is left goes to another thread.
+    /// Append as much as the budget of a data thread allows, and hand the rest to another thread.
     pub(super) fn append(
         mut self,
         budget: &mut ExpansionBudget,
@@ -92,7 +92,7 @@ impl OwnProduce {
         }
     }
 
-    /// Appends all of it. What decompresses to too much is refused.
+    /// Append all partitions. Refuse records that decompress beyond the limit.
     fn append_to_the_end(mut self) -> Appended {
         let mut budget = ExpansionBudget::new(expansion_max(self.body.len()));
         let (outcome, reply, tally) = self.append_within(&mut budget, Extent::Finish);
@@ -126,7 +126,7 @@ impl OwnProduce {
         let mut request = ProduceRequest::default();
         let mut tally = Tally::default();
         let mut out = Vec::new();
-        // It was decoded without error before.
+        // The same body was decoded without error before.
         let outcome = match request.decode(&self.body, call.wire_version()) {
             Ok(()) => append_all(
                 &call,

@@ -1,4 +1,4 @@
-//! A Produce that is not answered yet.
+//! A Produce request that is not answered yet.
 
 use std::task::{Context, Poll};
 use std::time::Instant;
@@ -11,22 +11,22 @@ use crate::close::CloseReason;
 use crate::metrics::Moments;
 use crate::shared::ThreadState;
 
-/// See the module.
+/// The step that a pending Produce waits for.
 #[expect(
     clippy::large_enum_variant,
     reason = "it is boxed as a whole, once for each request that waits"
 )]
 pub(crate) enum PendingProduce {
-    /// The coordinator of its transaction is asked.
+    /// The transaction coordinator verifies the partitions.
     Verifying(PendingVerification),
-    /// Another thread appends it, because a log or its disk is slow, or there is much to decompress.
+    /// Another thread appends, because a log or its disk is slow or the records decompress to much.
     Appending(PendingAppend),
-    /// Appended; its commits are still to come.
+    /// The records are appended, but not all committed.
     Committing(PendingCommit),
 }
 
 impl PendingProduce {
-    /// Ready with the whole reply frame, which is empty with acks=0.
+    /// Return the whole reply frame when it is ready; the frame is empty with acks=0.
     pub(crate) fn poll(
         &mut self,
         context: &mut Context<'_>,
@@ -64,7 +64,7 @@ impl PendingProduce {
         }
     }
 
-    /// Whether a later Produce of the connection must stay behind it.
+    /// Return whether later Produce requests of the connection must wait, because this one is not appended yet.
     pub(crate) fn is_unappended(&self) -> bool {
         matches!(
             self,
@@ -72,8 +72,8 @@ impl PendingProduce {
         )
     }
 
-    /// When it must be answered at the latest; an append on a slow disk and a question to a coordinator have no end of
-    /// their own.
+    /// Return the time by which the request must be answered. Appends on a slow disk and coordinator look-ups have no
+    /// deadline here.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         match self {
             PendingProduce::Verifying(_) | PendingProduce::Appending(_) => None,
@@ -81,7 +81,7 @@ impl PendingProduce {
         }
     }
 
-    /// When what has happened to it.
+    /// Return the timestamps of the request.
     pub(crate) fn moments(&self) -> Moments {
         match self {
             PendingProduce::Verifying(pending) => pending.moments,
@@ -90,7 +90,7 @@ impl PendingProduce {
         }
     }
 
-    /// Version of the request.
+    /// Return the version of the request.
     pub(crate) fn version(&self) -> i16 {
         match self {
             PendingProduce::Verifying(pending) => pending.version,
@@ -99,7 +99,7 @@ impl PendingProduce {
         }
     }
 
-    /// Memory held.
+    /// Return the memory held, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             PendingProduce::Verifying(pending) => pending.bytes,

@@ -1,4 +1,4 @@
-//! Why a partition's records are not taken, and what the client is told of it.
+//! Errors for partitions whose records are refused, and the responses that report them.
 
 use pybroker_model::{BatchError, RecordFault, RejectedRecord, is_internal};
 use pybroker_protocol::ErrorCode;
@@ -14,9 +14,9 @@ const ADMIN_CLIENT_ID: &str = "__admin_client";
 pub(super) struct Refusal {
     pub(super) error: ErrorCode,
     message: Option<String>,
-    /// The records to blame: index in the batch, and what the message does not say of it.
+    /// Rejected records: index in the batch, and a message if the error message does not cover it.
     records: Vec<(i32, Option<String>)>,
-    /// −1: not said.
+    /// Log start offset; −1 if the response does not carry it.
     log_start_offset: i64,
 }
 
@@ -58,8 +58,10 @@ impl Refusal {
         }
     }
 
-    /// What a log refuses to append. A producer whose sequence does not fit is told where the log begins, as by Kafka:
-    /// clients see by that whether what came before was removed by retention.
+    /// Build the refusal for records that a log does not append.
+    ///
+    /// A producer whose sequence does not fit gets the log start offset, as in Kafka: clients use it to detect that
+    /// retention removed the earlier records.
     pub(super) fn append(error: &PartitionError, naming: Naming, log_start_offset: i64) -> Self {
         let of_producer = matches!(
             error,
@@ -75,12 +77,13 @@ impl Refusal {
         }
     }
 
-    /// Whether the operator has to do something before clients can write: most of them try again in silence.
+    /// Return whether the partition lacks in-sync replicas, which an operator must fix: most clients retry without
+    /// reporting it.
     pub(super) fn is_for_want_of_replicas(&self) -> bool {
         self.error == ErrorCode::NOT_ENOUGH_REPLICAS
     }
 
-    /// The refusal as the log tells it.
+    /// Return the refusal as a log line.
     pub(super) fn line(&self, topic: &str, index: i32) -> String {
         format!(
             "{topic}-{index}: a produce with acks=all was refused (NOT_ENOUGH_REPLICAS): {}; at most one such line a \
@@ -89,7 +92,7 @@ impl Refusal {
         )
     }
 
-    /// What the partition with this index is told.
+    /// Return the response for the partition with this index.
     pub(super) fn response(&self, index: i32) -> PartitionProduceResponse<'_> {
         let message = self.message.as_deref();
         let mut response = PartitionProduceResponse::refused(index, self.error.0, message);
@@ -105,7 +108,8 @@ impl Refusal {
     }
 }
 
-/// As Kafka: where all records have the same fault the message says it, a timestamp is each record's own.
+/// Return the record error as Kafka does: if all records have the same fault, only the message says it; timestamp
+/// errors are reported for each record.
 fn told(rejected: &RejectedRecord) -> (i32, Option<String>) {
     let own = match rejected.fault {
         RecordFault::NoKey => None,
@@ -114,12 +118,12 @@ fn told(rejected: &RejectedRecord) -> (i32, Option<String>) {
     (rejected.index, own)
 }
 
-/// The error for everything that a request carries.
+/// Return the error for the whole request if acks has an invalid value.
 pub(super) fn refuse_acks(acks: i16) -> Option<ErrorCode> {
     (!(-1..=1).contains(&acks)).then_some(ErrorCode::INVALID_REQUIRED_ACKS)
 }
 
-/// The error for a topic that is the broker's own.
+/// Return the error if the topic is internal.
 pub(super) fn refuse_internal(
     resolved: &ResolvedTopic<'_>,
     client_id: Option<&str>,

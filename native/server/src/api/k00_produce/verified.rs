@@ -1,29 +1,29 @@
-//! What is known of partitions in which a request would begin a transaction.
+//! The coordinator's answer about partitions in which a request begins a transaction.
 
 use pybroker_model::TopicIdPartition;
 use pybroker_protocol::ErrorCode;
 use pybroker_storage::AppendOrigin;
 
-/// What the coordinator has said of partitions that no records of the transaction were in.
+/// The coordinator's answer about partitions that had no records of the transaction.
 #[derive(Debug, Default)]
 pub(super) struct Verified {
     pub(super) partitions: Vec<Asked>,
-    /// They were to become part of it.
+    /// Whether the question asked to add the partitions to the transaction.
     pub(super) adds: bool,
-    /// An error code for each; empty: there was no answer.
+    /// An error code for each partition; empty if the coordinator did not answer.
     pub(super) codes: Vec<i16>,
 }
 
-/// A partition that was asked about.
+/// A partition in the question to the coordinator.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asked {
     pub(super) tip: TopicIdPartition,
-    /// Where its log ended then.
+    /// Log end offset at the time of the question.
     pub(super) end: i64,
 }
 
 impl Verified {
-    /// What transactional records for a partition may do.
+    /// Return how transactional records may be appended to the partition, or the error that refuses them.
     pub(super) fn origin(&self, tip: TopicIdPartition) -> Result<AppendOrigin, ErrorCode> {
         let Some(at) = self.partitions.iter().position(|asked| asked.tip == tip) else {
             return Ok(AppendOrigin::Client);
@@ -32,7 +32,7 @@ impl Verified {
             Some(0) if self.adds => Ok(AppendOrigin::Added(self.partitions[at].end)),
             Some(0) => Ok(AppendOrigin::Verified(self.partitions[at].end)),
             Some(&code) => Err(ErrorCode(code)),
-            // Clients try again.
+            // Clients retry this error.
             None => Err(ErrorCode::NOT_ENOUGH_REPLICAS),
         }
     }

@@ -1,9 +1,9 @@
-//! The question whether a transaction's first records in a partition belong to it (KIP-890): a batch that comes after its
-//! transaction has ended would begin one that nobody ends.
+//! Verification that a transaction's first records in a partition belong to it (KIP-890).
 //!
-//! Asked once a transaction and partition, of the transaction's coordinator, before anything is appended. Where the log
-//! ends by then is remembered: what ends the transaction while the answer is on its way lies behind it, and the log
-//! refuses the batch.
+//! Without it, a batch that arrives after its transaction has ended would begin a transaction that never ends. The
+//! broker asks the transaction coordinator once for each transaction and partition, before it appends anything. It
+//! remembers the log end offset at that time: a marker written in the meantime lies behind it, and then the log refuses
+//! the batch.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -22,12 +22,12 @@ use crate::control_plane::{CodesSender, TransactionQuestion};
 use crate::metrics::Moments;
 use crate::resolve::ResolvedTopic;
 
-/// First version whose sender is told TRANSACTION_ABORTABLE.
+/// First version whose clients understand TRANSACTION_ABORTABLE.
 const ABORTABLE: i16 = 11;
-/// First version whose partitions become part of the transaction by being written to.
+/// First version whose writes add partitions to the transaction.
 const ADDS: i16 = 12;
 
-/// Asks the coordinator about the partitions in which the request would begin a transaction, if there are any.
+/// Ask the coordinator about the partitions in which the request would begin a transaction, if there are any.
 pub(super) fn ask(
     call: &Call<'_>,
     request: &ProduceRequest,
@@ -92,20 +92,20 @@ pub(super) fn ask(
     })
 }
 
-/// A request that waits for the coordinator of its transaction.
+/// A request that waits for the transaction coordinator.
 pub(crate) struct PendingVerification {
     codes: oneshot::Receiver<Vec<i16>>,
     own: Option<OwnProduce>,
-    /// Memory held.
+    /// Memory held, in bytes.
     pub(super) bytes: usize,
     pub(super) moments: Moments,
-    /// Of the request.
+    /// Version of the request.
     pub(super) version: i16,
 }
 
 impl PendingVerification {
-    /// Ready when the answer has come: what became of the appends, as far as the budget of the data thread reaches, or
-    /// the request that another thread has.
+    /// Ready when the coordinator has answered: the result of the appends within the budget of the data thread, or the
+    /// request that another thread continues.
     pub(super) fn poll(
         &mut self,
         context: &mut Context<'_>,

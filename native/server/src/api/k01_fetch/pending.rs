@@ -1,4 +1,4 @@
-//! A Fetch that is being answered: read, wait for more, wait for the disk, write.
+//! A Fetch that is being answered: read, wait for more records, wait for the disk, write.
 
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
@@ -20,13 +20,13 @@ use crate::metrics::Moments;
 use crate::outgoing::Outgoing;
 use crate::shared::{Shared, ThreadState};
 
-/// Times a fetch looks again at once because something arrived between reading and registering.
+/// Retries of a fetch because records arrived between reading and registering.
 const ATTEMPTS_MAX: usize = 4;
 
-/// What an answer says of each partition beside its records, for quotas.
+/// Estimated response bytes per partition besides the records, for quotas.
 const HEAD_BYTES: usize = 64;
 
-/// See the module.
+/// A Fetch whose reply is not written yet.
 pub(crate) struct PendingFetch {
     wanted: Wanted,
     source: Source,
@@ -35,11 +35,11 @@ pub(crate) struct PendingFetch {
 }
 
 enum State {
-    /// Not read yet, or woken.
+    /// Not read yet, or woken to read again.
     Read,
-    /// For more bytes; dropping the registrations ends the wait.
+    /// Waits for more records; dropping the registrations ends the wait.
     Waiting(#[expect(dead_code, reason = "held for their drop")] Vec<Registration>),
-    /// For the disk; what was read stays valid.
+    /// Waits for the disk; the outcomes of the read stay valid.
     Warming(ColdRead, Vec<Outcome>),
 }
 
@@ -87,7 +87,7 @@ impl PendingFetch {
         self.finish(shared, thread, context, outcomes, warm, outgoing)
     }
 
-    /// Reads all partitions. `None`: nothing to tell yet, and registered for what may come.
+    /// Read all partitions. `None`: there is nothing to answer yet, and the fetch is registered for new records.
     fn read_or_wait(
         &mut self,
         shared: &Shared,
@@ -98,7 +98,7 @@ impl PendingFetch {
         for attempt in 1.. {
             let map = shared.replicas.snapshot();
             let view = shared.metadata.load();
-            // Asked at each look: an entry that was removed meanwhile ends the right to what comes.
+            // Checked at each read: an ACL that was removed in the meantime ends access to new records.
             let access = Access::new(shared, connection);
             let outcomes = read_all(&self.wanted, &mut self.source, &map, &view, &access);
             let bytes: usize = outcomes
@@ -123,7 +123,7 @@ impl PendingFetch {
         None
     }
 
-    /// How long the client has to wait, if these records are more than it may have now. Brokers have no quota.
+    /// Return the throttle time in milliseconds if the records exceed the client's quota. Brokers have no quota.
     fn over_quota(
         &self,
         shared: &Shared,
@@ -139,7 +139,7 @@ impl PendingFetch {
         connection.quotas.fetched(records.sum(), Instant::now())
     }
 
-    /// Whether a follower has not heard of a high watermark that it could show to consumers.
+    /// Return whether the follower lacks the newest high watermark, which its consumers need.
     fn has_watermark_to_tell(&self, outcomes: &[Outcome]) -> bool {
         let Source::Session(session) = &self.source else {
             return false;
@@ -152,7 +152,7 @@ impl PendingFetch {
             })
     }
 
-    /// Waits for any of the partitions. `None`: one of them has more already.
+    /// Register for new records of the partitions. `None`: one of them has more records already.
     fn register(
         &self,
         map: &TopicMap<Partition>,
@@ -179,7 +179,7 @@ impl PendingFetch {
         Some(registrations)
     }
 
-    /// Writes the reply, unless slices must come from the disk first. `warm`: they did.
+    /// Write the reply, unless slices must be read from disk first. `warm`: the pool has read them.
     fn finish(
         &mut self,
         shared: &Shared,
@@ -211,14 +211,14 @@ impl PendingFetch {
                 self.state = State::Warming(read, outcomes);
                 return Poll::Pending;
             }
-            // No room in the queue: this thread waits for the disk itself.
+            // The pool's queue is full, so this thread waits for the disk itself.
             write(&outcomes, thread, true)?;
         }
         core::mem::replace(&mut self.source, Source::Request(Vec::new())).release(thread);
         Poll::Ready(Ok(()))
     }
 
-    /// Notes which incarnations the client reads from now on: one that it was told to start anew in, too.
+    /// Record which incarnations the client reads, including those for which it gets OFFSET_OUT_OF_RANGE now.
     fn note_incarnations(&self, connection: &ConnectionInfo, outcomes: &[Outcome]) {
         let Source::Request(targets) = &self.source else {
             return;
@@ -234,7 +234,7 @@ impl PendingFetch {
         }
     }
 
-    /// Drops partitions without news from an incremental response and orders the session for its next fetch.
+    /// Drop partitions without changes from an incremental response and reorder the session for its next fetch.
     fn note_in_session(&mut self, outcomes: &mut Vec<Outcome>) {
         let Source::Session(session) = &mut self.source else {
             return;
@@ -261,12 +261,12 @@ impl PendingFetch {
         session.1.rotate(&gave_records);
     }
 
-    /// Version of the request.
+    /// Return the version of the request.
     pub(crate) fn version(&self) -> i16 {
         self.wanted.version.number
     }
 
-    /// When the wait ends at the latest; a wait for the disk has no end of its own.
+    /// Return the time at which the wait for records ends. A wait for the disk has no deadline here.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         match self.state {
             State::Warming(..) => None,
@@ -274,12 +274,13 @@ impl PendingFetch {
         }
     }
 
-    /// Memory held.
+    /// Return the memory held, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.source.len() * size_of::<FetchTarget>()
     }
 
-    /// The connection ends: the session stays for the client's next one on this thread.
+    /// Release the fetch when the connection ends. Its session stays available for the client's next connection on this
+    /// thread.
     pub(crate) fn release(self, thread: &mut ThreadState) {
         self.source.release(thread);
     }

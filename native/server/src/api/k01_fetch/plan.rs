@@ -1,4 +1,4 @@
-//! From a Fetch request and its session to what is to be read.
+//! Resolution of a Fetch request and its session into the partitions to read.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,8 @@ use crate::api::Call;
 use crate::fetch_sessions::{EPOCH_FINAL, EPOCH_INITIAL, FetchTarget, TopicKey};
 use crate::shared::ThreadState;
 
-/// What the request asks for, with its session applied or made; or the error for the whole response.
+/// Return the parameters and partitions of the fetch, after applying or creating its session, or the error for the
+/// whole response.
 pub(super) fn plan(
     call: &Call<'_>,
     thread: &mut ThreadState,
@@ -27,7 +28,7 @@ pub(super) fn plan(
         received: call.received,
     });
     if follower.is_some() && !call.is_brokers() {
-        // A follower reads above the high watermark, and its offset commits records.
+        // A follower reads above the high watermark, and its fetch offset commits records.
         return Err(ErrorCode::CLUSTER_AUTHORIZATION_FAILED);
     }
     let (source, session_id, incremental) = source(call, thread, request, body)?;
@@ -63,8 +64,8 @@ pub(super) fn plan(
     Ok((wanted, source))
 }
 
-/// Applies the request to its session, or makes one: where the partitions are listed, the session id to tell, and
-/// whether only news is told.
+/// Apply the request to its session, or create one. Return the partitions, the session id for the response, and whether
+/// the response is incremental.
 fn source(
     call: &Call<'_>,
     thread: &mut ThreadState,
@@ -104,7 +105,7 @@ fn source(
         let partitions = &request.forgotten_partitions[topic.partitions()];
         partitions.iter().map(move |index| (key.clone(), *index))
     }));
-    // A session that forgot everything ends; the client is told by session id 0.
+    // A session without partitions ends; session id 0 in the response says so.
     let session_id = if taken.1.len() > 0 { taken.0 } else { 0 };
     Ok((Source::Session(Box::new(taken)), session_id, true))
 }
@@ -118,7 +119,7 @@ fn targets(call: &Call<'_>, request: &FetchRequest, body: &[u8], by_id: bool) ->
         let key = if by_id {
             TopicKey::Id(topic.topic_id)
         } else {
-            // The name that the map holds already, if it is known: no copy.
+            // Reuses the name from the metadata, which avoids a copy.
             let name = text(topic.name, body);
             match map.topic_id(name).and_then(|id| map.topic(id)) {
                 Some(hosted) => TopicKey::Name(Arc::clone(&hosted.name)),
@@ -155,6 +156,6 @@ fn key(by_id: bool, name: Span, topic_id: Uuid, body: &[u8]) -> TopicKey {
 }
 
 fn text(span: Span, body: &[u8]) -> &str {
-    // Checked to be UTF-8 when it was decoded.
+    // Decoding verified that the bytes are UTF-8.
     core::str::from_utf8(span.of(body)).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Reads the partitions that a Fetch asks for.
+//! Reading of the partitions of a Fetch.
 
 use std::time::Instant;
 
@@ -19,23 +19,23 @@ use crate::metadata_view::MetadataView;
 use crate::outgoing::FileSlice;
 use crate::resolve::{ResolvedTopic, points_elsewhere};
 
-/// What was found for one partition.
+/// Result of reading one partition.
 pub(super) struct Outcome {
-    /// Where the source has it.
+    /// Index of the partition in the source.
     pub(super) place: u32,
     pub(super) head: FetchPartitionHead,
     pub(super) slice: Option<FileSlice>,
-    /// Bound of the read, for the wait.
+    /// Upper bound of the read, to register for more.
     pub(super) end: i64,
-    /// Ends the wait at once.
+    /// Whether the fetch must answer at once.
     pub(super) urgent: bool,
-    /// What it gives counts for the throttle of replication.
+    /// Whether the records count against the replication throttle.
     pub(super) throttled: bool,
-    /// Unknown, or refused without having been looked at: cannot be waited for.
+    /// Unknown or refused partition, which cannot be waited for.
     pub(super) absent: bool,
 }
 
-/// Reads all partitions of a Fetch, in the order of its source.
+/// Read all partitions of a Fetch, in the order of its source.
 pub(super) fn read_all(
     wanted: &Wanted,
     source: &mut Source,
@@ -50,7 +50,7 @@ pub(super) fn read_all(
     let mut incarnations = Vec::new();
     let in_session = matches!(source, Source::Session(_));
     for (place, target) in source.targets() {
-        // Neighbours are mostly of one topic: look it up once.
+        // Neighbours usually belong to one topic, so look the topic up once.
         let (topic, refused) = match &resolved {
             Some((key, topic, refused)) if **key == target.topic => (topic, *refused),
             _ => {
@@ -85,7 +85,7 @@ pub(super) fn read_all(
             continue;
         }
         let mut outcome = read_one(wanted, view, topic, place, target, left, empty);
-        // An epoch is no proof: some clients take the new one for a position of the old log.
+        // A matching epoch proves nothing: some clients use the new epoch with a position of the old log.
         if of_another && !in_session && outcome.is_behind_the_start(target) {
             outcome = starts_anew();
         }
@@ -101,7 +101,7 @@ pub(super) fn read_all(
     outcomes
 }
 
-/// The id that a name has, if it is not the one that was read before.
+/// Return the id of the name's topic if it differs from the incarnation that was read before.
 fn incarnation(topic: &ResolvedTopic<'_>, target: &FetchTarget) -> Option<TopicId> {
     topic
         .id
@@ -184,7 +184,7 @@ fn read_one(
     }
 }
 
-/// The replica that the consumer should ask instead, if this one leads.
+/// Return the preferred read replica (KIP-392), if this replica leads.
 fn near_replica(
     wanted: &Wanted,
     view: &MetadataView,
@@ -246,7 +246,7 @@ fn found(isolation: Isolation, place: u32, target: &FetchTarget, read: Partition
 }
 
 impl Outcome {
-    /// Records are left out if the position is not one of this log.
+    /// Return whether the position lies below the log start, in which case the response has no records.
     fn is_behind_the_start(&self, target: &FetchTarget) -> bool {
         self.head.error_code == 0 && target.fetch_offset > self.head.log_start_offset
     }
@@ -263,7 +263,7 @@ impl Outcome {
         }
     }
 
-    /// With the leader, if the error says that it is another broker.
+    /// Add the current leader if the error says that another broker leads.
     fn pointing(
         mut self,
         topic: &ResolvedTopic<'_>,
@@ -277,7 +277,7 @@ impl Outcome {
     }
 }
 
-/// The topic that a partition to read belongs to.
+/// Resolve the topic of a partition to read.
 pub(super) fn resolve<'s>(
     map: &'s TopicMap<Partition>,
     view: &MetadataView,

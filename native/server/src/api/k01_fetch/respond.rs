@@ -1,4 +1,4 @@
-//! From what was read to the reply: head bytes and file slices.
+//! Encoding of a Fetch reply: header bytes and file slices.
 
 use std::collections::VecDeque;
 use std::io;
@@ -19,15 +19,15 @@ use crate::reply::{ReplyFrame, ReplyHeader};
 use crate::resolve::endpoints;
 use crate::shared::{Shared, ThreadState};
 
-/// Whether the reply could be written.
+/// Result of writing a reply.
 pub(super) enum Written {
-    /// It is in the output.
+    /// The reply is in the output.
     Whole,
-    /// Records must come from the disk first; nothing was written.
+    /// Records must be read from disk first; nothing was written.
     Cold,
 }
 
-/// Writes the reply to the connection's output. `wait`: small slices are read even if that waits for the disk.
+/// Write the reply to the connection's output. With `wait`, small slices are read even if that blocks on the disk.
 pub(super) fn write(
     wanted: &Wanted,
     source: &Source,
@@ -99,14 +99,14 @@ fn note(wanted: &Wanted, source: &Source, outcomes: &[Outcome], thread: &mut Thr
     }
 }
 
-/// What a reply is made of.
+/// The parts of a reply.
 struct Reply<'a> {
     wanted: &'a Wanted,
     source: &'a Source,
     shared: &'a Shared,
     outcomes: &'a [Outcome],
     wait: bool,
-    /// Bytes that are sent from their files.
+    /// Record bytes that are sent directly from their files.
     as_files: usize,
 }
 
@@ -152,7 +152,7 @@ impl Reply<'_> {
         Ok(Written::Whole)
     }
 
-    /// The end of the response, with the addresses of the leaders that it names.
+    /// Write the end of the response, with the addresses of the leaders that it names.
     fn write_end(&self, writer: &FetchResponseWriter, bytes: &mut Vec<u8>) {
         let leaders: Vec<i32> = self
             .outcomes
@@ -172,7 +172,7 @@ fn is_sent(slice: &FileSlice) -> bool {
     slice.bytes >= SENDFILE_BYTES_MIN
 }
 
-/// The slices that are sent from their file.
+/// Return the slices that are sent directly from their files.
 pub(super) fn sent_slices(outcomes: &[Outcome]) -> impl Iterator<Item = &FileSlice> {
     outcomes
         .iter()
@@ -180,7 +180,7 @@ pub(super) fn sent_slices(outcomes: &[Outcome]) -> impl Iterator<Item = &FileSli
         .filter(|slice| is_sent(slice))
 }
 
-/// The response groups partitions by topic: the lengths of the runs.
+/// Return the lengths of the runs of partitions of one topic: the response groups partitions by topic.
 fn runs_of_one_topic(source: &Source, outcomes: &[Outcome]) -> Vec<usize> {
     let mut sizes: Vec<usize> = Vec::new();
     let mut last: Option<&TopicKey> = None;
@@ -195,7 +195,7 @@ fn runs_of_one_topic(source: &Source, outcomes: &[Outcome]) -> Vec<usize> {
     sizes
 }
 
-/// A response without partitions, to a client that has to wait.
+/// Write a response without partitions, for a client that is throttled.
 pub(super) fn write_throttled(
     wanted: &Wanted,
     throttle_time_ms: i32,
@@ -215,7 +215,7 @@ pub(super) fn write_throttled(
     frame.end(out);
 }
 
-/// A response that consists of an error: v4–6 have no place for one and get no partitions.
+/// Write a response that carries only an error. v4–6 have no field for it and get no partitions.
 pub(super) fn write_error(
     reply: ReplyHeader,
     version: WireVersion,

@@ -1,4 +1,4 @@
-//! What a Fetch asks for.
+//! Parameters of a Fetch.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,45 +11,45 @@ use crate::fetch_sessions::{FetchTarget, Taken};
 use crate::reply::ReplyHeader;
 use crate::shared::ThreadState;
 
-/// What a Fetch asks for, apart from its partitions.
+/// Parameters of a Fetch, except for its partitions.
 pub(super) struct Wanted {
     pub(super) version: WireVersion,
     pub(super) reply: ReplyHeader,
     pub(super) isolation: Isolation,
-    /// The broker that follows the partitions.
+    /// The follower that replicates the partitions.
     pub(super) follower: Option<Follower>,
-    /// How fast followers that are not in sync get records, of partitions that say so.
+    /// Throttle for followers that are not in sync, for partitions configured to be throttled.
     pub(super) throttle: Arc<Throttle>,
-    /// A consumer that may read from replicas that do not lead.
+    /// Whether the consumer may read from followers.
     pub(super) any_replica: bool,
-    /// The rack in which a consumer wants to read, if it is to be told of a replica there.
+    /// Rack of the consumer, if the response may name a preferred read replica.
     pub(super) rack: Option<Box<str>>,
-    /// A follower hears of the high watermark as soon as it moves, so that consumers can read there.
+    /// Whether the follower gets the high watermark as soon as it advances, for its consumers.
     pub(super) tells_watermark: bool,
-    /// Answered when this much is there.
+    /// Bytes after which the fetch is answered.
     pub(super) min_bytes: usize,
-    /// Bytes of records in the whole answer; at least one batch comes in any case.
+    /// Maximum bytes of records in the response; it has at least one batch in any case.
     pub(super) max_bytes: usize,
-    /// Answered at the latest.
+    /// Time at which the fetch is answered at the latest.
     pub(super) deadline: Instant,
-    /// The session that is told to the client (0 = none).
+    /// Session id of the response (0 = none).
     pub(super) session_id: i32,
-    /// Only news is told (an incremental fetch).
+    /// Whether the response lists only changes (an incremental fetch).
     pub(super) incremental: bool,
-    /// The client's, for the addresses of other brokers.
+    /// The client's listener, for the addresses of other brokers.
     pub(super) listener: Arc<str>,
 }
 
-/// Where the partitions to read are listed.
+/// The list of partitions to read.
 pub(super) enum Source {
-    /// A session, taken out of the thread's for the duration of the fetch.
+    /// A session, taken out of the thread's sessions for the duration of the fetch.
     Session(Box<Taken>),
     /// The request itself.
     Request(Vec<FetchTarget>),
 }
 
 impl Source {
-    /// The partitions in reading order, each with its place.
+    /// Return the partitions in reading order, each with its index.
     pub(super) fn targets(&self) -> Box<dyn Iterator<Item = (u32, &FetchTarget)> + '_> {
         match self {
             Source::Session(session) => Box::new(session.1.targets()),
@@ -75,14 +75,14 @@ impl Source {
         }
     }
 
-    /// Gives a session back.
+    /// Return the session to the thread.
     pub(super) fn release(self, thread: &mut ThreadState) {
         if let Source::Session(session) = self {
             thread.sessions.put_back(*session);
         }
     }
 
-    /// The client is told nothing of the partitions: a session that was to begin does not.
+    /// Release the source after a response without partitions; a new session is dropped.
     pub(super) fn give_up(self, incremental: bool, thread: &mut ThreadState) {
         let begun = match &self {
             Source::Session(session) if !incremental => Some(session.0),
@@ -94,7 +94,7 @@ impl Source {
         }
     }
 
-    /// The target at a place that an outcome came from.
+    /// Return the target at the index of an outcome.
     pub(super) fn target(&self, place: u32) -> &FetchTarget {
         match self {
             Source::Session(session) => session.1.target(place),
