@@ -1,1 +1,1 @@
-"""What an administrative request means, free of versions."""
+"""Semantics of administrative requests, independent of protocol versions."""

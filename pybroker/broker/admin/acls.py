@@ -1,4 +1,4 @@
-"""Access control entries: what may be added, found and removed (KIP-140, KIP-290). Knows no protocol version."""
+"""Add, remove and find access control entries (KIP-140, KIP-290), independent of protocol versions."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _TYPES, _PATTERNS, _OPERATIONS, _PERMISSIONS = (
 )
 
 NAME_BYTES_MAX = 32767
-"""Longest name, principal or host: what a string of the protocol's older versions can carry, so that every client can
-read and remove every entry."""
+"""Longest name, principal or host: the limit of a string in the protocol's older versions. Every client can thus read
+and remove every entry."""
 
 
 class AclAdmin:
-    """Reads the view, and asks the controller."""
+    """The ACL requests: reads the cluster view and submits changes to the controller."""
 
     def __init__(self, view: ClusterView, port: ControllerPort, *, enabled: bool) -> None:
         self._view = view
@@ -43,14 +43,14 @@ class AclAdmin:
             raise KafkaError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
 
     def describe(self, which: AclFilter) -> list[AclBinding]:
-        """The entries that match. Raises KafkaError."""
+        """Return the entries that match. Raises KafkaError."""
         self._require_authorizer()
         _check_filter(which)
         nodes = self._view.image.acls.values()
         return [binding for node in nodes for binding in node.bindings if which.matches(binding)]
 
     async def create(self, bindings: Sequence[AclBinding], caller: Caller) -> list[KafkaError | None]:
-        """None for each entry that is in force now, in order. Raises KafkaError if nothing is done."""
+        """Return None for each entry that is in force now, in order. Raises KafkaError if no entry was added."""
         self._require_authorizer()
         problems = [_problem(binding) for binding in bindings]
         good = tuple(binding for binding, problem in zip(bindings, problems, strict=True) if problem is None)
@@ -63,7 +63,7 @@ class AclAdmin:
         return [None if one is None else KafkaError(ErrorCode.INVALID_REQUEST, one) for one in problems]
 
     async def delete(self, filters: Sequence[AclFilter], caller: Caller) -> list[Sequence[AclBinding] | KafkaError]:
-        """For each filter the entries that it removed. Raises KafkaError if nothing is done."""
+        """Return the removed entries of each filter, in order. Raises KafkaError if no entry was removed."""
         self._require_authorizer()
         results: list[Sequence[AclBinding] | KafkaError] = []
         good: list[AclFilter] = []
@@ -88,7 +88,7 @@ class AclAdmin:
 
 
 def describe_binding(binding: AclBinding) -> str:
-    """An entry in words; names from outside are quoted."""
+    """Return an entry as text for the log. Names from clients are quoted."""
     permission = "allow" if binding.permission == PermissionType.ALLOW else "deny"
     return (
         f"{permission} {binding.principal!r} from {binding.host!r} {AclOperation(binding.operation).name} on "

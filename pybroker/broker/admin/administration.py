@@ -1,5 +1,5 @@
-"""What administrators ask for. Most brokers are never asked for most of it: each is imported and made when a request
-asks for it first."""
+"""The handlers of administrative requests. A broker needs few of them: each is imported and created at the first
+request that uses it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Administration:
-    """See the module."""
+    """Creates the handlers of administrative requests on first use."""
 
     def __init__(
         self,
@@ -52,8 +52,7 @@ class Administration:
         others: Brokers | None,
         authorizes: bool,
     ) -> None:
-        """others: None of a broker that is alone. authorizes: there is an authorizer, so that entries count for
-        something."""
+        """`others` is None on a single broker. `authorizes` says that an authorizer is configured and enforces ACLs."""
         self._broker_id = broker_id
         self._config = config
         self._clock = clock
@@ -69,98 +68,98 @@ class Administration:
 
     @cached_property
     def acls(self) -> AclAdmin:
-        """Who may do what."""
+        """Return the handler of ACL requests."""
         from pybroker.broker.admin.acls import AclAdmin
 
         return AclAdmin(self._view, self._port, enabled=self._authorizes)
 
     @cached_property
     def brokers(self) -> BrokerAdmin:
-        """Brokers that are gone for good."""
+        """Return the handler that unregisters dead brokers."""
         from pybroker.broker.admin.brokers import BrokerAdmin
 
         return BrokerAdmin(self._port)
 
     @cached_property
     def configs(self) -> ConfigAdmin:
-        """Settings of everything that has some."""
+        """Return the handler of dynamic settings."""
         from pybroker.broker.admin.configs import ConfigAdmin
 
         return ConfigAdmin(self._broker_id, self._config, self._view, self._port)
 
     @cached_property
     def elections(self) -> ElectionAdmin:
-        """Elections of leaders."""
+        """Return the handler of leader elections."""
         from pybroker.broker.admin.elections import ElectionAdmin
 
         return ElectionAdmin(self._port)
 
     @cached_property
     def features(self) -> FeatureAdmin:
-        """What the cluster's features allow."""
+        """Return the handler of the cluster's features."""
         from pybroker.broker.admin.features import FeatureAdmin
 
         return FeatureAdmin(self._view, self._port)
 
     @cached_property
     def history(self) -> HistoryAdmin:
-        """What became of topics."""
+        """Return the handler of topic histories and deletions."""
         from pybroker.broker.admin.history import HistoryAdmin
 
         return HistoryAdmin(self._view, self._native, self.staged_replicas)
 
     @cached_property
     def lineage(self) -> LineageAdmin:
-        """Topics that are emptied, or come back."""
+        """Return the handler that undeletes, purges and truncates topics."""
         from pybroker.broker.admin.lineage import LineageAdmin
 
         return LineageAdmin(self._view, self._port, self._config, self._clock)
 
     @cached_property
     def log_dirs(self) -> LogDirAdmin:
-        """Log directories of this broker."""
+        """Return the handler of this broker's log directories."""
         from pybroker.broker.admin.log_dirs import LogDirAdmin
 
         return LogDirAdmin(self._native.log_dirs, self._config)
 
     @cached_property
     def quotas(self) -> QuotaAdmin:
-        """Quotas of clients."""
+        """Return the handler of client quotas."""
         from pybroker.broker.admin.quotas import QuotaAdmin
 
         return QuotaAdmin(self._view, self._port)
 
     @cached_property
     def reassignments(self) -> ReassignmentAdmin:
-        """Partitions on their way to other brokers."""
+        """Return the handler of partition reassignments."""
         from pybroker.broker.admin.reassignments import ReassignmentAdmin
 
         return ReassignmentAdmin(self._view, self._port)
 
     @cached_property
     def records(self) -> RecordAdmin:
-        """Records that are deleted."""
+        """Return the handler that deletes records."""
         from pybroker.broker.admin.records import RecordAdmin
 
         return RecordAdmin(self._native, self._cache, self._replicas)
 
     @cached_property
     def staged_replicas(self) -> StagedReplicas:
-        """What brokers hold of deleted topics."""
+        """Return the reader of staged replicas on all brokers."""
         from pybroker.broker.admin.staged_replicas import StagedReplicas
 
         return StagedReplicas(self._broker_id, self._view, self._native, self._staging, self._others)
 
     @cached_property
     def streams_topics(self) -> StreamsTopics:
-        """Internal topics of Kafka Streams applications."""
+        """Return the creator of internal topics of Kafka Streams applications."""
         from pybroker.broker.admin.streams_topics import StreamsTopics
 
         return StreamsTopics(self._topics, self._clock)
 
     @cached_property
     def users(self) -> UserAdmin:
-        """Users and their passwords."""
+        """Return the handler of SCRAM credentials."""
         from pybroker.broker.admin.users import UserAdmin
 
         return UserAdmin(self._view, self._port)

@@ -1,4 +1,4 @@
-"""What UnregisterBroker means: the controller judges whether the broker is dead and has nothing left."""
+"""UnregisterBroker. The controller checks that the broker is dead and has no replicas."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from pybroker.protocol.error_codes import ErrorCode
 
 
 class BrokerAdmin:
-    """Knows no protocol version."""
-
     def __init__(self, port: ControllerPort) -> None:
         self._port = port
 
     async def unregister(self, broker_id: int, *, caller: Caller) -> None:
-        """KafkaError: BROKER_ID_NOT_REGISTERED, INVALID_REQUEST (it runs, or has replicas), or nobody decides now."""
+        """Remove a broker from the metadata. Raises KafkaError: BROKER_ID_NOT_REGISTERED, INVALID_REQUEST (the broker
+        runs or has replicas), or an error that says that no controller is available."""
         answer = await self._port.submit(UnregisterBroker(broker_id), caller=caller)
         if not answer.in_force:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "It is unregistered; this broker learns of it later.")

@@ -1,4 +1,5 @@
-"""What clients may know of the cluster: brokers, ids, topics, as this broker sees them. Knows no protocol version."""
+"""Brokers, ids and topics of the cluster as this broker's metadata cache shows them to clients, independent of protocol
+versions."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ OPERATIONS_NOT_ASKED = -(1 << 31)
 
 
 class BrokerAddress(msgspec.Struct, frozen=True):
-    """A broker as the asker can reach it."""
+    """The address of a broker on the client's listener."""
 
     broker_id: int
     host: str
@@ -24,23 +25,23 @@ class BrokerAddress(msgspec.Struct, frozen=True):
 
 
 class ClusterAdmin:
-    """Reads the metadata cache."""
+    """Answers questions about the cluster from the metadata cache."""
 
     def __init__(self, cache: MetadataCache) -> None:
         self._cache = cache
 
     @property
     def cluster_id(self) -> str:
-        """The cluster's id (KIP-78)."""
+        """Return the cluster's id (KIP-78)."""
         return self._cache.cluster_id
 
     @property
     def controller_id(self) -> int:
-        """The controller's broker id; -1 while unknown."""
+        """Return the controller's broker id; -1 if it is unknown."""
         return self._cache.controller_id
 
     def brokers(self, listener: str) -> list[BrokerAddress]:
-        """Live brokers that have the listener the question came through."""
+        """Return the live brokers that have the listener of the request."""
         return [
             BrokerAddress(broker.id, endpoint.host, endpoint.port, broker.rack)
             for broker in self._cache.brokers.values()
@@ -50,23 +51,23 @@ class ClusterAdmin:
 
     @property
     def topics(self) -> Mapping[str, CachedTopic]:
-        """All topics by name."""
+        """Return all topics by name."""
         return self._cache.topics
 
     def topic(self, which: str | Uuid) -> CachedTopic | None:
-        """A topic by name or id."""
+        """Return a topic by name or id."""
         return self._cache.topic(which) if isinstance(which, str) else self._cache.topic_by_id(which)
 
     def sorted_names(self, first: str = "") -> Sequence[str]:
-        """Names of all topics from `first` on, sorted."""
+        """Return the names of all topics from `first` on, sorted."""
         return sorted(name for name in self._cache.topics if name >= first)
 
 
 def offline_replicas(partition: UpdateMetadataPartitionState, live: Container[int]) -> list[int]:
-    """The replicas on brokers that are not live, and on log directories that failed."""
+    """Return the replicas on dead brokers and in failed log directories."""
     return [one for one in partition.replicas if one not in live or one in partition.offline_replicas]
 
 
 def partition_error(partition: UpdateMetadataPartitionState) -> int:
-    """The error code that Metadata shows for a partition."""
+    """Return the error code of a partition in a Metadata response."""
     return int(ErrorCode.LEADER_NOT_AVAILABLE if partition.leader < 0 else ErrorCode.NONE)

@@ -1,4 +1,4 @@
-"""What a broker can say of how the cluster is."""
+"""The state of the cluster as one broker sees it, for health checks and metrics."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from pybroker.broker.replicas.roles import Mismatch
 
 
 class ClusterState(msgspec.Struct, frozen=True):
-    """As one broker sees it."""
+    """The objects that describe the cluster's state."""
 
     broker_id: int
-    """Whose view this is."""
+    """The broker that has this view."""
     cluster: ClusterAdmin
     conditions: Conditions
     session: StoreSession
-    """With the metadata store."""
+    """The session with the metadata store."""
     wrong_roles: Callable[[], Sequence[Mismatch]]
-    """Partitions here that do not do what clients read of them, and are not mended yet."""
+    """Partitions whose role on this broker differs from the published metadata and is not corrected yet."""
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """What has happened on this broker since its start."""
+    """Metrics of this broker since its start."""
 
     is_controller: Callable[[], bool]
     events_waiting: Callable[[], int]
-    """For this broker's controller."""
+    """Number of events that wait in this broker's controller."""
     queue: QueueFigures
     changes: ChangeFigures
     failed_isr_updates: Callable[[], int]

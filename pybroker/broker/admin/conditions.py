@@ -1,7 +1,7 @@
-"""How the partitions of the cluster are: which have no leader, too few replicas in sync, or are being moved.
+"""Health of the cluster's partitions: without a leader, under-replicated, under min ISR, or being reassigned.
 
-Metrics ask at every scrape, so that a topic is counted anew only when it has changed, and sums are kept. Who asks after
-much has changed lets others have their turn in between: `catch_up`.
+Metrics read the sums at every scrape. A topic is counted again only after a change. After many changes, `catch_up`
+counts in steps and lets other tasks run in between.
 """
 
 from __future__ import annotations
@@ -25,42 +25,42 @@ GUARDED: Mapping[str, str] = {
     "__transaction_state": "transaction.state.log.replication.factor",
     "__share_group_state": "share.coordinator.state.topic.replication.factor",
 }
-"""Internal topics, and the settings that say how many replicas they are to have."""
+"""Internal topics, and the settings with their replication factors."""
 
 
 class Counts(msgspec.Struct):
-    """Of some partitions. Their names are those of Kafka's metrics, in the plural of what is counted."""
+    """Partition counts, named like Kafka's metrics."""
 
     partitions: int = 0
     offline: int = 0
-    """Without a leader."""
+    """Partitions without a leader."""
     under_replicated: int = 0
-    """Some replica is not in sync. One that is only being added is not missed."""
+    """Partitions with a replica that is not in sync. A replica that a reassignment adds does not count."""
     under_min_isr: int = 0
-    """Fewer replicas in sync than `min.insync.replicas`: nobody can write with acks=all."""
+    """Partitions with fewer in-sync replicas than `min.insync.replicas`: writes with acks=all fail."""
     at_min_isr: int = 0
-    """As many as that: one more that fails, and nobody can write."""
+    """Partitions with exactly `min.insync.replicas` in sync: after one more failure, writes with acks=all fail."""
     not_preferred: int = 0
-    """Not led by the first replica."""
+    """Partitions whose leader is not the first replica."""
     reassigning: int = 0
     too_few_replicas: int = 0
-    """Of internal topics, with fewer replicas than the broker's settings say."""
+    """Partitions of internal topics with fewer replicas than the broker's settings require."""
 
     @property
     def in_trouble(self) -> bool:
-        """Whether some partition is not as it should be."""
+        """Return whether some partition is unhealthy."""
         return bool(
             self.offline or self.under_replicated or self.under_min_isr or self.reassigning or self.too_few_replicas
         )
 
     def add(self, other: Counts, sign: int = 1) -> None:
-        """Counts the others' too, or (-1) no more."""
+        """Add the other counts, or subtract them (`sign` -1)."""
         for name in self.__struct_fields__:
             setattr(self, name, getattr(self, name) + sign * getattr(other, name))
 
 
 class Condition(msgspec.Struct, frozen=True):
-    """A partition that is not as it should be."""
+    """A partition that is unhealthy or being reassigned."""
 
     topic: TopicImage
     partition: int
@@ -70,7 +70,7 @@ class Condition(msgspec.Struct, frozen=True):
 
 
 class BrokerLoad(msgspec.Struct):
-    """What a broker has."""
+    """Numbers of replicas and leaders of a broker."""
 
     leaders: int = 0
     replicas: int = 0
@@ -81,14 +81,14 @@ class _Counted(msgspec.Struct, frozen=True):
     rules: tuple[int, int]
     all: Counts
     own: Counts | None
-    """Of those that this broker leads, if it leads any."""
+    """Counts of the partitions that this broker leads; None if it leads none."""
     leaders: Mapping[int, int]
-    """By broker."""
+    """Number of led partitions by broker."""
     replicas: Mapping[int, int]
 
 
 class Conditions:
-    """Reads the view. On the loop's thread."""
+    """Counts partitions of the cluster view. Used on the loop's thread."""
 
     def __init__(self, view: ClusterView, config: BrokerConfig, broker_id: int) -> None:
         self._view = view
@@ -104,34 +104,34 @@ class Conditions:
 
     @property
     def image(self) -> ClusterImage:
-        """What is judged."""
+        """Return the image that is counted."""
         return self._view.image
 
     async def catch_up(self) -> None:
-        """Counts what has changed, with turns for others in between; the next question then has little to do."""
+        """Count what has changed and let other tasks run in between. The next read then has little to count."""
         for number, _ in enumerate(self._changes(), 1):
             if number % TOPICS_A_TURN == 0:
                 await asyncio.sleep(0)
 
     def counts(self) -> Counts:
-        """Of all partitions of the cluster."""
+        """Return the counts of all partitions of the cluster."""
         self._count_changes()
         return self._all
 
     def led_here(self) -> Counts:
-        """Of the partitions that this broker leads."""
+        """Return the counts of the partitions that this broker leads."""
         self._count_changes()
         return self._own
 
     def loads(self) -> dict[int, BrokerLoad]:
-        """Of every broker that is alive or has replicas."""
+        """Return the load of every broker that is alive or has replicas."""
         self._count_changes()
         there = {*self._view.image.brokers, *(+self._replicas)}
         return {broker_id: BrokerLoad(self._leaders[broker_id], self._replicas[broker_id]) for broker_id in there}
 
     def troubled(self) -> Iterator[Condition]:
-        """Partitions without leader, under-replicated, under min.insync.replicas, with too few replicas, or being
-        moved; by topic."""
+        """Yield partitions that have no leader, are under-replicated, are under min.insync.replicas, have too few
+        replicas, or are being reassigned; sorted by topic."""
         self._count_changes()
         in_trouble = [one for one in self._counted.values() if one.all.in_trouble]
         for one in sorted(in_trouble, key=lambda each: each.topic.name):
@@ -146,7 +146,7 @@ class Conditions:
             pass
 
     def _changes(self) -> Iterator[None]:
-        """Brings the sums up to date, a topic at a time. Whoever comes in between goes on with it."""
+        """Update the sums, one topic per step. Several callers may share one iteration."""
         wanted = tuple(self._config.get_int(setting) for setting in GUARDED.values())
         now = (self._view.image, self._config.get_int(MIN_ISR), wanted)
         if self._at is not None and self._at[0] is now[0] and self._at[1:] == now[1:]:
@@ -165,7 +165,7 @@ class Conditions:
             self._sum(after, 1)
             yield
             if self._view.image is not image:
-                return  # somebody else may have counted what is newer
+                return  # another caller may have counted a newer image
         self._at = now
 
     def _sum(self, one: _Counted, sign: int) -> None:
@@ -177,12 +177,13 @@ class Conditions:
                 sums[broker_id] += sign * number
 
     def _rules(self, topic: TopicImage) -> tuple[int, int]:
-        """`min.insync.replicas`, and how many replicas there have to be."""
+        """Return `min.insync.replicas` and the required number of replicas."""
         try:
             min_isr = int(topic.config[MIN_ISR])
-        except (KeyError, ValueError):  # not set for this topic, or by another version in words of its own
+        # the topic does not set it, or another version stored a value that this one cannot parse
+        except (KeyError, ValueError):
             min_isr = self._config.get_int(MIN_ISR)
-        # A broker that is alone has no place for more, and is not asked for more.
+        # A single broker can hold only one replica of each partition.
         setting = GUARDED.get(topic.name) if self._config.in_cluster else None
         return min_isr, 0 if setting is None else self._config.get_int(setting)
 
@@ -196,7 +197,8 @@ def _moves(state: PartitionImage) -> bool:
 
 
 def _is_behind(state: PartitionImage) -> bool:
-    """A partition without a leader keeps the replicas that were in sync last: none of them is now."""
+    """Return whether a replica is out of sync. A partition without a leader keeps its last ISR, but none of it is in
+    sync."""
     return _is_offline(state) or len(state.isr) < len(state.replicas) - len(state.adding_replicas)
 
 

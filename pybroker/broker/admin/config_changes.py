@@ -1,5 +1,5 @@
-"""The changes that a request to alter settings makes: operations applied to the current settings, and the rules for
-topics, groups, brokers and loggers. Pure.
+"""Computes the changes of a request that alters settings: applies operations to the current settings and checks the
+rules for topics, groups, brokers and loggers. Pure.
 
 Kafka's semantics: ConfigAdminManager, DynamicBrokerConfig, RuntimeLoggerManager (KIP-226, KIP-339, KIP-412).
 """
@@ -44,7 +44,7 @@ from pybroker.protocol.error_codes import ErrorCode
 
 
 class ResourceType(IntEnum):
-    """What has settings, numbered as on the wire."""
+    """Types of resources with settings, numbered as on the wire."""
 
     TOPIC = 2
     BROKER = 4
@@ -54,7 +54,7 @@ class ResourceType(IntEnum):
 
 
 class OpType(IntEnum):
-    """What an operation of IncrementalAlterConfigs does, numbered as on the wire."""
+    """Operations of IncrementalAlterConfigs, numbered as on the wire."""
 
     SET = 0
     DELETE = 1
@@ -63,7 +63,7 @@ class OpType(IntEnum):
 
 
 class ConfigOp(msgspec.Struct, frozen=True):
-    """One operation; `op` is as it came, known or not."""
+    """One operation; `op` has the number of the request, known or not."""
 
     name: str
     op: int
@@ -71,20 +71,18 @@ class ConfigOp(msgspec.Struct, frozen=True):
 
 
 class ResourceOps(msgspec.Struct, frozen=True):
-    """What one request asks of one resource. `replace` is AlterConfigs: settings that are not named are removed."""
+    """The operations of a request on one resource. `replace` (AlterConfigs) removes the settings that are not named."""
 
     resource_type: int
     resource_name: str
     ops: tuple[ConfigOp, ...]
     replace: bool = False
     topic_id: Uuid | None = None
-    """Of the topic that is meant; None: the one that has the name."""
+    """The topic's id; None addresses the topic by its name."""
 
 
 def check_request(resources: Sequence[ResourceOps]) -> list[KafkaError | None]:
-    """What is wrong with each resource before anything is looked up: named twice, a setting named twice,
-    values missing.
-    """
+    """Return each resource's error that needs no lookup: a resource or setting named twice, or a missing value."""
     times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
     return [_check_shape(resource, times[resource.resource_type, resource.resource_name]) for resource in resources]
 
@@ -108,10 +106,9 @@ def _check_shape(resource: ResourceOps, times: int) -> KafkaError | None:
 
 
 def topic_changes(resource: ResourceOps, current: Mapping[str, str], config: BrokerConfig) -> dict[str, str | None]:
-    """The change of a topic's own settings: name → new text, None to remove. Raises KafkaError
-    (INVALID_CONFIG).
+    """Return the change of a topic's own settings: name → new text, None to remove. Raises KafkaError (INVALID_CONFIG).
 
-    `current` is what the topic sets itself; a list that it does not set starts from the default.
+    `current` has the settings of the topic itself. A list that is not among them starts from the default.
     """
     changes: dict[str, str | None] = {}
     for op in resource.ops:
@@ -123,7 +120,7 @@ def topic_changes(resource: ResourceOps, current: Mapping[str, str], config: Bro
             valid = validate_topic_configs({op.name: text})
         except ConfigError as problem:
             raise _invalid(str(problem)) from None
-        # A setting of Kafka's that asks for nothing here is agreed to and not stored.
+        # Accept a Kafka setting without an effect in this broker, but do not store it.
         changes.update(valid)
     after = {} if resource.replace else {name: text for name, text in current.items() if name not in changes}
     after.update({name: text for name, text in changes.items() if text is not None})
@@ -136,8 +133,8 @@ def topic_changes(resource: ResourceOps, current: Mapping[str, str], config: Bro
 
 
 def group_changes(resource: ResourceOps, current: Mapping[str, str], config: BrokerConfig) -> dict[str, str | None]:
-    """The change of a group's own settings: name → new text, None to remove. `current` is what it sets itself. Raises
-    KafkaError (INVALID_CONFIG)."""
+    """Return the change of a group's own settings: name → new text, None to remove. `current` has the settings of the
+    group itself. Raises KafkaError (INVALID_CONFIG)."""
     changes: dict[str, str | None] = {}
     try:
         for op in resource.ops:
@@ -154,7 +151,7 @@ def group_changes(resource: ResourceOps, current: Mapping[str, str], config: Bro
 
 
 def client_metrics_changes(resource: ResourceOps, current: Mapping[str, str]) -> dict[str, str | None]:
-    """The change of a subscription to metrics of clients: name → new text, None to remove. Raises KafkaError
+    """Return the change of a client metrics subscription: name → new text, None to remove. Raises KafkaError
     (INVALID_REQUEST, INVALID_CONFIG; ClientMetricsConfigs)."""
     if resource.resource_name == "":
         raise _refused("Subscription name can't be empty")
@@ -179,14 +176,14 @@ def client_metrics_changes(resource: ResourceOps, current: Mapping[str, str]) ->
 
 
 def check_group_name(name: str) -> None:
-    """What all groups have are settings of brokers. Raises KafkaError."""
+    """Refuse an empty group name: defaults for all groups are broker settings. Raises KafkaError."""
     if name == "":
         raise _refused("The settings of a group are asked for and changed by its id: the resource name is empty.")
 
 
 def check_stored_size(config: Mapping[str, str]) -> None:
-    """Refuses settings that the metadata store does not take: those of a topic or broker are one value. Raises
-    KafkaError (INVALID_CONFIG, as Kafka answers to a value that its metadata does not take)."""
+    """Refuse settings that are too large for the metadata store, which keeps all settings of a topic or broker in one
+    value. Raises KafkaError (INVALID_CONFIG, Kafka's code for a value that its metadata refuses)."""
     size = len(encode_config(config))
     if size > VALUE_BYTES_MAX:
         raise _invalid(
@@ -196,9 +193,8 @@ def check_stored_size(config: Mapping[str, str]) -> None:
 
 
 def broker_changes(resource: ResourceOps, current: Mapping[str, str], config: BrokerConfig) -> dict[str, str | None]:
-    """The change of the dynamic settings of a broker, or with an empty resource name of all. Raises
-    KafkaError.
-    """
+    """Return the change of a broker's dynamic settings; an empty resource name changes the cluster's defaults. Raises
+    KafkaError."""
     per_cluster = resource.resource_name == ""
     fixed = sorted(op.name for op in resource.ops if op.op != OpType.DELETE and _is_fixed(op.name))
     if fixed:
@@ -207,7 +203,7 @@ def broker_changes(resource: ResourceOps, current: Mapping[str, str], config: Br
     for op in resource.ops:
         key = broker_key(op.name)
         if op.op == OpType.DELETE and (op.name in current or _is_fixed(op.name)):
-            changes[op.name] = None  # nothing, or left there by a version that knew it
+            changes[op.name] = None  # unset, or stored by a version that knew the setting
             continue
         if key is None:
             nearest = nearest_name(op.name, BROKER_SETTINGS)
@@ -233,13 +229,14 @@ def broker_changes(resource: ResourceOps, current: Mapping[str, str], config: Br
 
 
 def _is_fixed(name: str) -> bool:
-    """Settings of this broker or of Kafka's that no request changes."""
+    """Return whether it is a setting of this broker or of Kafka that no request can change."""
     key = broker_key(name)
     return foreign.is_foreign(name) if key is None else key.scope is Scope.READ_ONLY
 
 
 def _check_protocol_version(op: ConfigOp, per_cluster: bool) -> None:
-    """Only up, and for all brokers: a stored value that means less than the file's would go over it at each start."""
+    """Allow only higher versions, and only for all brokers: a lower stored value would override the file's at each
+    start."""
     if not per_cluster:
         raise _refused(f"{op.name} is set for all brokers at once (empty resource name).")
     if op.op != OpType.SET:
@@ -255,7 +252,7 @@ def _check_protocol_version(op: ConfigOp, per_cluster: bool) -> None:
 def logger_changes(
     resource: ResourceOps, levels: Iterable[str], exists: Callable[[str], bool]
 ) -> dict[str, str | None]:
-    """The change of logger levels (KIP-412): logger → level, None to inherit again. Raises KafkaError."""
+    """Return the change of logger levels (KIP-412): logger → level, None to inherit again. Raises KafkaError."""
     if resource.replace:
         raise _refused("AlterConfigs is not allowed for broker loggers; use IncrementalAlterConfigs.")
     allowed = sorted(levels)
@@ -280,9 +277,8 @@ def logger_changes(
 
 
 def check_broker_name(name: str, broker_id: int) -> None:
-    """Broker settings are asked of the broker that they belong to, or with an empty name of any. Raises
-    KafkaError.
-    """
+    """Check that a request for broker settings came to that broker; any broker accepts an empty name. Raises
+    KafkaError."""
     if name == "":
         return
     try:
@@ -296,7 +292,7 @@ def check_broker_name(name: str, broker_id: int) -> None:
 def _new_text(
     op: ConfigOp, current: Mapping[str, str], default: Callable[[str], str], table: Mapping[str, object]
 ) -> str:
-    """The text after SET, APPEND or SUBTRACT, before it is checked."""
+    """Return the text after SET, APPEND or SUBTRACT, before its validation."""
     value = op.value or ""
     if op.op == OpType.SET:
         return value

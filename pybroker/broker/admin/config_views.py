@@ -1,8 +1,7 @@
-"""What DescribeConfigs shows: each setting with its value, its source and its synonyms. Pure (KIP-133, KIP-226,
-KIP-569).
+"""Entries of DescribeConfigs: each setting with its value, source and synonyms. Pure (KIP-133, KIP-226, KIP-569).
 
-Where Kafka 4.4 hides that log.retention.hours decides a topic's retention (its synonym list starts at
-log.retention.ms), every member of the family is listed here, and the source is the one that really decides.
+Differs from Kafka 4.4: its synonyms of a topic's retention start at log.retention.ms and hide an effective
+log.retention.hours. Here the list has every member of the family, and the source is that of the effective one.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from pybroker.config.topic_defs import broker_default
 
 
 class ConfigSynonym(NamedTuple):
-    """One place that sets a setting."""
+    """One source of a setting's value."""
 
     name: str
     value: str | None
@@ -38,7 +37,7 @@ class ConfigSynonym(NamedTuple):
 
 
 class ConfigEntry(NamedTuple):
-    """One setting as it is shown. A sensitive value is None."""
+    """One described setting. A sensitive value is None."""
 
     name: str
     value: str | None
@@ -51,7 +50,7 @@ class ConfigEntry(NamedTuple):
 
 
 def topic_entries(own: Mapping[str, str], config: BrokerConfig) -> list[ConfigEntry]:
-    """All settings of a topic that sets `own` itself, on a broker with `config`."""
+    """Return all settings of a topic with its own settings `own` on a broker with `config`."""
     entries = []
     for name, key in TOPIC_SETTINGS.items():
         if key.internal and name not in own:
@@ -68,7 +67,7 @@ def topic_entries(own: Mapping[str, str], config: BrokerConfig) -> list[ConfigEn
 
 
 def group_entries(own: Mapping[str, str], config: BrokerConfig) -> list[ConfigEntry]:
-    """All settings of a group that sets `own` itself, on a broker with `config`."""
+    """Return all settings of a group with its own settings `own` on a broker with `config`."""
     entries = []
     for name, key in GROUP_SETTINGS.items():
         if key.internal and name not in own:
@@ -89,7 +88,7 @@ def group_entries(own: Mapping[str, str], config: BrokerConfig) -> list[ConfigEn
 
 
 def client_metrics_entries(own: Mapping[str, str]) -> list[ConfigEntry]:
-    """All settings of a subscription to metrics of clients."""
+    """Return all settings of a client metrics subscription."""
     entries = []
     for name, key in CLIENT_METRICS_SETTINGS.items():
         source = ConfigSource.DYNAMIC_CLIENT_METRICS_CONFIG if name in own else ConfigSource.DEFAULT_CONFIG
@@ -100,7 +99,7 @@ def client_metrics_entries(own: Mapping[str, str]) -> list[ConfigEntry]:
 
 
 def broker_entries(config: BrokerConfig) -> list[ConfigEntry]:
-    """All settings of this broker."""
+    """Return all settings of this broker."""
     entries = []
     for name, key in BROKER_SETTINGS.items():
         if key.internal:
@@ -118,7 +117,7 @@ def broker_entries(config: BrokerConfig) -> list[ConfigEntry]:
 
 
 def cluster_default_entries(config: BrokerConfig) -> list[ConfigEntry]:
-    """What is set for all brokers (resource with an empty name): only that, without defaults, as Kafka."""
+    """Return the settings that are set for all brokers (empty resource name). Like Kafka, omit defaults."""
     source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
     return [
         _entry(BROKER_SETTINGS[name], text, False, source, [ConfigSynonym(name, text, source)])
@@ -128,7 +127,7 @@ def cluster_default_entries(config: BrokerConfig) -> list[ConfigEntry]:
 
 
 def logger_entries(levels: Mapping[str, str]) -> list[ConfigEntry]:
-    """The loggers and their levels (KIP-412)."""
+    """Return the loggers and their levels (KIP-412)."""
     source = ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG
     return [
         ConfigEntry(name, level, False, source, False, (), ConfigType.STRING, "Level of this logger.")
@@ -137,7 +136,7 @@ def logger_entries(levels: Mapping[str, str]) -> list[ConfigEntry]:
 
 
 def chosen(entries: list[ConfigEntry], names: list[str] | None) -> list[ConfigEntry]:
-    """The entries with these names; no names means all."""
+    """Return the entries with these names; None returns all."""
     if not names:
         return entries
     wanted = set(names)
@@ -149,7 +148,7 @@ def _occurrences(name: str, config: BrokerConfig) -> list[ConfigSynonym]:
 
 
 def _deciding(synonym: str | None, config: BrokerConfig) -> ConfigSource:
-    """The source of the family member that a topic's value comes from."""
+    """Return the source of the family member that determines a topic's value."""
     found = config.first_of_family(synonym) if synonym is not None else None
     if found is None:
         return ConfigSource.DEFAULT_CONFIG

@@ -1,9 +1,9 @@
-"""Dynamic settings of topics, groups, brokers and loggers: validate, one event for the controller, answered when in
-force.
+"""Dynamic settings of topics, groups, brokers and loggers: validate them, submit one event to the controller, and
+answer when the change is in force.
 
-The controller stores them (under /config in Kafka's JSON), `replicas.dynamic_configs` puts them in force. A change
-names the version of the settings that it was made from: where another broker was faster it is made again from what is
-stored then, so that of two APPENDs both hold, and what was checked is what is stored.
+The controller stores them (under /config in Kafka's JSON), and `replicas.dynamic_configs` applies them. A change names
+the version of the settings that it was computed from. If another broker changed them first, the change is computed
+again from the stored settings: of two APPENDs both take effect, and only validated settings are stored.
 """
 
 from __future__ import annotations
@@ -59,15 +59,15 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 ATTEMPTS_MAX = 50
-"""At a change that others overtake each time."""
+"""Attempts of a change whose settings other brokers keep changing."""
 
 
 READ_S_MAX = 10.0
-"""For the keystores and truststores of a listener."""
+"""Time limit for reading the keystores and truststores of a listener."""
 
 
 class ConfigAdmin:
-    """The settings of this broker, and of the cluster's topics and groups."""
+    """Describes and alters settings of this broker and of the cluster's topics and groups."""
 
     def __init__(self, broker_id: int, config: BrokerConfig, view: ClusterView, port: ControllerPort) -> None:
         self._broker_id = broker_id
@@ -77,7 +77,7 @@ class ConfigAdmin:
         self._turn = asyncio.Lock()
 
     def describe(self, resource_type: int, name: str, names: list[str] | None) -> list[config_views.ConfigEntry]:
-        """The settings of a resource, all or those named. Raises KafkaError."""
+        """Return the named settings of a resource, or all. Raises KafkaError."""
         if resource_type == ResourceType.TOPIC:
             check_topic_name(name)
             entries = config_views.topic_entries(self._topic(name).config, self._config)
@@ -108,8 +108,8 @@ class ConfigAdmin:
     async def alter(
         self, resources: Sequence[ResourceOps], validate_only: bool, caller: Caller
     ) -> list[KafkaError | None]:
-        """Changes settings; each resource succeeds or fails by itself. What succeeded is durable and in force when
-        this returns."""
+        """Change settings. Each resource succeeds or fails by itself; successful changes are durable and in force on
+        return."""
         async with self._turn:
             results: list[KafkaError | None] = list(check_request(resources))
             await self._resolve_hosts(resources, results)
@@ -125,7 +125,7 @@ class ConfigAdmin:
                 except KafkaError as problem:
                     if not attempt:
                         raise
-                    # Other resources have been changed.
+                    # The changes of other resources may have succeeded.
                     return [problem if index in left else result for index, result in enumerate(results)]
                 if not left:
                     return results
@@ -133,7 +133,7 @@ class ConfigAdmin:
             return [busy if index in left else result for index, result in enumerate(results)]
 
     async def _resolve_hosts(self, resources: Sequence[ResourceOps], results: list[KafkaError | None]) -> None:
-        """Refuse host names that are not known; the system may ask for seconds, so it asks off the loop."""
+        """Refuse host names that cannot be resolved. Resolving may take seconds and runs off the loop."""
         for index, resource in enumerate(resources):
             texts = [op.value for op in resource.ops if op.name == connection_overrides.NAME and op.value]
             if results[index] is not None or resource.resource_type != ResourceType.BROKER:
@@ -154,7 +154,8 @@ class ConfigAdmin:
         *,
         validate_only: bool,
     ) -> list[tuple[int, ConfigChange]]:
-        """What is to be submitted for the resources at these positions; notes why others are refused."""
+        """Return the changes to submit for the resources at these positions; store the errors of the others in
+        `results`."""
         found: list[tuple[int, ConfigChange]] = []
         for index in wanted:
             try:
@@ -171,7 +172,8 @@ class ConfigAdmin:
     async def _submit(
         self, submitted: Sequence[tuple[int, ConfigChange]], results: list[KafkaError | None], caller: Caller
     ) -> list[int]:
-        """Notes what became of each. Gives the positions of those whose settings somebody else has changed since."""
+        """Submit changes and store their results. Return the positions of resources whose settings another broker has
+        changed since they were read."""
         answer = await self._port.submit(AlterConfigs(tuple(change for _, change in submitted)), caller=caller)
         again: list[int] = []
         for (index, change), reply in zip(submitted, answer.reply, strict=True):
@@ -185,14 +187,13 @@ class ConfigAdmin:
         return again
 
     def _prepare(self, resource: ResourceOps, validate_only: bool) -> ConfigChange | None:
-        """The change to submit; None for loggers, whose levels live in this process only and are set here
-        (KIP-412).
-        """
+        """Return the change to submit. Set logger levels here and return None for them: they exist only in this process
+        (KIP-412)."""
         name = resource.resource_name
         if resource.resource_type == ResourceType.TOPIC:
             topic = self._topic(name)
             if resource.topic_id not in (None, topic.topic_id):
-                # It was another one when the request came.
+                # The topic was replaced after the request came.
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"No topic has the id {resource.topic_id}.")
             changes = topic_changes(resource, topic.config, self._config)
             return ConfigChange("topic", name, changes, resource.replace, topic.topic_id, version=topic.config_version)
@@ -225,7 +226,8 @@ class ConfigAdmin:
         return msgspec.structs.replace(change, topic_ids=topic_ids)
 
     def _then(self, change: ConfigChange) -> BrokerConfig:
-        """Return what is in force after a change of brokers' settings. Raises KafkaError: too long to store."""
+        """Return the settings in force after a change of brokers' settings. Raises KafkaError if they are too large to
+        store."""
         current = self._stored(change.name)
         after = {} if change.replace else dict(current)
         after.update({name: text for name, text in change.changes.items() if text is not None})
@@ -241,8 +243,8 @@ class ConfigAdmin:
         )
 
     def _check_effect(self, change: ConfigChange) -> bool:
-        """Refuses a change after which the defaults of topics contradict each other, topic ids would have to go, or
-        the store would not take the settings. Gives whether topics have ids then."""
+        """Refuse a change that makes topic defaults contradict each other, would remove topic ids, or is too large for
+        the store. Return whether topics have ids after it."""
         then = self._then(change)
         try:
             check_resolved(resolve_topic_configs({}, then))
@@ -254,7 +256,7 @@ class ConfigAdmin:
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"cordoned.log.dirs: {cordon}")
         replaced = change.replace and PROTOCOL_VERSION in self._stored(change.name)
         if PROTOCOL_VERSION not in change.changes and not replaced:
-            # In a cluster brokers of two levels may live side by side: another setting changes nothing about that.
+            # Brokers of two levels may run side by side in a cluster; other settings do not affect that.
             return False
         if self._view.image.topic_ids and not then.topic_ids:
             raise KafkaError(
@@ -265,7 +267,7 @@ class ConfigAdmin:
         return then.topic_ids
 
     async def _check_listeners(self, change: ConfigChange) -> None:
-        """Refuses keystores and truststores that cannot be used, and settings of listeners that are not there."""
+        """Refuse unusable keystores and truststores, and settings of listeners that do not exist."""
         then = self._then(change)
         changed = [*change.changes, *(self._stored(change.name) if change.replace else ())]
         settings = [listener_setting(name) for name in changed]
@@ -278,7 +280,7 @@ class ConfigAdmin:
             return
         for name in sorted(names):
             try:
-                # The thread of a file system that does not answer stays behind.
+                # The thread stays behind if the file system does not respond.
                 async with asyncio.timeout(READ_S_MAX):
                     problem = await asyncio.get_running_loop().run_in_executor(None, _check_files, then, name)
             except TimeoutError:
@@ -298,7 +300,7 @@ class ConfigAdmin:
 
 
 def _check_files(then: BrokerConfig, listener: str) -> str | None:
-    """Return why a listener could not use its keystores; None if it could. Reads files."""
+    """Return the reason why a listener cannot use its keystores, or None. Reads files."""
     try:
         listener_tls(then.listener_tls(listener)).check()
     except UnreadableFileError as problem:
@@ -311,7 +313,7 @@ def _check_files(then: BrokerConfig, listener: str) -> str | None:
 
 
 def _shown(change: ConfigChange) -> str:
-    """A change for the log; secrets stay out of it."""
+    """Return a change as text for the log, without secrets."""
     sensitive = {name for name in change.changes if (key := broker_key(name)) is not None and key.sensitive}
     parts = [
         f"{name} removed" if text is None else f"{name}={'(hidden)' if name in sensitive else text}"

@@ -1,4 +1,4 @@
-"""Topics as dead letter queues of share groups (KIP-1191)."""
+"""Topics that serve as dead letter queues of share groups (KIP-1191)."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ ENABLE = "errors.deadletterqueue.group.enable"
 
 
 class DeadLetterTopics:
-    """`dead_letters.Queues`. `config`: all settings of a topic."""
+    """Implements `dead_letters.Queues`. `config` returns all settings of a topic."""
 
     def __init__(self, topics: TopicAdmin, config: Callable[[Uuid], Mapping[str, str]]) -> None:
         self._topics = topics
         self.config = config
 
     def accepts(self, topic_id: Uuid) -> bool:
-        """See `Queues`."""
+        """Return whether the topic's settings allow dead letters (see `Queues`)."""
         return self.config(topic_id)[ENABLE] == "true"
 
     async def create(self, topic: str) -> None:
-        """See `Queues`: with this cluster's defaults. One that was made meanwhile is as good."""
+        """Create the topic with this cluster's defaults (see `Queues`). Do not fail if it was created meanwhile."""
         spec = TopicSpec(topic, configs={ENABLE: "true"})
         (made,) = (await self._topics.create([spec], AUTO_CREATE_TIMEOUT_MS)).each
         if isinstance(made, KafkaError) and made.code != ErrorCode.TOPIC_ALREADY_EXISTS:

@@ -1,8 +1,9 @@
-"""Delegation tokens (KIP-48): create, renew, expire, describe, and the end of those whose time is over. Knows no
-protocol version.
+"""Delegation tokens (KIP-48): create, renew, expire and describe them, and remove expired ones. Independent of protocol
+versions.
 
-A client that has logged in by a password gets one, hands it to others, and they log in with it as its owner: the id is
-the user's name, and the HMAC of the id under `delegation.token.secret.key` the password (SCRAM, `tokenauth=true`).
+A client that logged in with a password gets a token and passes it to other clients, which log in with it as its owner.
+The token id is the user name, and the HMAC of the id under `delegation.token.secret.key` is the password (SCRAM,
+`tokenauth=true`).
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ log = logging.getLogger(__name__)
 RENEWERS_MAX = 1_000
 NAME_BYTES_MAX = 255
 TOKENS_MAX = 100_000
-"""In the whole cluster: every broker has all of them in memory."""
+"""Limit of the whole cluster: every broker keeps all tokens in memory."""
 
 
 class TokenAdmin:
-    """Reads the view, and asks the controller."""
+    """The token requests: reads the cluster view and submits changes to the controller."""
 
     def __init__(self, view: ClusterView, port: ControllerPort, config: BrokerConfig, clock: Clock) -> None:
         self._view = view
@@ -45,11 +46,11 @@ class TokenAdmin:
 
     @property
     def enabled(self) -> bool:
-        """Whether there are any."""
+        """Return whether delegation tokens are enabled."""
         return self._secret is not None
 
     def require(self) -> bytes:
-        """The secret. Raises KafkaError DELEGATION_TOKEN_AUTH_DISABLED."""
+        """Return the secret. Raises KafkaError DELEGATION_TOKEN_AUTH_DISABLED."""
         if self._secret is None:
             raise KafkaError(
                 ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED,
@@ -57,15 +58,15 @@ class TokenAdmin:
             )
         return self._secret
 
-    # --- life ---------------------------------------------------------------------------------------------------------
+    # --- lifecycle ----------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begins to remove tokens that have expired."""
+        """Start removing expired tokens."""
         if self.enabled:
             self._removing = asyncio.create_task(self._remove_expired())
 
     def stop(self) -> None:
-        """Ends that."""
+        """Stop removing expired tokens."""
         if self._removing is not None:
             self._removing.cancel()
 
@@ -85,7 +86,7 @@ class TokenAdmin:
     async def create(
         self, owner: str, renewers: Sequence[str], lifetime_ms: int, caller: Caller
     ) -> tuple[DelegationToken, bytes]:
-        """A new token and its HMAC. KafkaError."""
+        """Create a token and return it with its HMAC. Raises KafkaError."""
         secret = self.require()
         if len(renewers) > RENEWERS_MAX or any(len(name.encode()) > NAME_BYTES_MAX for name in (owner, *renewers)):
             raise KafkaError(
@@ -110,7 +111,7 @@ class TokenAdmin:
         return token, hmac_of(secret, token_id)
 
     async def renew(self, given: bytes, period_ms: int, caller: Caller) -> int:
-        """When it expires now. KafkaError."""
+        """Extend a token and return its new expiry timestamp (ms). Raises KafkaError."""
         token = self._known(given)
         now_ms = self._clock.wall_ms()
         if token.max_ms < now_ms:
@@ -119,7 +120,8 @@ class TokenAdmin:
         return await self._submit(ChangeToken(token.token_id, now_ms + period_ms, now_ms, caller.principal), caller)
 
     async def expire(self, given: bytes, period_ms: int, caller: Caller) -> int:
-        """When it expires now: at once if `period_ms` is negative. KafkaError."""
+        """Change a token's expiry and return the new timestamp (ms). A negative `period_ms` expires it at once. Raises
+        KafkaError."""
         token = self._known(given)
         now_ms = self._clock.wall_ms()
         expires_ms = None if period_ms < 0 else now_ms + period_ms
@@ -128,7 +130,7 @@ class TokenAdmin:
     def describe(
         self, owners: Sequence[str] | None, visible: Callable[[DelegationToken], bool]
     ) -> list[tuple[DelegationToken, bytes]]:
-        """Tokens of these owners, or of all, that somebody may see, with their HMACs. KafkaError."""
+        """Return the visible tokens of these owners, or of all, with their HMACs. Raises KafkaError."""
         secret = self.require()
         tokens = self._view.image.tokens.values()
         return [

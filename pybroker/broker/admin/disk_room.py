@@ -1,4 +1,4 @@
-"""Watch the room of each log directory: a full disk is logged, and can make the broker not ready."""
+"""Watches the free space of each log directory: logs full disks, which can make the broker not ready."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from pybroker.native import LogDirRoom
 log = logging.getLogger(__name__)
 
 SAMPLE_SECONDS = 2.0
-"""How often the file systems are asked. A first refusal is logged at most this much later."""
+"""Interval of reading the file systems. The log reports a first refused write at most this much later."""
 
 REPEAT_SECONDS = 60.0
-"""How often the warning is repeated while writes are refused."""
+"""Interval of the warning while writes are refused."""
 
 QUIET_SECONDS = 10.0
-"""A log directory has room again when no write was refused for this long."""
+"""A log directory counts as having room again after this long without a refused write."""
 
 USABLE_BYTES_MIN = 16 << 20
-"""Below this a log directory counts as full even if no write was refused: one request may need more."""
+"""A log directory with fewer usable bytes counts as full even without a refused write: one request may need more."""
 
 
 class _Full(msgspec.Struct):
@@ -36,7 +36,7 @@ class _Full(msgspec.Struct):
 
 
 class DiskRoom:
-    """The last sample of each online log directory, and which of them are full. Used on the loop's thread."""
+    """The last sample of each online log directory, and the full ones. Used on the loop's thread."""
 
     def __init__(self, read: Callable[[], Sequence[LogDirRoom]], clock: Clock) -> None:
         """`read` blocks and runs on a thread of the loop's executor."""
@@ -48,15 +48,15 @@ class DiskRoom:
 
     @property
     def rooms(self) -> Sequence[LogDirRoom]:
-        """The last sample."""
+        """Return the last sample."""
         return list(self._rooms.values())
 
     def start(self) -> None:
-        """Sample until `stop`."""
+        """Start sampling."""
         self._task = asyncio.get_running_loop().create_task(self._run(), name="disk room")
 
     async def stop(self) -> None:
-        """End sampling; a sample that hangs in the kernel is not waited for."""
+        """Stop sampling, without waiting for a sample that hangs in the kernel."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -69,12 +69,12 @@ class DiskRoom:
             await asyncio.sleep(SAMPLE_SECONDS)
 
     def observe(self, rooms: Sequence[LogDirRoom]) -> None:
-        """Compare a sample with the one before, and log what changed."""
+        """Compare a sample with the previous one and log the changes."""
         now = self._clock.monotonic_ms() / 1000
         before = self._rooms
         self._rooms = {room.path: room for room in rooms}
         for path in self._full.keys() - self._rooms.keys():
-            del self._full[path]  # the directory went offline, which has a log line of its own
+            del self._full[path]  # the directory went offline, which has its own log line
         for room in rooms:
             earlier = before[room.path].full_refusals if room.path in before else 0
             if room.full_refusals > earlier:
@@ -111,7 +111,8 @@ class DiskRoom:
         )
 
     def reason_not_ready(self, usable_bytes_min: int) -> str | None:
-        """Why /readyz answers 503; None while every online log directory has that many usable bytes. 0: no check."""
+        """Return the reason why /readyz answers 503, or None while every online log directory has at least
+        `usable_bytes_min` usable bytes. 0 disables the check."""
         if not usable_bytes_min:
             return None
         for room in self._rooms.values():

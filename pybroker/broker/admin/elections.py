@@ -1,4 +1,4 @@
-"""What ElectLeaders means: names are checked by the controller, which elects."""
+"""ElectLeaders. The controller checks the names and elects."""
 
 from __future__ import annotations
 
@@ -13,18 +13,17 @@ from pybroker.protocol.error_codes import ErrorCode
 
 
 class ElectionAdmin:
-    """Knows no protocol version."""
-
     def __init__(self, port: ControllerPort) -> None:
         self._port = port
 
     async def elect(
         self, partitions: Sequence[ElectedPartition] | None, timeout_ms: int, *, unclean: bool, caller: Caller
     ) -> list[ElectionOutcome]:
-        """One result for each partition, in order; of all (None) those that needed an election. Success means: this
-        broker shows the new leader. KafkaError: nobody decides now."""
+        """Elect leaders and return one result per partition, in order. With `partitions` None, return the partitions
+        that needed an election. On success this broker already shows the new leader. Raises KafkaError if no controller
+        is available."""
         if partitions is not None:
-            # Elected once; asked twice it would not be needed any more.
+            # Remove duplicates: the second election of a partition would answer ELECTION_NOT_NEEDED.
             partitions = tuple(dict.fromkeys(partitions))
         answer = await self._port.submit(ElectLeaders(unclean, partitions), timeout_ms, caller=caller)
         if answer.in_force:

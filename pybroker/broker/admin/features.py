@@ -1,4 +1,4 @@
-"""Features of the cluster: which level is in force, and changing it (KIP-584). Knows no protocol version."""
+"""Reads and changes the cluster's feature levels (KIP-584), independent of protocol versions."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ log = logging.getLogger(__name__)
 
 
 class FeatureAdmin:
-    """Reads the view, and asks the controller."""
+    """The feature requests: reads the cluster view and submits changes to the controller."""
 
     def __init__(self, view: ClusterView, port: ControllerPort) -> None:
         self._view = view
         self._port = port
 
     def require_consumer_groups(self) -> None:
-        """Raises KafkaError UNSUPPORTED_VERSION: groups of the newer protocol are switched off."""
+        """Raise KafkaError UNSUPPORTED_VERSION if consumer groups (KIP-848) are disabled."""
         self._require(GROUP_VERSION, "consumer groups of the newer protocol")
 
     def require_share_groups(self) -> None:
-        """Raises KafkaError UNSUPPORTED_VERSION: share groups are switched off."""
+        """Raise KafkaError UNSUPPORTED_VERSION if share groups are disabled."""
         self._require(SHARE_VERSION, "share groups")
 
     def require_streams_groups(self) -> None:
-        """Raises KafkaError UNSUPPORTED_VERSION: streams groups are switched off."""
+        """Raise KafkaError UNSUPPORTED_VERSION if streams groups are disabled."""
         self._require(STREAMS_VERSION, "streams groups")
 
     def _require(self, feature: str, groups: str) -> None:
@@ -44,8 +44,8 @@ class FeatureAdmin:
     async def update(
         self, changes: Sequence[FeatureChange], timeout_ms: int, caller: Caller, *, validate_only: bool
     ) -> None:
-        """All or nothing. Raises KafkaError: INVALID_REQUEST; INVALID_UPDATE_VERSION (there is no such level, or it is
-        in the other direction)."""
+        """Change features, all or none. Raises KafkaError: INVALID_REQUEST; INVALID_UPDATE_VERSION (an unknown level,
+        or a change in the other direction than requested)."""
         names = [change.name for change in changes]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:

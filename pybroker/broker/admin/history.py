@@ -1,5 +1,4 @@
-"""What is known of the lives of topics: the history of a name or id, and how far deletions have come. Knows no
-protocol version."""
+"""The history of a topic name or id, and the progress of deletions. Independent of protocol versions."""
 
 from __future__ import annotations
 
@@ -17,36 +16,36 @@ from pybroker.broker.metadata.lineage import BEGINNINGS, CREATED, TopicEvent
 from pybroker.native import NativeBroker, Uuid
 
 UNFINISHED = (DELETING, STAGED, UNDELETING, FOUND)
-"""States in which data is on disks."""
+"""States of deletions that still have data on disks."""
 
 
 FormerNames = Mapping[str, Sequence[TopicImage | DeletionRecord]]
-"""Topics by a name that they do not have any more."""
+"""Topics by each of their former names."""
 
 
 class Incarnation(msgspec.Struct, frozen=True):
-    """One incarnation, living or dead."""
+    """One incarnation of a topic, live or deleted."""
 
     topic_id: Uuid
     name: str
     state: str
-    """live, or the state of its deletion."""
+    """"live", or the state of its deletion."""
     created_ms: int
     created_by: str | None
-    """None: from before histories were kept."""
+    """None if the topic is older than the recording of histories."""
     created_how: str
     deleted_ms: int
-    """-1: it lives."""
+    """-1 if it is live."""
     deleted_by: str | None
     deleted_how: str | None
     successor: Uuid | None
     events: tuple[TopicEvent, ...]
     ends: tuple[tuple[int, int], ...]
-    """Log start and log end by partition; -1: nobody could say."""
+    """Log start and log end by partition; -1 if unknown."""
 
 
 class PartitionDeletion(msgspec.Struct, frozen=True):
-    """What one broker holds of one partition of a deleted topic."""
+    """The data that one broker holds of one partition of a deleted topic."""
 
     partition: int
     broker_id: int
@@ -54,23 +53,23 @@ class PartitionDeletion(msgspec.Struct, frozen=True):
     """deleting, staged, removing, undeleting or removed."""
     log_dir: str | None
     size_bytes: int
-    """-1: unknown."""
+    """-1 if unknown."""
     remaining_ms: int
 
 
 class Deletion(msgspec.Struct, frozen=True):
-    """A deletion, and how far it has come."""
+    """A deletion and its progress."""
 
     record: DeletionRecord
     size_bytes: int
-    """On all brokers that say what they hold; -1: none does."""
+    """Sum over the brokers that answered; -1 if none did."""
     remaining_ms: int
-    """Until the last of them removes it; -1: unknown, or it waits for an operator."""
+    """Time until the last broker removes its data; -1 if it is unknown, or if the removal waits for the operator."""
     partitions: tuple[PartitionDeletion, ...]
 
 
 class HistoryAdmin:
-    """Reads the view, and what brokers hold on their disks."""
+    """Reads the cluster view, and asks brokers about the data on their disks."""
 
     def __init__(self, view: ClusterView, native: NativeBroker, staged: StagedReplicas) -> None:
         self._view = view
@@ -78,13 +77,13 @@ class HistoryAdmin:
         self._staged = staged
 
     def topic(self, name: str | None, topic_id: Uuid) -> TopicImage | DeletionRecord | None:
-        """The topic that a request means, living or deleted."""
+        """Return the topic of a request, live or deleted."""
         return topic_or_deletion(self._view.image, name, topic_id)
 
     # --- history ------------------------------------------------------------------------------------------------------
 
     def former_names(self) -> FormerNames:
-        """Topics, living and deleted, by each name that they had before the one that they have now."""
+        """Return live and deleted topics by each of their former names."""
         image = self._view.image
         found: dict[str, list[TopicImage | DeletionRecord]] = {}
         both: tuple[Iterable[TopicImage | DeletionRecord], ...] = (image.topics.values(), image.deletions.values())
@@ -98,8 +97,8 @@ class HistoryAdmin:
         return found
 
     def history(self, name: str | None, topic_id: Uuid, former: FormerNames) -> list[Incarnation]:
-        """All incarnations that have or had a name, or the one with an id; the latest first. KafkaError: nothing is
-        known."""
+        """Return all incarnations of a name, or the one with an id; the latest first. Raises KafkaError if there is
+        none."""
         image = self._view.image
         if topic_id != Uuid.ZERO:
             which = self.topic(None, topic_id)
@@ -143,8 +142,9 @@ class HistoryAdmin:
     async def deletions(
         self, wanted: Sequence[str | Uuid] | None, told: Callable[[str], bool] = lambda _: True
     ) -> list[Deletion]:
-        """Deletions whose data is not gone (None), or all that are meant, finished ones too. The latest first, and only
-        of topics of whose names the client may know (`told`). What brokers hold they say themselves."""
+        """Return the deletions that still have data (`wanted` None), or all requested ones, finished ones included. The
+        latest comes first. `told` says whether the client may see a topic's name. The brokers report the data that they
+        hold."""
         image = self._view.image
         if wanted is None:
             records = [record for record in image.deletions.values() if record.state in UNFINISHED]
@@ -182,7 +182,8 @@ def _deletion(record: DeletionRecord, held: Mapping[int, Held]) -> Deletion:
 
 
 def _replica(record: DeletionRecord, index: int, broker_id: int, held: Held | None) -> PartitionDeletion:
-    """A replica by what its broker says; by the record alone where the broker says nothing (`held` None)."""
+    """Return the state of a replica from its broker's report, or from the deletion record if the broker did not answer
+    (`held` None)."""
     if record.state == REMOVED:
         return PartitionDeletion(index, broker_id, REMOVED, None, 0, -1)
     confirmed = record.state == DELETING and broker_id not in record.unconfirmed
@@ -195,7 +196,7 @@ def _replica(record: DeletionRecord, index: int, broker_id: int, held: Held | No
         return PartitionDeletion(index, broker_id, state, there.log_dir, there.size_bytes, there.remaining_ms)
     if state in (STAGED, FOUND):
         return PartitionDeletion(index, broker_id, REMOVED, None, 0, -1)
-    # Not put aside yet, or on its way back: its size is that of a partition in service.
+    # The replica is not staged yet or is being undeleted: its size is that of a live partition.
     return PartitionDeletion(index, broker_id, state, None, -1, -1)
 
 
@@ -218,7 +219,7 @@ def _dead(record: DeletionRecord) -> Incarnation:
 
 
 def _made(events: Sequence[TopicEvent]) -> TopicEvent | None:
-    """How an incarnation came to be; None if that was before histories were kept."""
+    """Return the event that created an incarnation; None if it is older than the recording of histories."""
     first = events[0] if events else None
     if first is None or first.what not in BEGINNINGS:
         return None

@@ -1,4 +1,4 @@
-"""What operators may do about the lives of topics: undelete, purge and truncate. Knows no protocol version."""
+"""Undelete, purge and truncate topics. Independent of protocol versions."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ class Restore(msgspec.Struct, frozen=True):
 
 
 class Truncate(msgspec.Struct, frozen=True):
-    """A topic to truncate, by name or by id."""
+    """A topic to truncate, by name or id."""
 
     which: str | Uuid
     keep_offsets: bool
 
 
 class LineageAdmin:
-    """See the module."""
+    """The undelete, purge and truncate requests."""
 
     def __init__(self, view: ClusterView, port: ControllerPort, config: BrokerConfig, clock: Clock) -> None:
         self._view = view
@@ -58,11 +58,11 @@ class LineageAdmin:
         self._clock = clock
 
     def topic(self, name: str | None, topic_id: Uuid) -> TopicImage | DeletionRecord | None:
-        """The topic that a request means, living or deleted."""
+        """Return the topic of a request, live or deleted."""
         return topic_or_deletion(self._view.image, name, topic_id)
 
     def unknown(self, topic_id: Uuid, told: Callable[[str], bool]) -> KafkaError:
-        """The error for an id without a living topic; `told` says whether the client may learn a name."""
+        """Return the error for an id without a live topic. `told` says whether the client may see a topic's name."""
         return unknown_id(self._view.image, topic_id, told)
 
     # --- undelete -----------------------------------------------------------------------------------------------------
@@ -70,7 +70,7 @@ class LineageAdmin:
     async def undelete(
         self, topics: Sequence[Restore], caller: Caller, timeout_ms: int
     ) -> list[UndeletedTopic | KafkaError]:
-        """One result for each, in order. Success means: the topic is in service under its id."""
+        """Undelete topics and return one result each, in order. On success the topic is in service under its old id."""
         results = [self._undelete(one, caller, timeout_ms) for one in topics]
         return list(await asyncio.gather(*results))
 
@@ -93,16 +93,16 @@ class LineageAdmin:
     # --- purge --------------------------------------------------------------------------------------------------------
 
     async def know_deleted(self, topics: Sequence[Uuid], timeout_ms: int) -> None:
-        """Catches up with the controller unless this broker knows of all these deletions: another broker may have been
-        asked for one a moment ago."""
+        """Catch up with the controller unless this broker knows all these deletions: another broker may have just
+        processed one."""
         if not all(topic_id in self._view.image.deletions for topic_id in topics):
             await self._port.catch_up(timeout_ms)
 
     async def purge(
         self, topics: Sequence[Uuid], delay_ms: int, caller: Caller, timeout_ms: int
     ) -> list[PurgedTopic | KafkaError]:
-        """One result for each, in order. Success means: brokers remove the data at once, or after the shorter delay,
-        and brokers that are down do so when they are back."""
+        """Purge deleted topics and return one result each, in order. On success brokers remove the data at once, or
+        after the shorter delay; brokers that are down do it when they are back."""
         if not self._config["delete.topic.enable"]:
             disabled = KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false on this broker.")
             return [disabled] * len(topics)
@@ -119,7 +119,7 @@ class LineageAdmin:
     async def truncate(
         self, topics: Sequence[Truncate], caller: Caller, timeout_ms: int
     ) -> list[TruncatedTopic | KafkaError]:
-        """One result for each, in order. Success means: the new incarnation takes records."""
+        """Truncate topics and return one result each, in order. On success the new incarnation accepts records."""
         if not self._config["delete.topic.enable"]:
             disabled = KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false on this broker.")
             return [disabled] * len(topics)

@@ -1,4 +1,4 @@
-"""What DescribeLogDirs shows: every log directory of this broker and the partitions in it (KIP-113, KIP-827)."""
+"""DescribeLogDirs: every log directory of this broker and its partitions (KIP-113, KIP-827)."""
 
 from __future__ import annotations
 
@@ -12,30 +12,31 @@ from pybroker.protocol.error_codes import ErrorCode
 
 
 class LogDirs(Protocol):
-    """Where the facts are (`NativeLogDirs`)."""
+    """The native part of log directories (`NativeLogDirs`)."""
 
     def describe(self) -> list[LogDirInfo]:
-        """Blocks: it asks the file systems."""
+        """Return all log directories. Blocks: it reads the file systems."""
         ...
 
     def move_partition(self, topic_id: Uuid, partition: int, log_dir: str) -> int:
-        """Orders a move."""
+        """Order a move and return an error code."""
         ...
 
 
 class LogDirAdmin:
-    """Describes log directories, and moves partitions between them, without stopping the loop."""
+    """Describes log directories and moves partitions between them without blocking the loop."""
 
     def __init__(self, native: LogDirs, config: BrokerConfig) -> None:
         self._native = native
         self._config = config
 
     def is_cordoned(self, path: str) -> bool:
-        """Whether a log directory gets no new partitions (KIP-1066)."""
+        """Return whether a log directory accepts no new partitions (KIP-1066)."""
         return path in self._config.cordoned_log_dirs
 
     async def move(self, topic_id: Uuid | None, partition: int, log_dir: str) -> int:
-        """Orders a move to the directory with that absolute path; the error code. None: there is no such topic."""
+        """Order a move to the log directory with that absolute path and return the error code. `topic_id` None means an
+        unknown topic."""
         if topic_id is None or partition < 0:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         loop = asyncio.get_running_loop()
@@ -44,9 +45,8 @@ class LogDirAdmin:
     async def describe(
         self, wanted: Mapping[str | Uuid, set[int]] | None
     ) -> list[tuple[LogDirInfo, dict[tuple[str, Uuid], list[tuple[int, int, int, bool]]]]]:
-        """Each directory with (topic, its id) → [(partition, bytes, offset lag, still a copy)], of all partitions or of
-        those wanted by the name or the id of their topic; sorted.
-        """
+        """Return each log directory with (topic, its id) → [(partition, bytes, offset lag, whether it is a future
+        replica)]. The partitions are all, or those selected by the topic's name or id; sorted."""
         directories = await asyncio.get_running_loop().run_in_executor(None, self._native.describe)
         shown = []
         for directory in directories:

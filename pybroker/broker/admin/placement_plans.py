@@ -1,9 +1,8 @@
-"""Which replicas to move so that a broker becomes empty (`drain`), brokers are equally loaded (`balance`), or topics
-have more replicas (`replicate`). Pure: from a description of the cluster to the moves, which a reassignment carries
-out.
+"""Plans replica moves that empty brokers (`drain`), balance the load (`balance`), or change replication factors
+(`replicate`). Pure: turns a description of the cluster into moves, which a reassignment executes.
 
-What is planned moves as few bytes as it can. A move never lessens the number of racks that a partition spans, and goes
-to another rack where that gives it one more. Racks count when every broker has one, as in the placement of new topics.
+A plan moves as few bytes as possible. A move never reduces the number of racks of a partition, and prefers a rack that
+increases it. Racks count if every broker has one, as in the placement of new topics.
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ from collections.abc import Collection, Iterable, Mapping
 import msgspec
 
 BYTES_TOLERANCE = 0.1
-"""How far from the mean a broker's bytes may be before `balance` moves partitions for it: moving costs more than it
-brings where the difference is small."""
+"""Tolerated distance of a broker's bytes from the mean, as a fraction. `balance` ignores smaller differences: moving
+would cost more than it gains."""
 
 
 class PlanError(ValueError):
-    """What was asked for cannot be planned. Says why."""
+    """The request cannot be planned. The message says why."""
 
 
 class PlanBroker(msgspec.Struct, frozen=True):
@@ -30,18 +29,18 @@ class PlanBroker(msgspec.Struct, frozen=True):
 
 
 class PlanPartition(msgspec.Struct, frozen=True):
-    """A partition as it is: of one that is being reassigned, what it will be."""
+    """A partition; one that is being reassigned has its target replicas."""
 
     topic: str
     partition: int
     replicas: tuple[int, ...]
-    """The preferred leader first."""
+    """The preferred leader comes first."""
     size_bytes: int = 0
-    """Of one replica."""
+    """Size of one replica."""
 
 
 class Move(msgspec.Struct, frozen=True):
-    """A partition to be reassigned."""
+    """A partition to reassign."""
 
     topic: str
     partition: int
@@ -51,33 +50,33 @@ class Move(msgspec.Struct, frozen=True):
 
     @property
     def adding(self) -> tuple[int, ...]:
-        """Brokers that get a replica."""
+        """Return the brokers that get a replica."""
         return tuple(broker for broker in self.after if broker not in self.before)
 
     @property
     def removing(self) -> tuple[int, ...]:
-        """Brokers that lose theirs."""
+        """Return the brokers that lose their replica."""
         return tuple(broker for broker in self.before if broker not in self.after)
 
     @property
     def moved_bytes(self) -> int:
-        """What has to be copied; 0 where only the preferred leader changes."""
+        """Return the bytes to copy; 0 if only the preferred leader changes."""
         return self.size_bytes * len(self.adding)
 
 
 Plan = tuple[Move, ...]
-"""In the order of topics and partitions; each partition once."""
+"""Sorted by topic and partition; each partition once."""
 
 
 def drain(partitions: Iterable[PlanPartition], brokers: Iterable[PlanBroker], leaving: Collection[int]) -> Plan:
-    """Takes every replica from the brokers that are leaving; each goes to the broker that holds least, in its place in
-    the order. `brokers` are those that live, the leaving ones may be among them or not.
+    """Move every replica off the leaving brokers. Each goes to the least loaded broker and keeps its place in the
+    order. `brokers` are the live ones, with or without the leaving ones.
 
-    Raises PlanError: too few brokers are left for a partition's replicas.
+    Raises PlanError if too few brokers are left for a partition's replicas.
     """
     layout = _Layout(partitions, [broker for broker in brokers if broker.broker_id not in leaving])
     concerned = [one for one in layout.partitions if not layout.replicas[one].isdisjoint(leaving)]
-    # Large ones first: small ones then even out what is left.
+    # Large replicas first: small ones then even out the rest.
     for one in sorted(concerned, key=lambda one: -layout.partitions[one].size_bytes):
         for old in layout.order[one]:
             if old in leaving:
@@ -88,9 +87,10 @@ def drain(partitions: Iterable[PlanPartition], brokers: Iterable[PlanBroker], le
 def replicate(
     partitions: Iterable[PlanPartition], brokers: Iterable[PlanBroker], factors: Mapping[str, int]
 ) -> Plan:
-    """Brings topics to a number of replicas: new ones go where least is; of too many the last ones in the order go.
+    """Change the replication factor of topics. New replicas go to the least loaded brokers; surplus ones are removed
+    from the end of the order.
 
-    Raises PlanError: fewer brokers live than replicas are asked for, or a factor below 1.
+    Raises PlanError if the factor is below 1 or above the number of live brokers.
     """
     layout = _Layout(partitions, brokers)
     for one, partition in layout.partitions.items():
@@ -112,11 +112,11 @@ def balance(
     *,
     bytes_tolerance: float = BYTES_TOLERANCE,
 ) -> Plan:
-    """Spreads what is on the brokers over them, in this order: partitions span as many racks as they can; the brokers'
-    numbers of replicas differ by one at most; their bytes are within the tolerance of the mean, as far as exchanging
-    replicas brings that; their numbers of preferred leaders differ by one at most where the replicas allow it.
+    """Balance replicas over the brokers, by these priorities: partitions span as many racks as possible; replica counts
+    of brokers differ by at most one; their bytes are within the tolerance of the mean, as far as exchanges of replicas
+    achieve it; counts of preferred leaders differ by at most one where the replicas allow it.
 
-    Replicas on brokers that are not in `brokers` stay where they are: `drain` moves those.
+    Replicas on brokers that are not in `brokers` stay there: `drain` moves those.
     """
     layout = _Layout(partitions, brokers)
     if len(layout.brokers) > 1:
@@ -131,7 +131,7 @@ Key = tuple[str, int]
 
 
 class _Layout:
-    """Where everything is while a plan is made."""
+    """The positions of all replicas while a plan is made."""
 
     def __init__(self, partitions: Iterable[PlanPartition], brokers: Iterable[PlanBroker]) -> None:
         known = sorted(partitions, key=lambda one: (one.topic, one.partition))
@@ -158,12 +158,12 @@ class _Layout:
         self.of_topic[broker, key[0]] += sign
 
     def replace(self, key: Key, old: int, new: int) -> None:
-        """In its place in the order."""
+        """Replace a replica; the new one takes its place in the order."""
         self.order[key] = tuple(new if broker == old else broker for broker in self.order[key])
         self._moved(key, old, new)
 
     def add(self, key: Key, new: int) -> None:
-        """At the end of the order."""
+        """Append a replica to the order."""
         self.order[key] += (new,)
         self._moved(key, None, new)
 
@@ -172,7 +172,7 @@ class _Layout:
         self._moved(key, old, None)
 
     def lead(self, key: Key, leader: int) -> None:
-        """Makes a replica the preferred leader; the one that was takes its place."""
+        """Make a replica the preferred leader; the previous one takes its place in the order."""
         order = list(self.order[key])
         at = order.index(leader)
         order[0], order[at] = order[at], order[0]
@@ -187,7 +187,7 @@ class _Layout:
             self._count(key, new, 1)
 
     def spread(self, key: Key, without: int | None = None, plus: int | None = None) -> int:
-        """How many racks a partition spans; 0 where racks do not count."""
+        """Return the number of racks that a partition spans; 0 if racks do not count."""
         members = self.replicas[key] - {without} if without is not None else self.replicas[key]
         racks = {self.rack[broker] for broker in members if broker in self.rack}
         if plus is not None and plus in self.rack:
@@ -195,7 +195,7 @@ class _Layout:
         return len(racks)
 
     def target(self, key: Key, old: int | None) -> int:
-        """The best broker for a new replica, instead of `old` if given. Raises PlanError."""
+        """Return the best broker for a new replica that replaces `old` or, if None, is added. Raises PlanError."""
         free = [broker for broker in self.brokers if broker not in self.replicas[key]]
         if not free:
             raise PlanError(
@@ -214,7 +214,7 @@ class _Layout:
         )
 
     def may_move(self, key: Key, old: int, new: int) -> bool:
-        """Whether a replica can go from one broker to another without losing a rack."""
+        """Return whether a replica can move between two brokers without losing a rack."""
         return new not in self.replicas[key] and self.spread(key, old, new) >= self.spread(key)
 
     def plan(self) -> Plan:
@@ -230,7 +230,7 @@ def _span_racks(layout: _Layout) -> None:
     for key, one in layout.partitions.items():
         while layout.spread(key) < min(len(one.replicas), racks):
             doubled = Counter(layout.rack.get(broker) for broker in layout.order[key])
-            # The last of a rack that has several: the preferred leader stays as long as it can.
+            # Move the last replica of a rack with several: the preferred leader stays as long as possible.
             movable = [b for b in layout.order[key] if b in layout.rack and doubled[layout.rack[b]] > 1]
             if not movable:
                 break
@@ -242,7 +242,8 @@ def _span_racks(layout: _Layout) -> None:
 
 
 def _even_replicas(layout: _Layout) -> None:
-    """From who has most to who has least, until nobody has two more than another, or nothing may go."""
+    """Move replicas from the most to the least loaded broker until their counts differ by less than two or no replica
+    may move."""
     while _move_one(layout):
         pass
 
@@ -262,8 +263,8 @@ def _move_one(layout: _Layout) -> bool:
 
 
 def _fitting(layout: _Layout, source: int, target: int) -> Key | None:
-    """Of a topic that the source has more of, if there is one; then what evens out the bytes as well, so that nothing
-    is moved for them once more."""
+    """Return a replica to move: preferably of a topic with more replicas on the source than on the target, then one
+    that evens out the bytes, to avoid a second move."""
     surplus = (len(layout.on[source]) - len(layout.on[target])) / 2
     wanted = max(0.0, (layout.bytes[source] - layout.bytes[target]) / 2 / surplus)
     best: tuple[bool, float, Key] | None = None
@@ -277,7 +278,8 @@ def _fitting(layout: _Layout, source: int, target: int) -> Key | None:
 
 
 def _even_bytes(layout: _Layout, tolerance: float) -> None:
-    """Exchanges a large replica of who holds most for a small one of who holds least: the numbers stay."""
+    """Exchange a large replica of the broker with most bytes for a small one of the broker with least: replica counts
+    stay."""
     mean = sum(layout.bytes.values()) / len(layout.brokers)
     for _ in range(len(layout.partitions)):
         lightest_first = sorted(layout.brokers, key=lambda broker: (layout.bytes[broker], broker))
@@ -291,8 +293,8 @@ def _even_bytes(layout: _Layout, tolerance: float) -> None:
 
 
 def _exchange(layout: _Layout, heavy: int, light: int) -> bool:
-    """Brings two brokers as near to each other as one exchange can; one way where their numbers allow it. False if
-    nothing does."""
+    """Reduce the difference of two brokers as far as one exchange can; move in one direction only if the replica counts
+    allow it. Return False if no exchange helps."""
     gap = layout.bytes[heavy] - layout.bytes[light]
 
     def size(key: Key) -> int:
@@ -300,7 +302,7 @@ def _exchange(layout: _Layout, heavy: int, light: int) -> bool:
 
     down = [key for key in layout.on[heavy] if layout.may_move(key, heavy, light)]
     back = [key for key in layout.on[light] if layout.may_move(key, light, heavy)]
-    # The smallest that can come back moves least.
+    # Moving the smallest replica back copies the fewest bytes.
     small = min(back, key=lambda key: (size(key), key), default=None)
     partners = [None] if len(layout.on[heavy]) > len(layout.on[light]) else []
     best: tuple[int, int, Key, Key | None] | None = None
@@ -319,7 +321,8 @@ def _exchange(layout: _Layout, heavy: int, light: int) -> bool:
 
 
 def _even_leaders(layout: _Layout) -> None:
-    """Hands preferred leadership along a chain of partitions from who has most to who has two less: no bytes move."""
+    """Pass preferred leadership along a chain of partitions from the broker with most to one with at least two fewer.
+    No data moves."""
     led: dict[int, set[Key]] = {broker: set() for broker in layout.brokers}
     for key, order in layout.order.items():
         if order and order[0] in led:
@@ -342,8 +345,8 @@ def _even_leaders(layout: _Layout) -> None:
 
 
 def _chain(layout: _Layout, led: Mapping[int, set[Key]], source: int) -> list[tuple[Key, int]] | None:
-    """The shortest way from a broker to one that prefers two partitions less: each step gives a partition to another
-    of its replicas."""
+    """Return the shortest chain from a broker to one with two fewer preferred leaders: each step gives a partition to
+    another of its replicas."""
     came: dict[int, tuple[int, Key]] = {}
     waiting = deque([source])
     while waiting:

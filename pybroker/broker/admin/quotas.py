@@ -1,6 +1,6 @@
-"""Quotas of users, client ids and addresses: alter and describe (KIP-546, KIP-612). Knows no protocol version.
+"""Quotas of users, client ids and addresses: alter and describe (KIP-546, KIP-612). Independent of protocol versions.
 
-What is set holds on every broker when it is answered: `replicas/client_quotas.py` publishes it to native code.
+A quota is in force on every broker before the response: `replicas/client_quotas.py` publishes it to native code.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ NAME_BYTES_MAX = 255
 """Longest name of a user, client id or address: it becomes part of a path."""
 
 FRACTION_MAX = 1e-6
-"""What an integral quota may be off."""
+"""Tolerated deviation of an integral quota from an integer."""
 
 TYPES = (USER, CLIENT_ID, IP)
 
 
 class Alteration(msgspec.Struct, frozen=True):
-    """What a client wants of one entity."""
+    """The requested change of one entity."""
 
     entity: Sequence[tuple[str, str | None]]
     """Types and names; None is the default of the type."""
     values: Mapping[str, float | None]
-    """None removes a quota, if it is there."""
+    """None removes a quota, if there is one."""
 
 
 class Match(IntEnum):
-    """How a part of a filter chooses, numbered as on the wire."""
+    """Match types of a filter component, numbered as on the wire."""
 
     EXACT = 0
     DEFAULT = 1
@@ -60,7 +60,7 @@ class Match(IntEnum):
 
 
 class Component(msgspec.Struct, frozen=True):
-    """A part of a filter."""
+    """One component of a filter."""
 
     entity_type: str
     match: int
@@ -68,7 +68,7 @@ class Component(msgspec.Struct, frozen=True):
 
 
 class QuotaAdmin:
-    """Reads the view, and asks the controller."""
+    """The quota requests: reads the cluster view and submits changes to the controller."""
 
     def __init__(self, view: ClusterView, port: ControllerPort) -> None:
         self._view = view
@@ -77,7 +77,7 @@ class QuotaAdmin:
     async def alter(
         self, alterations: Sequence[Alteration], caller: Caller, *, validate_only: bool
     ) -> list[KafkaError | None]:
-        """For each: None, or why nothing of that entity was changed."""
+        """Return for each entity None, or the error for which none of its quotas were changed."""
         results = [await _problem(one) for one in alterations]
         changes = [
             QuotaChange(tuple(sorted(one.entity)), _texts(one.values))
@@ -89,7 +89,7 @@ class QuotaAdmin:
         try:
             answer = await self._port.submit(AlterClientQuotas(tuple(changes)), caller=caller)
         except KafkaError as refusal:
-            # The response has an error for each entity, and none for the whole: it is not left empty.
+            # The response has an error per entity but none for the request: repeat it for each entity.
             return [problem or refusal for problem in results]
         decided = iter(zip(changes, answer.reply, strict=True))
         for place, problem in enumerate(results):
@@ -101,8 +101,8 @@ class QuotaAdmin:
         return results
 
     def describe(self, components: Sequence[Component], *, strict: bool) -> list[tuple[Entity, dict[str, float]]]:
-        """The entities that a filter means, with their quotas. `strict`: those that have no other part than the filter.
-        Raises KafkaError: INVALID_REQUEST; UNSUPPORTED_VERSION (there is no such type of entities)."""
+        """Return the entities that match a filter, with their quotas. With `strict`, entities have no components
+        besides those of the filter. Raises KafkaError: INVALID_REQUEST; UNSUPPORTED_VERSION (unknown entity type)."""
         _check_filter(components)
         found: list[tuple[Entity, dict[str, float]]] = []
         for entity, stored in stored_quotas(self._view.image):
@@ -165,7 +165,7 @@ async def _problem(one: Alteration) -> KafkaError | None:
 def _problem_of_values(values: Mapping[str, float | None], known: Mapping[str, Kind]) -> KafkaError | None:
     for name, value in values.items():
         if value is None:
-            continue  # removing what is not there is no error, whatever it is
+            continue  # removing a quota that does not exist is no error, even with an unknown name
         kind = known.get(name)
         if kind is None:
             return _invalid(f"There is no quota {name!r} for such an entity; there are: {', '.join(known)}.")
@@ -190,7 +190,7 @@ async def _is_address(text: str) -> bool:
 
 
 def _texts(values: Mapping[str, float | None]) -> dict[str, str | None]:
-    """As Kafka stores them."""
+    """Return the values as Kafka stores them."""
     kinds = {**OF_CLIENTS, **OF_ADDRESSES}
     return {
         name: None if value is None else str(int(value)) if kinds[name].integral else repr(float(value))

@@ -1,4 +1,4 @@
-"""What AlterPartitionReassignments and ListPartitionReassignments mean (KIP-455)."""
+"""AlterPartitionReassignments and ListPartitionReassignments (KIP-455)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from pybroker.protocol.error_codes import ErrorCode
 
 
 class ReassignmentAdmin:
-    """Knows no protocol version."""
-
     def __init__(self, view: ClusterView, port: ControllerPort) -> None:
         self._view = view
         self._port = port
@@ -25,10 +23,10 @@ class ReassignmentAdmin:
     async def alter(
         self, partitions: Sequence[NewReplicas], timeout_ms: int, *, factor_may_change: bool, caller: Caller
     ) -> list[KafkaError | None]:
-        """None for each that has begun (or ended) and is shown by this broker, in order; else why it has not.
-        KafkaError: nobody decides now."""
+        """Start or cancel reassignments. Return for each partition, in order, None if this broker shows the change, or
+        its error. Raises KafkaError if no controller is available."""
         topics = self._view.image.topics
-        # By id from here on: who creates the name again meanwhile made another topic.
+        # Address topics by id from here on: a re-created topic of the same name must not be reassigned.
         known = tuple(
             one
             if one.topic_id is not None or one.topic not in topics
@@ -42,8 +40,8 @@ class ReassignmentAdmin:
         return [late if error is None else error for error in answer.reply]
 
     def under_way(self, wanted: Mapping[str, Iterable[int]] | None) -> dict[str, dict[int, PartitionImage]]:
-        """Topic → partition → state of what is being reassigned: of all, or of these. What does not exist is passed
-        over, as Kafka does."""
+        """Return topic → partition → state of all reassignments, or of the requested ones. Like Kafka, skip partitions
+        that do not exist."""
         topics = self._view.image.topics
         found: dict[str, dict[int, PartitionImage]] = {}
         for name in topics if wanted is None else wanted:

@@ -1,4 +1,4 @@
-"""Deleting records from the start of partitions."""
+"""DeleteRecords: delete records from the start of partitions."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from pybroker.native import NativeBroker, NativeError, Uuid
 from pybroker.protocol.error_codes import ErrorCode
 
 FLUSH_WAIT_MAX_S = 5.0
-"""How long one request waits for flushes; a disk that takes longer is not waited for."""
+"""Limit of one request's wait for flushes; a slower disk is not waited for."""
 
 
 class DeletedRecords(msgspec.Struct, frozen=True):
-    """Outcome for one partition; the low watermark is -1 with an error."""
+    """Outcome of one partition; the low watermark is -1 with an error."""
 
     error_code: int
     low_watermark: int
 
 
 class RecordAdmin:
-    """Needs the local replicas: a partition is asked at its leader."""
+    """Deletes records of partitions that this broker leads."""
 
     def __init__(self, native: NativeBroker, cache: MetadataCache, replicas: ReplicaManager) -> None:
         self._native = native
@@ -33,14 +33,14 @@ class RecordAdmin:
         self._replicas = replicas
 
     async def delete(self, wanted: Sequence[tuple[str, int, int]], timeout_s: float) -> list[DeletedRecords]:
-        """(topic, partition, offset or -1) → outcome, in order. The disk is touched off the loop, once for all. Records
-        acknowledged with acks=1 that are on their way to the disk are waited for, at most `timeout_s` seconds."""
+        """Process (topic, partition, offset or -1) and return outcomes, in order. All disk access happens once, off the
+        loop. Wait at most `timeout_s` seconds for the flush of records that were acknowledged with acks=1."""
         topics = {name: self._topic(name) for name in dict.fromkeys(name for name, _, _ in wanted)}
         resolved = [(_resolve(topics[name], partition), partition, offset) for name, partition, offset in wanted]
         return await asyncio.get_running_loop().run_in_executor(None, self._delete, resolved, timeout_s)
 
     def _topic(self, name: str) -> CachedTopic | int:
-        """The topic, or the error code of all its partitions."""
+        """Return the topic, or the error code for all its partitions."""
         topic = self._cache.topic(name)
         if topic is None:
             return int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -65,7 +65,7 @@ class RecordAdmin:
 
 
 def _resolve(topic: CachedTopic | int, partition: int) -> Uuid | int:
-    """The topic's id, or the error code."""
+    """Return the topic's id, or the error code."""
     if isinstance(topic, int):
         return topic
     if not 0 <= partition < len(topic.partitions):

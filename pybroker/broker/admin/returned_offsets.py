@@ -1,6 +1,5 @@
-"""Groups get the offsets back that they had committed for a topic that lives again, or whose successor goes on with
-them. Each broker gives theirs to the groups that it coordinates; the controller counts until all have them.
-"""
+"""Restores committed offsets of groups after a topic was undeleted, or for its successor that inherits them. Each
+broker restores the offsets of the groups that it coordinates; the controller waits until all brokers have confirmed."""
 
 from __future__ import annotations
 
@@ -23,32 +22,33 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 RETRY_S = 1.0
-"""Between two attempts to give groups their offsets back."""
+"""Pause between two attempts to restore offsets."""
 SILENT = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-"""Another broker gives them theirs, unless it dies and this one takes over; or it is a matter of a moment."""
+"""Errors that are not logged: another broker coordinates the group (this one takes over if that broker dies), or the
+coordinator is loading."""
 
 GiveBack = Callable[[Uuid, str, Sequence[Mapping[str, Any]]], Mapping[str, Awaitable[ErrorCode]]]
-"""Writes the offsets of a deletion record back for an incarnation and its name. The groups see them when it returns; by
-group, its code when they are stored."""
+"""Writes the offsets of a deletion record for an incarnation and its name. The groups see them on return. Returns by
+group an error code, available when they are stored."""
 
 
 class _Debt(msgspec.Struct, frozen=True):
-    """What groups are owed by one deletion: a topic may be undeleted while its successor still gets them, and be
-    deleted and undeleted again while somebody waits for the others."""
+    """Offsets to restore from one deletion. A topic may be undeleted while its successor still gets offsets, and be
+    deleted and undeleted again while some groups are pending."""
 
     topic_id: Uuid
     deleted_ms: int
     target: Uuid
-    """Whose offsets they become."""
+    """The topic id under which the offsets are restored."""
 
     @classmethod
     def of(cls, record: DeletionRecord) -> _Debt | None:
-        """None: nothing is owed."""
+        """Return the offsets to restore, or None if there are none."""
         return None if record.offsets_for is None else cls(record.topic_id, record.deleted_ms, record.offsets_for)
 
 
 class ReturnedOffsets:
-    """Takes what deletion records keep to the groups, and tells the controller when it is stored there."""
+    """Restores offsets from deletion records to the groups, and reports to the controller when they are stored."""
 
     def __init__(
         self, view: ClusterView, port: ControllerPort, give_back: GiveBack, loaded: Callable[[], Awaitable[None]]
@@ -63,29 +63,28 @@ class ReturnedOffsets:
 
     @property
     def pending(self) -> bool:
-        """Whether groups still have to get offsets back, or will have when a topic lives that is being undeleted."""
+        """Return whether offsets are still to be restored, now or once an undelete has finished."""
         return any(
             record.offsets_for is not None or (record.state == UNDELETING and record.offsets)
             for record in self._view.image.deletions.values()
         )
 
     def start(self) -> None:
-        """Called before clients are served, once the groups are loaded: finishes what was under way when the broker
-        stopped.
-        """
+        """Resume restores that a stop interrupted. Called when the groups are loaded, before the broker serves
+        clients."""
         self._started = True
         due = [record for record in self._view.image.deletions.values() if record.offsets_for is not None]
         self.topics_shown([record.offsets_for for record in due if record.offsets_for is not None])
 
     async def stop(self) -> None:
-        """Ends the work under way; what is not stored goes on after the next start."""
+        """Stop restoring; the next start resumes what is not stored."""
         for task in self._restoring.values():
             task.cancel()
         await asyncio.gather(*self._restoring.values(), return_exceptions=True)
 
     def topics_shown(self, topics: Sequence[Uuid]) -> None:
-        """When topics become visible: who lives again gets the offsets of its groups back in the same turn of
-        the loop, so that no group can look in between."""
+        """Restore the offsets of topics that become visible. This happens in the same iteration of the loop, before any
+        group can read them."""
         if not self._started:
             return
         shown = frozenset(topics)
@@ -119,7 +118,7 @@ class ReturnedOffsets:
                 loud = next((code for code in codes.values() if code not in (ErrorCode.NONE, *SILENT)), None)
                 if loud is not None:
                     log.warning("offsets for topic %s are not stored yet: %s", topic.name, loud.name)
-                # At once, before a group that has just been loaded is asked for its offsets.
+                # Retry at once, before a group that has just been loaded serves its offsets.
                 loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS in codes.values() and not loading
                 await (self._loaded() if loading else asyncio.sleep(RETRY_S))
                 record = self._view.image.deletions.get(debt.topic_id)

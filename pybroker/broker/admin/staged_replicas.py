@@ -1,4 +1,4 @@
-"""What brokers still hold of deleted topics: this broker's own disks, and the disks of the others, by asking them."""
+"""Staged replicas of deleted topics on this broker's disks and, by request, on the other brokers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pybroker.protocol import interbroker as wire
 log = logging.getLogger(__name__)
 
 OTHERS_WAIT_S = 2.0
-"""A broker that does not answer within this time is left out: a paused one must not hold up the answer."""
+"""Brokers that do not answer within this time are left out: a paused broker must not delay the response."""
 
 
 class StagedReplica(msgspec.Struct, frozen=True):
@@ -29,23 +29,23 @@ class StagedReplica(msgspec.Struct, frozen=True):
     log_dir: str
     size_bytes: int
     remaining_ms: int
-    """Until the removal; -1: it waits for an operator."""
+    """Time until the removal; -1 if it waits for the operator."""
     removing: bool
 
 
 Held = Mapping[tuple[Uuid, int], StagedReplica]
-"""What one broker holds."""
+"""Staged replicas of one broker, by topic id and partition."""
 
 
 class Waiting(Protocol):
-    """What waits for removal on this broker (`replicas.staging.Staging`)."""
+    """The pending removals on this broker (`replicas.staging.Staging`)."""
 
     def remaining_ms(self, topic_id: Uuid) -> int | None:
-        """Time until the removal; None if nothing of the topic waits here."""
+        """Return the time until the removal; None if this broker has no staged replica of the topic."""
         ...
 
     def is_removing(self, topic_id: Uuid) -> bool:
-        """Whether the removal has begun."""
+        """Return whether the removal has begun."""
         ...
 
 
@@ -53,12 +53,12 @@ class Brokers(Protocol):
     """The other brokers (`interbroker.lines.Lines`)."""
 
     async def ask(self, broker_id: int, request: Any) -> Any:
-        """The answer. Raises KafkaError."""
+        """Send a request and return the response. Raises KafkaError."""
         ...
 
 
 class StagedReplicas:
-    """Of all brokers. `others`: None of a broker that is alone."""
+    """Reads staged replicas of all brokers. `others` is None on a single broker."""
 
     def __init__(
         self, broker_id: int, view: ClusterView, native: NativeBroker, waiting: Waiting, others: Brokers | None
@@ -70,7 +70,7 @@ class StagedReplicas:
         self._others = others
 
     async def here(self, topics: Collection[Uuid]) -> Held:
-        """On this broker's disks."""
+        """Return the staged replicas on this broker's disks."""
         wanted = frozenset(topics)
         found = await asyncio.get_running_loop().run_in_executor(None, self._on_disk, wanted)
         held = {}
@@ -90,7 +90,8 @@ class StagedReplicas:
         ]
 
     async def everywhere(self, holders: Mapping[int, Sequence[Uuid]]) -> dict[int, Held]:
-        """By broker, of those that answer in time. `holders`: the topics to ask each broker about."""
+        """Return staged replicas by broker, of the brokers that answer in time. `holders` has the topics to ask each
+        broker about."""
         live = self._view.image.brokers
         asked = [broker for broker in holders if broker == self._broker_id or broker in live]
         answers = await asyncio.gather(*(self._of(broker, holders[broker]) for broker in asked))
@@ -118,7 +119,7 @@ class StagedReplicas:
 
 
 def directory_bytes(path: str) -> int:
-    """Bytes of the files in a directory; what goes away meanwhile counts nothing."""
+    """Return the bytes of the files in a directory; ignore files that disappear meanwhile."""
     try:
         with os.scandir(path) as entries:
             return sum(_bytes(entry) for entry in entries)

@@ -1,7 +1,7 @@
-"""Internal topics of Kafka Streams applications: made when a heartbeat's answer says that they are missing (KIP-1071).
+"""Creates internal topics of Kafka Streams applications when a heartbeat response reports them missing (KIP-1071).
 
-Nobody waits: the member heartbeats again. A topic that could not be made is not tried again for a while, so that a
-reason can be told.
+The response does not wait for them: the member sends another heartbeat. A failed creation is not retried for a while,
+and responses report its error meanwhile.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 PROBLEMS_MAX = 1_000
-"""Topics whose trouble is remembered; the oldest is forgotten for a new one."""
+"""Topics whose errors are kept; a new one evicts the oldest."""
 
 
 class StreamsTopics:
-    """See the module."""
+    """Creates internal topics in the background and keeps the errors."""
 
     def __init__(self, topics: TopicAdmin, clock: Clock) -> None:
         self._topics = topics
@@ -34,7 +34,7 @@ class StreamsTopics:
         """Name → (what is wrong, monotonic ms until which it is not tried again)."""
 
     def make(self, specs: Sequence[TopicSpec], timeout_ms: int, created_by: str, caller: Caller) -> None:
-        """Begins to make those that nobody is making."""
+        """Start creating the topics that are not being created already."""
         now_ms = self._clock.monotonic_ms()
         self._problems = {name: known for name, known in self._problems.items() if known[1] > now_ms}
         mine = [spec for spec in specs if spec.name not in self._making and spec.name not in self._problems]
@@ -65,5 +65,5 @@ class StreamsTopics:
             del self._problems[next(iter(self._problems))]
 
     def problems(self, names: Iterable[str]) -> dict[str, str]:
-        """Why topics could not be made, by name."""
+        """Return the errors of failed creations by topic."""
         return {name: self._problems[name][0] for name in names if name in self._problems}

@@ -1,4 +1,4 @@
-"""The settings of a topic with their sources, as CreateTopics answers them."""
+"""The settings of a topic with their sources, as in a CreateTopics response."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class TopicSetting(NamedTuple):
 
 
 def topic_settings(overrides: Mapping[str, str], config: BrokerConfig) -> list[TopicSetting]:
-    """All settings of a topic with these own settings, sorted by name."""
+    """Return all settings of a topic with these overrides, sorted by name."""
     settings = []
     for name, value in sorted(resolve_topic_configs(overrides, config).items()):
         key = TOPIC_SETTINGS[name]

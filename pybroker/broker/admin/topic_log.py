@@ -1,4 +1,4 @@
-"""What the log says of topics that come and go: one INFO line for each request, however many topics it names."""
+"""Log lines of created and deleted topics: one INFO line per request, however many topics it names."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from pybroker.broker.metadata.times import time_text
 log = logging.getLogger(__name__)
 
 SHOWN_MAX = 100
-"""Topics in one line."""
+"""Limit of topics in one line."""
 
 
 def log_created(by: str, topics: Sequence[CreatedTopic]) -> None:
-    """After topics were created."""
+    """Log the creation of topics."""
     if topics:
         told = [f"{topic.name} (id {topic.topic_id}, partitions: {topic.num_partitions})" for topic in topics]
         log.info("%s created %s", _who(by), _listed(told), extra={"event": "topics_created"})
 
 
 def log_deleted(by: str, topics: Sequence[DeletedTopic], remove_after_ms: int) -> None:
-    """After topics were deleted, whose data stays until then at least."""
+    """Log the deletion of topics. `remove_after_ms` is the earliest time of removing their data."""
     if topics:
         told = [f"{topic.name} (id {topic.topic_id})" for topic in topics]
         back = _way_back(remove_after_ms, [topic.topic_id for topic in topics])
@@ -30,7 +30,7 @@ def log_deleted(by: str, topics: Sequence[DeletedTopic], remove_after_ms: int) -
 
 
 def log_truncated(by: str, topics: Sequence[TruncatedTopic], remove_after_ms: int) -> None:
-    """After topics were truncated; the data of the old incarnations stays until then at least."""
+    """Log the truncation of topics. `remove_after_ms` is the earliest time of removing the old incarnations' data."""
     if topics:
         told = [f"{topic.name} (now id {topic.topic_id}, before {topic.old_id})" for topic in topics]
         back = _way_back(remove_after_ms, [topic.old_id for topic in topics], " --as NAME")
@@ -38,7 +38,7 @@ def log_truncated(by: str, topics: Sequence[TruncatedTopic], remove_after_ms: in
 
 
 def log_purged(by: str, topics: Sequence[PurgedTopic], delay_ms: int) -> None:
-    """After the data of deleted topics was ordered to go at once (`delay_ms` 0) or sooner."""
+    """Log that the data of deleted topics is removed at once (`delay_ms` 0) or earlier than planned."""
     if topics and delay_ms:
         told = [f"{one.name} (id {one.topic_id}) to {time_text(one.remove_after_ms)}" for one in topics]
         log.info("%s shortened the deletion of %s", _who(by), _listed(told), extra={"event": "deletions_shortened"})
@@ -48,7 +48,7 @@ def log_purged(by: str, topics: Sequence[PurgedTopic], delay_ms: int) -> None:
 
 
 def _who(by: str) -> str:
-    # A name from outside is quoted.
+    # Quote names that come from clients.
     return by if by == BY_BROKER else repr(by)
 
 

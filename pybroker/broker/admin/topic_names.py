@@ -1,6 +1,6 @@
-"""Which topic names are legal. Pure.
+"""Checks topic names. Pure.
 
-The alphabet keeps names safe as directory names and znodes: no separators, no NUL, nothing beyond ASCII.
+The alphabet makes names safe as directory names and znodes: no separators, no NUL, ASCII only.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LEGAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 
 
 def check_topic_name(name: str) -> None:
-    """Raises KafkaError INVALID_TOPIC_EXCEPTION with the reason."""
+    """Raise KafkaError INVALID_TOPIC_EXCEPTION with the reason if the name is illegal."""
     problem = None
     if not name:
         problem = "it is empty"
@@ -33,9 +33,9 @@ def check_topic_name(name: str) -> None:
 
 
 def check_new_name(name: str) -> None:
-    """Raises KafkaError, with the reason, if nobody may give this name to a topic: INVALID_TOPIC_EXCEPTION, or for the
-    metadata log of Apache Kafka TOPIC_AUTHORIZATION_FAILED, as there: its tools would take the topic for that log.
-    """
+    """Raise KafkaError with the reason if no topic may be created with this name: INVALID_TOPIC_EXCEPTION, or like
+    Kafka TOPIC_AUTHORIZATION_FAILED for the name of its metadata log, because its tools would mistake the topic for
+    that log."""
     check_topic_name(name)
     if name == METADATA_LOG:
         raise KafkaError(
@@ -44,7 +44,7 @@ def check_new_name(name: str) -> None:
 
 
 def is_topic_name(name: str) -> bool:
-    """Whether the name is legal."""
+    """Return whether the name is legal."""
     try:
         check_topic_name(name)
     except KafkaError:

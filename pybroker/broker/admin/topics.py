@@ -1,6 +1,5 @@
-"""What clients may do to topics: create, delete, grow. Checks what can be checked without the cluster, makes one
-event for the controller, and answers when the result is in force. Knows no protocol version.
-"""
+"""Create and delete topics and add partitions. Validates requests, submits one event to the controller, and answers
+when the result is in force. Independent of protocol versions."""
 
 from __future__ import annotations
 
@@ -45,20 +44,20 @@ TRANSACTION_STATE = "__transaction_state"
 SHARE_STATE = "__share_group_state"
 
 DEFAULT_COUNT = -1
-"""In a request: take the broker's default."""
+"""In a request, the broker's default."""
 
 AUTO_CREATE_TIMEOUT_MS = 30_000
-"""Bound of a creation that no client gave a timeout for."""
+"""Time limit of a creation without a client's timeout."""
 
 HELD_BACK_MAX = 1_000
 CLIENT_ID_SHOWN_MAX = 64
 
 Entitled = tuple[str, str] | None
-"""Whose rights count: principal and address; None: this broker's own."""
+"""Principal and address of the client whose permissions count; None for the broker itself."""
 
 
 class TopicSpec(msgspec.Struct, frozen=True):
-    """A topic that a client asks for."""
+    """A requested topic."""
 
     name: str
     num_partitions: int = DEFAULT_COUNT
@@ -68,29 +67,29 @@ class TopicSpec(msgspec.Struct, frozen=True):
 
 
 class GrowSpec(msgspec.Struct, frozen=True):
-    """More partitions that a client asks for."""
+    """Requested partitions of an existing topic."""
 
     name: str
     total: int
     assignments: tuple[tuple[int, ...], ...] | None
     topic_id: Uuid | None = None
-    """Of the incarnation that is meant; None: the one that has the name."""
+    """The incarnation's id; None addresses the topic by its name."""
 
 
 R = TypeVar("R")
 
 
 class Results(msgspec.Struct, Generic[R], frozen=True):
-    """What became of what a client asked for."""
+    """The results of a request."""
 
     each: Sequence[R]
     """In the order of the request."""
     throttle_time_ms: int = 0
-    """How long the client has to wait, as it is over its `controller_mutation_rate`."""
+    """How long the client must wait because it exceeded its `controller_mutation_rate`."""
 
 
 class TopicAdmin:
-    """See the module."""
+    """The requests that create, delete and grow topics."""
 
     def __init__(self, view: ClusterView, port: ControllerPort, config: BrokerConfig, clock: Clock) -> None:
         self._view = view
@@ -113,8 +112,8 @@ class TopicAdmin:
         automatic: bool = False,
         caller: Caller | None = None,
     ) -> Results[CreatedTopic | KafkaError]:
-        """One result for each spec. Success means: durable, and its leaders take records. `created_by`, `automatic`:
-        what the topics' history says."""
+        """Create topics and return one result per spec. On success the topic is durable and its leaders accept records.
+        `created_by` and `automatic` go into the topics' history."""
         names = Counter(spec.name for spec in specs)
         results: list[CreatedTopic | KafkaError | None] = []
         topics: list[NewTopic] = []
@@ -194,13 +193,13 @@ class TopicAdmin:
 
     @property
     def auto_create_enabled(self) -> bool:
-        """`auto.create.topics.enable`."""
+        """Return `auto.create.topics.enable`."""
         enabled: bool = self._config["auto.create.topics.enable"]
         return enabled
 
     def creates_again(self, name: str) -> bool:
-        """Whether a name may be made automatically: not with `auto.create.deleted.topics.enable=false` while the last
-        topic that had it can still come back."""
+        """Return whether a name may be created automatically. With `auto.create.deleted.topics.enable=false` it may not
+        while the last topic of that name can still be undeleted."""
         if self._config["auto.create.deleted.topics.enable"]:
             return True
         last = last_deletion(self._view.image, name)
@@ -219,8 +218,8 @@ class TopicAdmin:
         return False
 
     async def auto_create(self, names: Sequence[str], caller: Caller | None = None) -> dict[str, KafkaError | None]:
-        """Creates topics that somebody asked for by name; None for those that exist now. Concurrent calls share the
-        work, as far as the rights of the same caller count."""
+        """Create topics that clients requested by name. Return None for those that exist now, else the error.
+        Concurrent calls with the same caller's permissions share the work."""
         entitled = None if caller is None else (caller.principal, caller.host)
         mine = [name for name in dict.fromkeys(names) if (name, entitled) not in self._creating]
         if mine:
@@ -228,7 +227,7 @@ class TopicAdmin:
             for name in mine:
                 self._creating[name, entitled] = loop.create_future()
             work = asyncio.ensure_future(self._auto_create(mine, caller, entitled))
-            # Waiters may be cancelled; the creation and the notice to the others go on.
+            # Callers may be cancelled; the creation continues and completes the others.
             work.add_done_callback(_retrieve)
         waits = {name: self._creating[name, entitled] for name in dict.fromkeys(names)}
         await asyncio.wait(waits.values())
@@ -251,7 +250,7 @@ class TopicAdmin:
         except KafkaError as error:
             problems = dict.fromkeys(names, error)
         finally:
-            # Whatever happened: who waits is answered, and the next request tries again.
+            # Complete the waiting callers even after an unexpected error; the next request tries again.
             bug = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The topic could not be created, see the broker's log.")
             for name in names:
                 self._creating.pop((name, entitled)).set_result(problems.get(name, bug))
@@ -290,7 +289,7 @@ class TopicAdmin:
                     "cleanup.policy": "delete",
                     "compression.type": "producer",
                     "min.insync.replicas": str(self._config[f"{prefix}.min.isr"] if self._config.in_cluster else 1),
-                    # What is not needed is deleted when it is known what is.
+                    # The coordinator deletes records when it knows that they are obsolete.
                     "retention.ms": "-1",
                     "retention.bytes": "-1",
                     "segment.bytes": str(self._config[f"{prefix}.segment.bytes"]),
@@ -300,13 +299,13 @@ class TopicAdmin:
         return TopicSpec(name)
 
     def _internal_spec(self, name: str, prefix: str, configs: Mapping[str, str | None]) -> TopicSpec:
-        # With fewer brokers than the factor it is refused, as Kafka does: what groups have committed must not depend on
-        # which broker of a cluster came up first. A single node must work without being told so.
+        # Like Kafka, a creation fails while fewer brokers run than the factor: durability of commits must not depend on
+        # the start order. A single broker uses one replica without being configured.
         factor = self._config[f"{prefix}.replication.factor"] if self._config.in_cluster else 1
         return TopicSpec(name, self._config[f"{prefix}.num.partitions"], factor, (), configs)
 
     async def ensure_internal(self, name: str) -> None:
-        """Creates an internal topic with its own settings unless it exists. Raises KafkaError if that fails."""
+        """Create an internal topic with its settings unless it exists. Raises KafkaError."""
         if name not in INTERNAL_TOPICS:
             raise ValueError(f"{name} is no internal topic")
         if name not in self._view.image.topics:
@@ -315,8 +314,8 @@ class TopicAdmin:
                 raise error
 
     async def know(self, which: Sequence[str | Uuid], timeout_ms: int) -> int:
-        """Before a name or an id is called unknown: another broker may have been asked for it a moment ago. Gives what
-        is left of the time."""
+        """Catch up with the controller before a name or id counts as unknown: another broker may have just created it.
+        Return the remaining time."""
         image = self._view.image
         if all(one in (image.topics if isinstance(one, str) else image.names) for one in which):
             return timeout_ms
@@ -330,14 +329,14 @@ class TopicAdmin:
     async def delete(
         self, which: Sequence[str | Uuid], caller: Caller | None, timeout_ms: int
     ) -> Results[DeletedTopic | KafkaError]:
-        """One result for each. Success means: the topic is gone here, and its name is free. `caller`: the
-        client that deletes them; None: this broker does."""
+        """Delete topics and return one result each. On success the topic is gone on this broker, and its name is free.
+        `caller` is None for deletions by the broker itself."""
         if not self._config["delete.topic.enable"]:
             disabled = KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false on this broker.")
             return Results([disabled] * len(which))
         timeout_ms = await self.know([one for one in which if isinstance(one, str)], timeout_ms)
         image = self._view.image
-        # By id from here on: whoever creates the name again meanwhile made another topic, which stays.
+        # Address topics by id from here on: a re-created topic of the same name must stay.
         found = {one: topic.topic_id for one in which if isinstance(one, str) and (topic := image.topics.get(one))}
         unknown: dict[str | Uuid, KafkaError] = {
             one: unknown_topic(image, one) for one in which if isinstance(one, str) and one not in found
@@ -361,26 +360,27 @@ class TopicAdmin:
         return Results(results, answer.throttle_time_ms)
 
     def found(self, topic_id: Uuid) -> str | None:
-        """The name in the directories of an id that nobody knows and brokers have put aside; None of any other."""
+        """Return the name, as found in log directories, of a stray topic id that brokers have staged; None for any
+        other id."""
         image = self._view.image
         record = None if topic_id in image.names else image.deletions.get(topic_id)
         return record.topic if record is not None and record.state == FOUND else None
 
     def unknown(self, topic_id: Uuid, told: Callable[[str], bool]) -> KafkaError:
-        """The error for an id without a living topic; `told` says whether the client may learn a name."""
+        """Return the error for an id without a live topic. `told` says whether the client may see a topic's name."""
         return unknown_id(self._view.image, topic_id, told)
 
     @property
     def delete_orders(self) -> bool:
-        """Whether deletions ordered in the old format wait (`/admin/delete_topics`)."""
+        """Return whether deletion orders in the old format exist (`/admin/delete_topics`)."""
         return bool(self._view.image.delete_orders)
 
     async def carry_out_delete_orders(self) -> None:
-        """Finishes deletions that an older controller was told to do (checklist 115, 120). Before clients are served,
-        so that nobody meets a topic whose deletion was acknowledged.
+        """Execute deletions that an older controller left as orders. Runs before the broker serves clients, which must
+        not see topics whose deletion was acknowledged.
 
-        With delete.topic.enable=false the orders are dropped, as Apache Kafka does. A damaged topic keeps its order.
-        Raises KafkaError: the store failed.
+        With delete.topic.enable=false the orders are dropped, as in Kafka. The order of a damaged topic stays. Raises
+        KafkaError if the store fails.
         """
         image = self._view.image
         living = sorted(image.delete_orders & image.topics.keys())
@@ -407,7 +407,7 @@ class TopicAdmin:
         validate_only: bool = False,
         caller: Caller | None = None,
     ) -> Results[KafkaError | None]:
-        """None for each success. Success means: the new partitions take records."""
+        """Add partitions. Return None for each success: the new partitions accept records."""
         names = Counter(spec.name for spec in specs)
         results: list[KafkaError | None] = []
         changes: list[NewPartitions] = []
@@ -443,14 +443,15 @@ class TopicAdmin:
 
 
 def _as_asked(one: str | Uuid, result: DeletedTopic | KafkaError) -> DeletedTopic | KafkaError:
-    """Who asked by name and came too late is told so by name."""
+    """Replace the error for an id by one with the name if the client addressed the topic by name."""
     if isinstance(one, str) and isinstance(result, KafkaError) and result.code == ErrorCode.UNKNOWN_TOPIC_ID:
         return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, result.message)
     return result
 
 
 def _client(caller: Caller) -> str:
-    """Who asked, for the history: many clusters know only one principal."""
+    """Return the client as the topic history records it: its client id too, because many clusters have only one
+    principal."""
     shown = "".join(each if each.isprintable() else "?" for each in caller.client_id[:CLIENT_ID_SHOWN_MAX])
     return f"{caller.principal} (client {shown or '-'} at {caller.host})"
 

@@ -1,4 +1,4 @@
-"""SCRAM credentials of users: alter and describe (KIP-554). Knows no protocol version."""
+"""SCRAM credentials of users: alter and describe (KIP-554). Independent of protocol versions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 _MECHANISMS = frozenset(map(int, ScramMechanism))
 
 USER_BYTES_MAX = 255
-"""Longest name of a user: it becomes part of a path and of every line of the log about it."""
+"""Longest user name: it becomes part of a path and of log lines."""
 
 
 class Deletion(msgspec.Struct, frozen=True):
@@ -38,7 +38,7 @@ class Deletion(msgspec.Struct, frozen=True):
 
 
 class Upsertion(msgspec.Struct, frozen=True):
-    """A credential to set, as clients send it: they have done the slow part."""
+    """A credential to set. The client has already salted the password."""
 
     name: str
     mechanism: int
@@ -48,7 +48,7 @@ class Upsertion(msgspec.Struct, frozen=True):
 
 
 class UserAdmin:
-    """Reads the view, and asks the controller."""
+    """The SCRAM credential requests: reads the cluster view and submits changes to the controller."""
 
     def __init__(self, view: ClusterView, port: ControllerPort) -> None:
         self._view = view
@@ -57,7 +57,8 @@ class UserAdmin:
     async def alter(
         self, deletions: Sequence[Deletion], upsertions: Sequence[Upsertion], caller: Caller
     ) -> dict[str, KafkaError | None]:
-        """By user, in the order of their first mention: None, or why nothing of that user was changed."""
+        """Return by user, in the order of first mention, None or the error for which none of its credentials were
+        changed."""
         everything: list[Deletion | Upsertion] = [*deletions, *upsertions]
         results: dict[str, KafkaError | None] = {one.name: None for one in everything}
         named = Counter((one.name, one.mechanism) for one in everything)
@@ -83,7 +84,7 @@ class UserAdmin:
             try:
                 answer = await self._port.submit(event, caller=caller)
             except KafkaError as refusal:
-                # The response has an error for each user, and none for the whole: it is not left empty.
+                # The response has an error per user but none for the request: repeat it for each user.
                 return {name: problem or refusal for name, problem in results.items()}
             for name, error in zip(changes, answer.reply, strict=True):
                 results[name] = error
@@ -95,7 +96,7 @@ class UserAdmin:
         return results
 
     def describe(self, names: Sequence[str] | None) -> dict[str, list[tuple[ScramMechanism, int]] | KafkaError]:
-        """(mechanism, iterations) of these users, or of all."""
+        """Return (mechanism, iterations) of these users, or of all."""
         users = self._view.image.users
         if not names:
             found = {name: _infos(user.config) for name, user in sorted(users.items())}
