@@ -1,7 +1,7 @@
 """Bytes of deleted topics that can still be undeleted, on this broker's disks.
 
-Measured when a scrape asks, on a thread of the loop's executor, at most every `CACHED_S`. A directory does not change
-once it is in `deleting/`, so its files are looked at once.
+A scrape measures them at most every `CACHED_S` on a thread of the loop's executor. A directory in `deleting/` does not
+change, so its files are read once.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pybroker.native import StagedDirectory
 
 CACHED_S = 5.0
 WAIT_S = 1.0
-"""A disk that stopped responding holds up no scrape; the last figures are shown."""
+"""A disk that stopped responding does not delay a scrape, which then shows the last measurement."""
 
 
 class DeletedBytes:
@@ -32,7 +32,7 @@ class DeletedBytes:
         self.by_log_dir: Mapping[str, int] = {}
 
     async def refresh(self) -> None:
-        """Measure if the last figures are old."""
+        """Measure if the last measurement is old."""
         now_ms = self._clock.monotonic_ms()
         fresh = self._measured_ms is not None and now_ms - self._measured_ms < CACHED_S * 1000
         if self._measuring is None and not fresh:
@@ -45,13 +45,13 @@ class DeletedBytes:
         self._measuring = None
         self._measured_ms = self._clock.monotonic_ms()
         if not measuring.cancelled():
-            # Figures stay as they were where a directory cannot be listed: it is offline, which has its own metric.
+            # Keep the last measurement if a directory cannot be listed: it is offline, which has its own metric.
             measuring.exception()
 
     def _measure(self) -> None:
         before, sizes, found = self._sizes, {}, Counter[str]()
         for one in self._staged():
-            # Once its removal has begun it cannot be undeleted.
+            # A topic cannot be undeleted once its removal has begun.
             if not one.purging:
                 size = sizes[one.path] = before[one.path] if one.path in before else directory_bytes(one.path)
                 found[one.log_dir] += size
