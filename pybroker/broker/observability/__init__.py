@@ -1,1 +1,2 @@
-"""What an operator sees of a running broker beside its log (`pybroker/broker/logs.py`): metrics, alive and ready."""
+"""What an operator sees of a running broker besides its log (`pybroker/broker/logs.py`): metrics, health and
+readiness."""

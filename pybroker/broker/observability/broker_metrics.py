@@ -1,4 +1,4 @@
-"""The metrics of one broker: native text, identity, and the sizes that the control plane knows."""
+"""The metrics of one broker: native code's text, identity, and sizes of the control plane."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _VERSION = version()
 
 
 def broker_metrics(services: Services) -> str:
-    """Prometheus text, for a reporter that asks on the loop's thread."""
+    """Return the Prometheus text, for a reporter on the loop's thread."""
     positions = committed_positions(services.groups)
     return _on_loop(services) + _elsewhere(services, positions)
 
 
 async def scrape(services: Services) -> str:
-    """Prometheus text. What only the loop may look at is written there, the many series of topics, partitions and
-    groups on a thread of the loop's executor, which lets go of the GIL while native code writes."""
+    """Return the Prometheus text. The loop writes the metrics that only it may read; a thread of its executor writes
+    the many series of topics, partitions and groups and releases the GIL in native code."""
     await services.cluster_state.conditions.catch_up()
     await services.deleted_bytes.refresh()
     positions = committed_positions(services.groups)
@@ -56,7 +56,7 @@ def _elsewhere(services: Services, positions: list[Position]) -> str:
 
 
 def _sizes(services: Services) -> list[Metric]:
-    """What this broker knows of the cluster. Kafka's names for the same are given in the help texts."""
+    """Return this broker's view of the cluster's sizes. The help texts name Kafka's equivalents."""
     topics, image, conditions = services.cache.topics, services.view.image, services.cluster_state.conditions
     return [
         Metric("kafka_server_kafkaserver_brokerstate", "3: it runs (Kafka: BrokerState).", lambda: 3),

@@ -1,9 +1,9 @@
-"""How the cluster is, under Kafka's names: `kafka.server:type=ReplicaManager`, `kafka.controller:type=…`,
+"""Health of the cluster, under Kafka's names: `kafka.server:type=ReplicaManager`, `kafka.controller:type=…`,
 `kafka.server:type=ReplicaFetcherManager`, `kafka.server:type=SessionExpireListener`.
 
-As in Kafka, ReplicaManager's figures are about what this broker leads or has, and KafkaController's are 0 on every
-broker but the controller, so that sums over all brokers are right. Kafka's rates (…PerSec) are counters here: whoever
-scrapes takes the rate. Its timers are a count and a sum of milliseconds.
+As in Kafka, ReplicaManager's metrics cover the partitions that this broker leads or hosts, and KafkaController's are 0
+on every broker but the controller, so sums over all brokers are right. Kafka's rates (…PerSec) are counters here: the
+monitoring system computes the rate. Kafka's timers are a count and a sum of milliseconds.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ELECTING = (
     "ElectAnyLeaders",
     "BalanceLeaders",
 )
-"""Events after which partitions may have another leader."""
+"""Events that may change partition leaders."""
 
 _REPLICAS = "kafka_server_replicamanager"
 _CONTROLLER = "kafka_controller_kafkacontroller"
@@ -39,7 +39,7 @@ _REPLICA_CLIENT = {"clientid": "Replica"}
 
 
 def cluster_metrics(services: Services) -> Iterator[Metric]:
-    """All of them; those of a cluster only where there is one."""
+    """Yield all metrics; a single broker has no cluster metrics."""
     yield from _replica_manager(services)
     yield from _controller(services)
     if services.config.in_cluster:
@@ -52,7 +52,7 @@ def _gauge(prefix: str, kafkas: str, what: str, value: float) -> Metric:
 
 
 def _counter(prefix: str, kafkas: str, what: str, value: float) -> Metric:
-    """`kafkas`: a rate of Kafka's, …PerSec."""
+    """Return a counter for a rate (…PerSec) of Kafka, named `kafkas`."""
     name = f"{prefix}_{kafkas.removesuffix('PerSec').lower()}_total"
     return Metric(name, f"{what} since the start (Kafka: {kafkas}).", lambda: value, kind="counter")
 

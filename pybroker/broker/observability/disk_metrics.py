@@ -1,4 +1,4 @@
-"""The room of log directories, as metrics."""
+"""Sizes and free space of log directories as metrics."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _FAMILIES: tuple[tuple[str, str, Literal["gauge", "counter"], str], ...] = (
 
 
 def disk_metrics(rooms: Iterable[LogDirRoom], deleted: Mapping[str, int]) -> list[Metric]:
-    """A series for each log directory, of its disk where the file system tells its size. `deleted`: bytes of deleted
-    topics by log directory."""
+    """Return the series of each log directory; those of its disk only if the file system reports its size. `deleted`
+    has the bytes of deleted topics by log directory."""
     online = list(rooms)
     known = [room for room in online if room.total_bytes >= 0]
     of_disks = [

@@ -1,7 +1,7 @@
-"""Groups under Kafka's names: `kafka.coordinator.group:type=GroupMetadataManager` (gauges by state, NumOffsets) and
-`kafka.server:type=group-coordinator-metrics` (counts).
+"""Group metrics under Kafka's names: `kafka.coordinator.group:type=GroupMetadataManager` (gauges by state, NumOffsets)
+and `kafka.server:type=group-coordinator-metrics` (counts).
 
-Kafka shows the counts as rates of its own making, too; here whoever scrapes takes the rate over the count.
+Kafka also computes rates of the counts; here the monitoring system does.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SENSORS = "kafka_server_group_coordinator_metrics"
 def group_metrics(
     coordinator: GroupCoordinator, coordination: ShareCoordination, streams_coordination: StreamsCoordination
 ) -> list[Metric]:
-    """The groups that this broker coordinates, those of shards that are still being loaded left out."""
+    """Return metrics of the groups that this broker coordinates, without shards that are still loading."""
     states = Counter(group.state for group in coordinator.list_groups()[0])
     consumers = Counter(group.state for group in coordinator.list_consumer_groups())
     shares = Counter(group.state for group in coordination.list())

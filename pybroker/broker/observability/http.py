@@ -1,9 +1,9 @@
 """/metrics, /healthz and /readyz over HTTP/1.0 on `metrics.listener`.
 
-Written by hand on asyncio's streams, because the job is three GET answers without a body to read: starlette with
-uvicorn, the choice for a console, costs four times the import time of this whole control plane and 15 MiB of memory,
-and both are bars of this product. What makes hand-written HTTP dangerous is left out: no request bodies, no keep-alive,
-no chunking, no path that touches a file.
+Written by hand on asyncio's streams, because it only answers three GET requests without bodies: starlette with uvicorn,
+which a console would use, takes four times the import time of the whole control plane and 15 MiB of memory, and this
+product limits both. The dangerous parts of hand-written HTTP are absent: request bodies, keep-alive, chunking, and
+paths of files.
 """
 
 from __future__ import annotations
@@ -15,22 +15,21 @@ from collections.abc import Awaitable, Callable
 log = logging.getLogger(__name__)
 
 HEAD_BYTES_MAX = 8192
-"""A scraper's request head is a few hundred bytes; asyncio's reader stops at this limit."""
+"""A scraper's request head has a few hundred bytes; asyncio's reader stops at this limit."""
 
 HEAD_SECONDS_MAX = 5.0
-"""From accept to the end of the request's head."""
+"""Time limit from accept to the end of the request's head."""
 
 ANSWER_SECONDS_MAX = 10.0
-"""From there to the end of the answer: a slow peer does not hold a connection for longer."""
+"""Time limit of the response: a slow peer does not hold a connection for longer."""
 
 HEADS_MAX = 64
-"""Connections that have not sent a request. A new one closes the oldest of them: silent connections without end keep
-no probe from /healthz."""
+"""Limit of connections without a complete request. A new one closes the oldest, so idle connections cannot block probes
+of /healthz."""
 
 SCRAPES_MAX = 32
-"""Answers of /metrics under way; above it a connection is closed unanswered. Probes always have their place: their
-answers fit a socket's buffer.
-"""
+"""Limit of concurrent /metrics responses; further connections are closed without one. Probes are not limited: their
+responses fit into a socket's buffer."""
 
 _REASONS = {
     200: "OK",
@@ -45,9 +44,8 @@ _PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class MetricsServer:
-    """Serves until `stop`. `metrics` gives the text of /metrics, `not_ready` why clients are not served; both run on
-    the loop's thread.
-    """
+    """Serves until `stop`. `metrics` returns the text of /metrics, `not_ready` the reason for serving no clients; both
+    run on the loop's thread."""
 
     def __init__(
         self,
@@ -56,7 +54,7 @@ class MetricsServer:
         metrics: Callable[[], Awaitable[str]],
         not_ready: Callable[[], str | None],
     ) -> None:
-        """`metrics` may take long, as long as it lets others have their turn; `not_ready` gives the reason, or None."""
+        """`metrics` may take long if it yields to other tasks; `not_ready` returns the reason, or None."""
         self._address = host, port
         self._metrics = metrics
         self._not_ready = not_ready
@@ -66,14 +64,14 @@ class MetricsServer:
         self._collecting: asyncio.Task[str] | None = None
 
     async def start(self) -> tuple[str, int]:
-        """Listens; the bound address. Raises OSError if it cannot."""
+        """Listen and return the bound address. Raises OSError."""
         host, port = self._address
         self._server = await asyncio.start_server(self._serve, host or None, port, limit=HEAD_BYTES_MAX)
         bound = self._server.sockets[0].getsockname()
         return str(bound[0]), int(bound[1])
 
     def stop(self) -> None:
-        """Stops accepting; answers in progress end within ANSWER_SECONDS_MAX."""
+        """Stop accepting; responses in progress end within ANSWER_SECONDS_MAX."""
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -128,7 +126,7 @@ class MetricsServer:
         return _response(404, _TEXT, "there are /metrics, /healthz and /readyz\n", with_body)
 
     async def _scraped(self, *, with_body: bool) -> bytes:
-        # Requests at the same time get the same text: it takes milliseconds of the loop for each thousand partitions.
+        # Concurrent requests share one text: it takes milliseconds of the loop for each thousand partitions.
         if self._collecting is None:
             self._collecting = asyncio.ensure_future(self._metrics())
             self._collecting.add_done_callback(self._collected)

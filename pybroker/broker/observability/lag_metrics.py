@@ -1,9 +1,9 @@
-"""How far groups are behind, under the names of the exporters that are in use for it: kafka_exporter's
-(`kafka_consumergroup_…` by consumergroup, topic and partition), and in seconds under the same name with `_seconds`.
+"""Consumer lag under the names of kafka_exporter (`kafka_consumergroup_…` by consumergroup, topic and partition), and
+in seconds under the same name with `_seconds`.
 
-A broker shows the groups that it coordinates, as far as it hosts the partitions: their logs are here, led or followed.
-Other partitions are counted in `pybroker_lag_unknown_partitions`. Groups that are behind most come first; how many are
-left out is shown.
+A broker reports the groups that it coordinates, for the partitions that it hosts as leader or follower: it needs their
+logs. `pybroker_lag_unknown_partitions` counts the other partitions. Groups with the largest lag come first, and a
+metric counts the groups beyond the limit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PREFIX = "kafka_consumergroup"
 
 
 class Position(NamedTuple):
-    """What a group has committed for a partition."""
+    """The offset that a group has committed for a partition."""
 
     group: str
     topic: str
@@ -36,7 +36,7 @@ class _Behind(NamedTuple):
 
 
 def committed_positions(groups: GroupCoordinator) -> list[Position]:
-    """Of all groups of this broker whose shard is loaded. On the loop's thread."""
+    """Return the positions of all groups of this broker in loaded shards. Runs on the loop's thread."""
     names = [one.group_id for one in groups.list_groups()[0]]
     names += [one.group_id for one in groups.list_consumer_groups()]
     found: list[Position] = []
@@ -44,7 +44,7 @@ def committed_positions(groups: GroupCoordinator) -> list[Position]:
         try:
             topics = groups.fetch_all(name)
         except KafkaError:
-            # Its shard has just moved: another broker shows it.
+            # The shard has just moved: its new coordinator reports it.
             continue
         for topic_id, offsets in topics:
             for partition, committed in offsets.partitions.items():
@@ -55,7 +55,7 @@ def committed_positions(groups: GroupCoordinator) -> list[Position]:
 def lag_metrics(
     partitions: NativePartitions, positions: Sequence[Position], *, now_ms: int, groups_max: int, partitions_max: int
 ) -> list[Metric]:
-    """Reads logs: not on the loop's thread."""
+    """Return lag metrics. Reads logs, so it must not run on the loop's thread."""
     groups: dict[str, list[_Behind]] = {}
     unknown = 0
     for position in positions:

@@ -1,10 +1,10 @@
-"""The text of /metrics: what native code counts, followed by what the control plane knows.
+"""The text of /metrics: metrics of native code, followed by those of the control plane.
 
-prometheus-client does not write it: its counters are called `…_total` in the lines above them, and Kafka's JMX exporter
-has some that end in `_count`. Its parser reads the page in `tests/observability`, and so does promtool.
+It does not use prometheus-client, which names counters `…_total` in HELP and TYPE lines, while some counters of Kafka's
+JMX exporter end in `_count`. `tests/observability` reads the page with prometheus-client's parser and with promtool.
 
-Labels hold only what this broker chose (ids, version), so the number of series is bounded; so are the names of
-clients' metrics (KIP-714).
+Labels have only values that this broker chose (ids, version), and the number of client metric names (KIP-714) is
+limited, so the number of series is bounded.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 
 class Metric(NamedTuple):
-    """A number, read when somebody looks."""
+    """A metric, read at each scrape."""
 
     name: str
     help: str
     read: Callable[[], float]
     labels: Mapping[str, str] = _NO_LABELS
     kind: Literal["gauge", "counter", "summary"] = "gauge"
-    """A counter only grows, until the next start; a summary is a pair of counters, `suffix` says which."""
+    """A counter only grows until the next start; a summary is a pair of counters, and `suffix` says which."""
     suffix: Literal["", "_count", "_sum"] = ""
 
 
@@ -32,7 +32,7 @@ _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 
 
 def render_metrics(metrics: Iterable[Metric]) -> str:
-    """Prometheus text format 0.0.4. Metrics of one name must follow each other."""
+    """Return Prometheus text format 0.0.4. Metrics of one name must be consecutive."""
     lines: list[str] = []
     last = ""
     for metric in metrics:
@@ -49,9 +49,8 @@ def render_metrics(metrics: Iterable[Metric]) -> str:
 
 
 def identity_metrics(cluster_id: str, broker_id: int, version: str) -> list[Metric]:
-    """Who this is. KIP-78 shows the cluster id as a gauge whose value is text; in Prometheus text is a label and the
-    value is 1.
-    """
+    """Return the broker's identity. In KIP-78 the cluster id is a gauge with a text value; Prometheus needs a label and
+    the value 1."""
     return [
         Metric(
             "kafka_server_kafkaserver_clusterid_info",

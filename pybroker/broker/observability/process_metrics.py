@@ -1,4 +1,4 @@
-"""Memory, CPU and descriptors of this process, under the names that Prometheus' own client libraries use."""
+"""Memory, CPU and file descriptors of this process, under the names of Prometheus' client libraries."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _open_descriptors() -> float:
 
 
 def process_metrics() -> list[Metric]:
-    """Resident memory and open descriptors are shown where the system has /proc."""
+    """Return the metrics of this process. Resident memory and open descriptors need /proc."""
     found = [
         Metric("process_cpu_seconds_total", "User and system CPU time of this process.", _cpu_seconds, kind="counter"),
         Metric("process_start_time_seconds", "When this process started, in seconds of Unix time.", lambda: _STARTED),

@@ -1,13 +1,13 @@
-"""`metric.reporters`: classes of the user's that take this broker's metrics elsewhere (KIP-78: 257, 277, 290).
+"""`metric.reporters`: the operator's classes that export this broker's metrics (KIP-78).
 
 A reporter is a class without constructor arguments. Every method is optional:
 
-    configure(settings: Mapping[str, str])   the broker's settings, before anything else
-    init(read: Callable[[], str])            `read()` gives the text of /metrics, on the loop's thread
-    on_update(cluster_resource)              if it is a ClusterResourceListener: once, at start
+    configure(settings: Mapping[str, str])   the broker's settings, called first
+    init(read: Callable[[], str])            `read()` returns the text of /metrics, on the loop's thread
+    on_update(cluster_resource)              for a ClusterResourceListener: once, at start
     close()                                  at the stop
 
-What a reporter raises is logged; it never stops the broker.
+Exceptions of a reporter are logged; they never stop the broker.
 """
 
 from __future__ import annotations
@@ -24,16 +24,15 @@ log = logging.getLogger(__name__)
 
 
 class Reporters:
-    """The reporters of one broker. Calls are made on the loop's thread."""
+    """The reporters of one broker. The loop's thread makes all calls."""
 
     def __init__(self, reporters: Sequence[object]) -> None:
         self._reporters = list(reporters)
 
     @classmethod
     def load(cls, names: Sequence[str]) -> Reporters:
-        """Imports `module:Class` and makes an object of each. Names of the JVM's classes are passed over, with a
-        warning: settings files of Apache Kafka name its JMX reporter. Raises StartError for one that cannot be had.
-        """
+        """Import `module:Class` and create an object of each. Skip names of JVM classes with a warning: settings files
+        of Apache Kafka name its JMX reporter. Raises StartError if an import or constructor fails."""
         reporters: list[object] = []
         for name in names:
             if ":" not in name:
@@ -42,24 +41,24 @@ class Reporters:
             module, _, attribute = name.partition(":")
             try:
                 made: Any = getattr(importlib.import_module(module), attribute)()
-            except Exception as problem:  # whatever the user's module does while it is imported
+            except Exception as problem:  # importing a user's module may raise anything
                 raise StartError(f"metric.reporters={name}: {type(problem).__name__}: {problem}") from problem
             reporters.append(made)
         return cls(reporters)
 
     def start(self, settings: Mapping[str, str], read: Callable[[], str]) -> None:
-        """Hands out settings and the way to the metrics."""
+        """Configure the reporters and give them access to the metrics."""
         self._call("configure", settings)
         self._call("init", read)
 
     def on_update(self, resource: ClusterResource) -> None:
-        """The cluster id is known: told to those that listen."""
+        """Pass the cluster id to the reporters that are listeners."""
         for reporter in self._reporters:
             if isinstance(reporter, ClusterResourceListener):
                 self._guarded(reporter, "on_update", resource)
 
     def close(self) -> None:
-        """The broker stops."""
+        """Close the reporters at the broker's stop."""
         self._call("close")
         self._reporters.clear()
 

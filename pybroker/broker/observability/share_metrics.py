@@ -1,6 +1,5 @@
-"""What members of share groups read from this broker, under Kafka's names where Kafka has one:
-`kafka.server:type=ShareSessionCache`, `type=share-group-metrics` and `type=ShareGroupMetrics`.
-"""
+"""Metrics of share groups, under Kafka's names where they exist: `kafka.server:type=ShareSessionCache`,
+`type=share-group-metrics` and `type=ShareGroupMetrics`."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ _LETTERS = "kafka_server_sharegroupmetrics"
 
 
 def share_metrics(partitions: SharePartitions) -> list[Metric]:
-    """Sessions, records in flight, and what was said of records."""
+    """Return metrics of sessions, records in flight, and acknowledgements."""
     figures = partitions.figures
     return [
         Metric(

@@ -1,4 +1,4 @@
-"""Metrics that clients have pushed (KIP-714), as figures of all clients together: who has pushed is no label."""
+"""Metrics that clients have pushed (KIP-714), summed over all clients: no label names the client."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ _OWN = "pybroker_client_telemetry"
 
 
 def telemetry_metrics(telemetry: Telemetry) -> list[Metric]:
-    """Names are those that a subscription asks for, bounded in number (`telemetry.instances.NAMES_MAX`)."""
+    """Return the metrics. Their names are those of subscriptions; `telemetry.instances.NAMES_MAX` limits their
+    number."""
     return [
         Metric(
             f"{_OWN}_instances",

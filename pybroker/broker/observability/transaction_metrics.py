@@ -1,8 +1,8 @@
-"""Transactions under Kafka's names, where Kafka has one: `kafka.coordinator.transaction:type=
-TransactionMarkerChannelManager` (what markers wait for), `kafka.server:type=AddPartitionsToTxnManager` (KIP-890); under
-ours what it does not show.
+"""Transaction metrics, under Kafka's names where they exist:
+`kafka.coordinator.transaction:type=TransactionMarkerChannelManager` (pending markers),
+`kafka.server:type=AddPartitionsToTxnManager` (KIP-890); other metrics have names of pybroker.
 
-Kafka shows failed verifications as rates of its own making; here whoever scrapes takes the rate over the count.
+Kafka also computes the rate of failed verifications; here the monitoring system does.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _OWN = "pybroker_transactions"
 
 
 def transaction_metrics(coordinator: TransactionCoordinator) -> list[Metric]:
-    """The transactional ids that this broker coordinates, those of shards that are still being loaded left out."""
+    """Return metrics of the transactional ids that this broker coordinates, without shards that are still loading."""
     states = Counter(transaction.state for _, transaction in coordinator.list_transactions()[0])
     figures = coordinator.figures
     return [

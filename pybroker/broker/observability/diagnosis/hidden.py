@@ -1,6 +1,5 @@
-"""Which settings and texts may leave the machine. Names that nobody has marked as harmless are hidden, and secrets
-that are known are taken out of every other text as well.
-"""
+"""Redaction of settings and texts that leave the machine. Settings that are not marked as harmless are hidden, and
+known secrets are removed from every other text."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ from pybroker.config.listener_settings import listener_setting
 
 HIDDEN = "[hidden]"
 SECRET_CHARACTERS_MIN = 4
-"""A shorter secret is a part of many words: it is hidden where it is the value of a setting, not in other texts."""
+"""A shorter secret occurs within many words: it is hidden as the value of a setting, but not in other texts."""
 
 _IN_URL = re.compile(r"(?<=//)[^/@\s:]+:[^/@\s]+(?=@)")
 _JAAS_VALUE = re.compile(r"""[=]\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))""")
@@ -29,7 +28,7 @@ _TABLES = (BROKER_SETTINGS, TOPIC_SETTINGS, GROUP_SETTINGS, CLIENT_METRICS_SETTI
 
 
 def may_be_shown(name: str) -> bool:
-    """Whether the value of a setting is harmless: it is known, and not sensitive."""
+    """Return whether the value of a setting is harmless: the setting is known and not sensitive."""
     of_listener = listener_setting(name)
     if of_listener is not None:
         return not of_listener.sensitive
@@ -38,12 +37,12 @@ def may_be_shown(name: str) -> bool:
 
 
 def shown(name: str, text: str | None) -> str | None:
-    """A setting's text, or HIDDEN."""
+    """Return a setting's text, or HIDDEN."""
     return text if text is None or may_be_shown(name) else HIDDEN
 
 
 def settings(config: BrokerConfig) -> dict[str, dict[str, Any]]:
-    """Name → value and source of every setting in force, those of single listeners too."""
+    """Return name → value and source of every setting in force, including those of single listeners."""
     document: dict[str, dict[str, Any]] = {}
     for name, value in config.items():
         source = next((source for source, member, _ in config.occurrences(name) if member == name), None)
@@ -55,13 +54,13 @@ def settings(config: BrokerConfig) -> dict[str, dict[str, Any]]:
 
 
 def secrets(config: BrokerConfig) -> set[str]:
-    """The texts that must not be seen, also those within JAAS entries."""
+    """Return the secret texts, including those within JAAS entries."""
     layers = (config.layer(source) for source in list(ConfigSource)[1:4])
     return _worth_hiding(text for layer in (*layers, config.listener_settings) for text in _secret_values(layer))
 
 
 def secrets_of_client(settings: Mapping[str, Any]) -> set[str]:
-    """The same of a client's settings."""
+    """Return the secret texts of a client's settings."""
     return _worth_hiding(str(text) for name, text in settings.items() if name.endswith(_OF_CLIENTS))
 
 
@@ -80,10 +79,10 @@ def _secret_values(layer: Mapping[str, str]) -> Iterator[str]:
 
 
 class Cleaner:
-    """Takes secrets out of texts: those given, and logins within URLs."""
+    """Removes secrets from texts: the given ones, and logins within URLs."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
-        # The longest first: what is left of one must not hide a longer one around it.
+        # Longest first: replacing a part of a longer secret would leave the rest of it visible.
         known = sorted({form for each in secrets for form in _forms(each)}, key=len, reverse=True)
         self._known = re.compile("|".join(map(re.escape, known))) if known else None
 
@@ -93,6 +92,6 @@ class Cleaner:
 
 
 def _forms(secret: str) -> set[str]:
-    """As it is, and as JSON and Python write it."""
+    """Return the secret as it is, and as JSON and Python write it."""
     escaped = secret.encode("unicode_escape").decode()
     return {secret, escaped, secret.replace("\\", "\\\\").replace('"', '\\"'), escaped.replace('"', '\\"')}

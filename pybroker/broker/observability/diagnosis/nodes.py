@@ -1,4 +1,4 @@
-"""The nodes of the metadata store as documents: what is known to hold no secret, and of the rest how long it is."""
+"""The nodes of the metadata store as documents: the value of nodes without secrets, and only the length of others."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ ROOTS = (
     "/kafka-acl-extended",
     "/latest_producer_id_block",
 )
-"""What is read. Delegation tokens are not, nor what others keep in the same ZooKeeper."""
+"""The paths to read. They exclude delegation tokens, and other applications' nodes in the same ZooKeeper."""
 
 QUOTAS = OF_CLIENTS.keys() | OF_ADDRESSES.keys()
 _QUOTAS_BELOW = (USER_CONFIGS, CLIENT_CONFIGS, IP_CONFIGS)
-"""Users' nodes hold SCRAM credentials as well."""
+"""Nodes of users hold SCRAM credentials as well."""
 
 NODES_MAX = 100_000
 VALUE_BYTES_MAX = 64 << 10
 
 
 async def read(store: MetadataStore) -> dict[str, Node]:
-    """All nodes that are shown, by path. Raises StoreError."""
+    """Return all shown nodes by path. Raises StoreError."""
     found: dict[str, Node] = {}
     for root in ROOTS:
         node = await get_or_none(store, root)
@@ -48,7 +48,7 @@ async def read(store: MetadataStore) -> dict[str, Node]:
 
 
 def document(nodes: Mapping[str, Node]) -> dict[str, Any]:
-    """path → value, version and times; beyond NODES_MAX only their number."""
+    """Return path → value, version and times; only a count beyond NODES_MAX."""
     some = sorted(nodes)[:NODES_MAX]
     return {"left_out": len(nodes) - len(some), "nodes": {path: _node(path, nodes[path]) for path in some}}
 

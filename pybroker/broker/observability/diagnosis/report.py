@@ -1,6 +1,5 @@
-"""One broker's report about itself. Collected on a thread of its own: what the loop must be asked for is waited for
-LOOP_S at most, and the rest of the report is there even if the loop hangs.
-"""
+"""One broker's report about itself. A separate thread collects it and waits at most LOOP_S for the loop's part: a loop
+that hangs does not prevent the rest of the report."""
 
 from __future__ import annotations
 
@@ -23,17 +22,17 @@ LOOP_S = 20.0
 
 
 class Subject(NamedTuple):
-    """What a report is made of. The two functions are called on the loop."""
+    """The sources of a report. The loop calls the two functions."""
 
     config: BrokerConfig
     loop: asyncio.AbstractEventLoop
     metrics: Callable[[], Awaitable[str]]
     metadata: Callable[[], Awaitable[Mapping[str, Node]]]
-    """The nodes of the metadata store. Raises StoreError."""
+    """Returns the nodes of the metadata store. Raises StoreError."""
 
 
 def report(about: Subject) -> dict[str, Any]:
-    """For JSON. `problems`: part → why it is missing."""
+    """Return the report for JSON. `problems` has the missing parts and the reasons."""
     problems: dict[str, str] = {}
 
     def asked(part: str, ask: Callable[[], Awaitable[Any]]) -> Any:
@@ -67,7 +66,7 @@ def report(about: Subject) -> dict[str, Any]:
 
 
 def cleaned(value: Any, clean: Callable[[str], str]) -> Any:
-    """The same with every text in it cleaned, names as well."""
+    """Return the value with every text in it cleaned, names included."""
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, Mapping):
@@ -78,7 +77,7 @@ def cleaned(value: Any, clean: Callable[[str], str]) -> Any:
 
 
 def process() -> dict[str, Any]:
-    """Figures of this process."""
+    """Return statistics of this process."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     limits = [name for name in dir(resource) if name.startswith("RLIMIT_")]
     files = Path("/proc/self/fd")
@@ -97,5 +96,5 @@ def process() -> dict[str, Any]:
 def _text(path: Path) -> list[str]:
     try:
         return path.read_text().splitlines()
-    except OSError:  # Linux alone has it
+    except OSError:  # only Linux has it
         return []

@@ -1,7 +1,7 @@
-"""`diagnose.sock` in the first data directory: who connects gets a report, and the connection ends.
+"""`diagnose.sock` in the first data directory: each connection gets a report and is closed.
 
-A file of the broker's user that nobody else may open, instead of an address of the network: a report shows names,
-addresses and log lines. It is served by a thread of its own, so that a loop that hangs is told of, too.
+The socket is a file that only the broker's user may open, not a network address: a report shows names, addresses and
+log lines. A separate thread serves it, so a report also comes while the loop hangs.
 """
 
 from __future__ import annotations
@@ -30,24 +30,23 @@ class DiagnosisSocket:
     """Listens from `start` to `stop`."""
 
     def __init__(self, directory: Path, subject: Callable[[], Subject]) -> None:
-        """`subject` is called for each report, on the socket's thread."""
+        """The socket's thread calls `subject` for each report."""
         self._directory = directory
         self._subject = subject
         self._listening: socket.socket | None = None
 
     def start(self) -> None:
-        """Listens, unless it does already or there is no directory yet. Without the socket a broker serves as well:
-        one line in the log says why there is none.
-        """
+        """Listen, unless the socket listens already or the directory does not exist yet. A broker also runs without the
+        socket; then one log line gives the reason."""
         if self._listening is not None or not self._directory.is_dir() or not hasattr(socket, "AF_UNIX"):
             return
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             with _short(self._directory) as path:
-                if _served(path):  # by a broker that runs on this directory: this one will not
+                if _served(path):  # another running broker uses this directory, and this one will fail to start
                     listening.close()
                     return
-                # Under its own name only once it is the owner's alone and answers.
+                # Rename the socket into place only when it accepts connections and only its owner may open it.
                 before = f"{path}.new"
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(before)
@@ -63,7 +62,7 @@ class DiagnosisSocket:
         threading.Thread(target=self._serve, args=(listening,), name="diagnose", daemon=True).start()
 
     def stop(self) -> None:
-        """Ends the thread as soon as it waits, and removes the file."""
+        """Stop the thread and remove the file."""
         listening, self._listening = self._listening, None
         if listening is None:
             return
@@ -87,7 +86,7 @@ class DiagnosisSocket:
                     log.debug("who asked for a report went away: %s", problem)
 
     def _report(self) -> bytes:
-        # Only who asks pays for what it takes.
+        # Import on first use: most brokers never write a report.
         import json
 
         from pybroker.broker.observability.diagnosis.report import report
@@ -101,9 +100,9 @@ class DiagnosisSocket:
 
 
 def ask(directory: Path) -> dict[str, Any] | None:
-    """The report of the broker that runs on a data directory; None: there is none that can be asked.
+    """Return the report of the broker that runs on a data directory; None if no broker listens there.
 
-    Raises OSError: it does not answer, says something else than a report, or may not be asked by this user.
+    Raises OSError if the broker does not answer, sends no valid report, or refuses this user.
     """
     import json
 
@@ -130,7 +129,8 @@ def ask(directory: Path) -> dict[str, Any] | None:
 
 @contextlib.contextmanager
 def _short(directory: Path) -> Iterator[str]:
-    """A path of the socket that fits into an address (108 bytes on Linux), however long the directory's is."""
+    """Yield a path of the socket that fits into an address (108 bytes on Linux), however long the directory's path
+    is."""
     path = directory / FILE_NAME
     if len(os.fsencode(path)) < 100 or not Path("/proc/self/fd").is_dir():
         yield str(path)

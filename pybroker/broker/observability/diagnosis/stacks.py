@@ -1,6 +1,5 @@
-"""What the threads of this process and the tasks of its loop do just now. Asked from any thread: it needs no answer
-from the loop, which may be what hangs.
-"""
+"""Stacks of this process's threads and of its loop's tasks. Any thread may call these functions: they need no answer
+from the loop, which may hang."""
 
 from __future__ import annotations
 
@@ -16,11 +15,11 @@ from pathlib import Path
 TASKS_MAX = 2_000
 FRAMES_MAX = 30
 TURNS_MAX = 5
-"""The loop's set of tasks may change while it is copied."""
+"""Attempts at copying the loop's set of tasks, which may change meanwhile."""
 
 
 def python_threads() -> str:
-    """Each thread that has run Python code, with its stack, the innermost call last."""
+    """Return each thread that has run Python code with its stack, the innermost call last."""
     names = {each.ident: f"{each.name} (kernel's id {each.native_id})" for each in threading.enumerate()}
     parts = []
     for ident, frame in sys._current_frames().items():
@@ -30,7 +29,7 @@ def python_threads() -> str:
 
 
 def tasks(loop: asyncio.AbstractEventLoop) -> str:
-    """Each task with the place where it waits."""
+    """Return each task with the place where it waits."""
     all_tasks: list[asyncio.Task[object]] = []
     for _ in range(TURNS_MAX):
         with contextlib.suppress(RuntimeError):
@@ -45,8 +44,8 @@ def tasks(loop: asyncio.AbstractEventLoop) -> str:
 
 
 def kernel_threads(process: int | str = "self", proc: Path = Path("/proc")) -> str:
-    """Each thread as Linux has it, those of native code too: name, state, seconds of CPU, and where it waits in the
-    kernel. Empty elsewhere."""
+    """Return each Linux thread, including those of native code: name, state, seconds of CPU, and where it waits in the
+    kernel. Empty on other systems."""
     lines = []
     ticks = os.sysconf("SC_CLK_TCK")
     try:
@@ -54,7 +53,7 @@ def kernel_threads(process: int | str = "self", proc: Path = Path("/proc")) -> s
     except OSError:
         return ""
     for thread in threads:
-        with contextlib.suppress(OSError, IndexError):  # it has ended since
+        with contextlib.suppress(OSError, IndexError):  # the thread has ended meanwhile
             before, _, after = (thread / "stat").read_text().rpartition(")")
             fields = after.split()
             seconds = (int(fields[11]) + int(fields[12])) / ticks

@@ -1,12 +1,12 @@
-"""OTLP over HTTP: metrics, traces of slow requests, and what clients push, to an OpenTelemetry collector. Imported
-when `otlp.endpoint` is set; needs `pip install 'pybroker[otlp]'`.
+"""OTLP over HTTP: sends metrics, traces of slow requests, and metrics that clients push to an OpenTelemetry collector.
+Imported when `otlp.endpoint` is set; needs `pip install 'pybroker[otlp]'`.
 
 | module | answers |
 |---|---|
-| `page` | what stands in the text of /metrics |
-| `messages` | the same, slow requests and clients' metrics as OTLP's messages |
-| `sender` | how they get to the collector: attempts, and what is lost |
-| `export` | when: the thread that does it |
-| `slices` | how the others run meanwhile |
-| `setup` | what the settings make of it |
+| `page` | parses the text of /metrics |
+| `messages` | builds OTLP messages from metrics, slow requests and client metrics |
+| `sender` | sends them to the collector: retries, and counts of lost messages |
+| `export` | the thread that schedules it |
+| `slices` | pauses that let other threads run |
+| `setup` | creates the export from the settings |
 """

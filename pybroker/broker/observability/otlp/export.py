@@ -1,6 +1,5 @@
-"""When something is sent: a thread of its own sends the metrics once an interval, slow requests once a second, and what
-clients push as it comes.
-"""
+"""The export's thread: sends metrics once an interval, slow requests once a second, and client metrics as they
+arrive."""
 
 from __future__ import annotations
 
@@ -23,25 +22,25 @@ from pybroker.native import SlowRequest
 log = logging.getLogger(__name__)
 
 LOOK_S = 1.0
-"""Between two looks at what is slow and what clients have pushed."""
+"""Interval of checking for slow requests and client metrics."""
 PAGE_S = 30.0
 PUSHED_BYTES_MAX = 16 << 20
-"""Of what clients have pushed and is not sent yet; beyond that the oldest goes."""
+"""Limit of client metrics that wait to be sent; beyond it the oldest are dropped."""
 STOP_S = 5.0
 
 
 class Source(NamedTuple):
-    """What is sent."""
+    """The sources of exported data."""
 
     loop: asyncio.AbstractEventLoop
     page: Callable[[], Coroutine[Any, Any, str]]
-    """The text of /metrics; called on the loop."""
+    """Returns the text of /metrics; called on the loop."""
     slow: Callable[[], Sequence[SlowRequest]]
-    """Those since the last call; called on the thread."""
+    """Returns the slow requests since the last call; called on the export's thread."""
 
 
 class Export:
-    """From `start` to `stop`."""
+    """Exports from `start` to `stop`."""
 
     def __init__(
         self, source: Source, sender: Sender, resource: Mapping[str, object], interval_s: Callable[[], float]
@@ -58,17 +57,18 @@ class Export:
         self._thread = threading.Thread(target=self._run, name="otlp", daemon=True)
 
     def start(self) -> None:
-        """Slow requests count from here on."""
+        """Start exporting, with slow requests from this moment."""
         self._source.slow()
         self._thread.start()
 
     def stop(self) -> None:
-        """Sends what there is, within STOP_S. *Blocking*; not for the loop's thread, which is asked for the page."""
+        """Send the remaining data within STOP_S. *Blocking*; must not run on the loop's thread, which writes the page
+        of metrics."""
         self._stopping.set()
         self._thread.join(STOP_S)
 
     def pushed(self, data: bytes, client: Mapping[str, str]) -> None:
-        """Takes what a client has pushed: OTLP's MetricsData."""
+        """Queue metrics that a client has pushed: OTLP's MetricsData."""
         with self._lock:
             self._pushed.append((data, client))
             self._pushed_bytes += len(data)

@@ -1,4 +1,4 @@
-"""What is sent, as OTLP's messages. Pure."""
+"""Builds OTLP messages. Pure."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from pybroker.native import SlowRequest
 
 SCOPE = InstrumentationScope(name="pybroker")
 POINTS_A_REQUEST = 1_000
-"""Encoded in one go, in which nobody else has the interpreter: about a millisecond."""
+"""Points encoded at once while the thread holds the GIL: about a millisecond."""
 CUMULATIVE = m.AGGREGATION_TEMPORALITY_CUMULATIVE
 
 STAGES = ("queue", "local", "remote", "response queue", "response send")
-"""Of a request's time, in their order, as `kafka_network_requestmetrics_…` splits it."""
+"""Parts of a request's time, in order, as in `kafka_network_requestmetrics_…`."""
 
 
 def attributes(given: Mapping[str, object]) -> list[KeyValue]:
-    """Texts and whole numbers."""
+    """Convert texts and integers to attributes."""
     return [KeyValue(key=key, value=_value(value)) for key, value in given.items()]
 
 
@@ -38,7 +38,8 @@ def _value(value: object) -> AnyValue:
 def metrics(
     found: Iterable[Family], resource: Mapping[str, object], start_ns: int, now_ns: int
 ) -> Iterator[ExportMetricsServiceRequest]:
-    """All families, POINTS_A_REQUEST points or a few more in each request. start_ns: since when counters count."""
+    """Yield all families in requests of about POINTS_A_REQUEST points. `start_ns` is the time at which the counters
+    were zero."""
     about = Resource(attributes=attributes(resource))
     pending: list[m.Metric] = []
     points = 0
@@ -59,7 +60,7 @@ def _request(resource: Resource, found: Sequence[m.Metric]) -> ExportMetricsServ
 
 
 def _metrics(family: Family, start_ns: int, now_ns: int) -> Iterator[tuple[m.Metric, int]]:
-    """In parts where there are many points."""
+    """Yield a family in parts if it has many points."""
     for some in _parts(family.samples, family.kind in ("histogram", "summary")):
         metric = m.Metric(name=family.name, description=family.help)
         if family.kind == "gauge":
@@ -76,7 +77,7 @@ def _metrics(family: Family, start_ns: int, now_ns: int) -> Iterator[tuple[m.Met
 
 
 def _parts(samples: list[Sample], whole: bool) -> Iterator[list[Sample]]:
-    """The lines of one summary or histogram stay together, and so does the family."""
+    """Split samples; those of one summary, histogram or (`whole`) family stay together."""
     if whole:
         yield samples
         return
@@ -94,7 +95,7 @@ def _number(sample: Sample, start_ns: int, now_ns: int) -> m.NumberDataPoint:
 
 
 def _series(samples: Iterable[Sample], own: str) -> Iterator[tuple[dict[str, str], list[Sample]]]:
-    """Lines of one summary or histogram, by the labels without its own: quantile, le."""
+    """Group the samples of summaries or histograms by their labels without `own` (quantile, le)."""
     by_labels: dict[tuple[tuple[str, str], ...], list[Sample]] = {}
     for each in in_slices(samples):
         key = tuple(sorted((name, text) for name, text in each.labels.items() if name != own))
@@ -139,7 +140,8 @@ def _histograms(samples: Iterable[Sample], start_ns: int, now_ns: int) -> Iterat
 
 
 def traces(found: Iterable[SlowRequest], resource: Mapping[str, object]) -> ExportTraceServiceRequest:
-    """A trace for each request: the request, and below it each part of its time that is not nothing."""
+    """Return one trace per request: a span of the request, and child spans for the parts of its time that are not
+    zero."""
     request = ExportTraceServiceRequest()
     of_resource = request.resource_spans.add()
     of_resource.resource.attributes.extend(attributes(resource))
@@ -189,7 +191,7 @@ def _spans(request: SlowRequest) -> Iterator[Span]:
 
 
 def of_client(data: bytes, client: Mapping[str, str]) -> ExportMetricsServiceRequest:
-    """What a client has pushed (KIP-714), with who it was in each resource. Raises DecodeError."""
+    """Return a client's pushed metrics (KIP-714) with its identity in each resource. Raises DecodeError."""
     request: ExportMetricsServiceRequest = ExportMetricsServiceRequest.FromString(data)
     for each in request.resource_metrics:
         each.resource.attributes.extend(attributes(client))

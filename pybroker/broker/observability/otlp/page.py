@@ -1,4 +1,4 @@
-"""Reads the text that this broker's own /metrics has."""
+"""Parses the text of this broker's /metrics."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 from pybroker.broker.observability.otlp.slices import in_slices
 
 CHUNK_CHARACTERS = 64 * 1024
-"""Cut into lines at once."""
+"""Size of the parts that are split into lines at once."""
 
 _LINE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$")
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
@@ -17,7 +17,7 @@ _ESCAPED = re.compile(r"\\(.)")
 
 
 class Sample(NamedTuple):
-    """One line. suffix: what stands behind the family's name, as `_sum`."""
+    """One line. `suffix` follows the family's name, such as `_sum`."""
 
     suffix: str
     labels: dict[str, str]
@@ -25,7 +25,7 @@ class Sample(NamedTuple):
 
 
 class Family(NamedTuple):
-    """kind: counter, gauge, histogram or summary."""
+    """The samples of one metric. `kind`: counter, gauge, histogram or summary."""
 
     name: str
     kind: str
@@ -34,7 +34,7 @@ class Family(NamedTuple):
 
 
 def families(text: str) -> Iterator[Family]:
-    """In their order. A line that is not understood is passed over: it is another reader's."""
+    """Yield the families in order. Skip lines that this parser does not know."""
     helps: dict[str, str] = {}
     family = Family("", "", "", [])
     for line in in_slices(_lines(text)):

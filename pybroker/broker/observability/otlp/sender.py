@@ -1,6 +1,5 @@
-"""The way to the collector. It may be away: what cannot be sent is lost and counted, and the log says so once in a
-while; a broker never waits for it.
-"""
+"""Sends messages to the collector. If the collector is down, messages are lost and counted, and the log warns now and
+then; the broker never waits for it."""
 
 from __future__ import annotations
 
@@ -16,22 +15,22 @@ log = logging.getLogger(__name__)
 
 ATTEMPTS = 3
 AGAIN = (429, 502, 503, 504)
-"""OTLP's specification: these may be sent again."""
+"""Retryable status codes in OTLP's specification."""
 TELL_S = 60.0
 
 METRICS, TRACES = "/v1/metrics", "/v1/traces"
 
 
 class Sender:
-    """Used by one thread at a time."""
+    """Sends messages over HTTP. Used by one thread at a time."""
 
     def __init__(self, endpoint: str, headers: Mapping[str, str], timeout_s: float) -> None:
-        """endpoint: the URL before /v1/metrics and /v1/traces."""
+        """`endpoint` is the URL before /v1/metrics and /v1/traces."""
         self._endpoint = endpoint.rstrip("/")
         self._timeout_s = timeout_s
         self._session = requests.Session()
         self._session.headers.update({**headers, "Content-Type": "application/x-protobuf", "Content-Encoding": "gzip"})
-        # Longer than that nobody waits, whatever the collector asks for: there is news by then.
+        # Limit the wait, whatever Retry-After says: newer data is available by then.
         again = urllib3.Retry(
             ATTEMPTS - 1,
             backoff_factor=0.5,
@@ -46,7 +45,7 @@ class Sender:
         self.lost = 0
 
     def send(self, path: str, data: bytes) -> None:
-        """One message."""
+        """Send one message."""
         try:
             answer = self._session.post(
                 self._endpoint + path, gzip.compress(data, 1), timeout=self._timeout_s, allow_redirects=False
@@ -64,5 +63,5 @@ class Sender:
             log.warning("otlp.endpoint=%s takes nothing: %s; %d messages are lost", self._endpoint, problem, self.lost)
 
     def close(self) -> None:
-        """Ends its connections."""
+        """Close the connections."""
         self._session.close()

@@ -1,4 +1,4 @@
-"""The export that a broker's settings ask for."""
+"""Creates the export from the broker's settings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pybroker.version import version
 
 
 def export(config: BrokerConfig, source: Source, services: Services) -> Export:
-    """Not started."""
+    """Return the export, not started."""
     sender = Sender(
         config.get_str(ENDPOINT), pairs(config[HEADERS] or ""), config.get_int("otlp.timeout.ms") / 1000
     )

@@ -1,5 +1,5 @@
-"""Long work of a thread beside the broker's loop. Whoever waits for the interpreter's lock gets it 5 ms later from a
-thread that never waits itself; between slices nobody holds it."""
+"""Splits long work of a thread besides the loop's. A thread that waits for the GIL gets it only after 5 ms from a
+thread that never blocks; pauses between slices release it earlier."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import TypeVar
 T = TypeVar("T")
 
 ITEMS = 64
-"""About a millisecond of lines or points."""
+"""Items per slice: about a millisecond of lines or points."""
 PAUSE_S = 0.0002
 
 
 def in_slices(items: Iterable[T]) -> Iterator[T]:
-    """The items, with a pause after each `ITEMS` of them."""
+    """Yield the items, with a pause after each `ITEMS` of them."""
     for number, item in enumerate(items, 1):
         yield item
         if number % ITEMS == 0:
