@@ -1,1 +1,1 @@
-"""How a broker is put together, started, watched and stopped."""
+"""Builds, starts, watches and stops a broker."""

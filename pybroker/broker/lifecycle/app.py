@@ -1,4 +1,4 @@
-"""One broker in this process: the order in which it starts, and in which it stops."""
+"""One broker in this process: the order of its start and its stop."""
 
 from __future__ import annotations
 
@@ -44,22 +44,22 @@ from pybroker.native import ListenerConfig, ListenerError, LocalPartition, LogDi
 log = logging.getLogger(__name__)
 
 HAND_OVER_MS = 5_000
-"""What one attempt may take to have others lead before a stop …"""
+"""Time limit of one attempt to move leadership away before a stop …"""
 LEAVE_S_MAX = 5.0
-"""At a stop the metadata store is waited for no longer."""
+"""Limit of waiting for the metadata store at a stop."""
 HAND_OVER_S_MAX = 12.0
-"""… and all of them: what follows has to be done within `shutdown.timeout.ms`, too."""
+"""… and of all attempts: the later steps must also fit into `shutdown.timeout.ms`."""
 
 PARKED_GRACE_S = 1.0
-"""What requests that wait for something get at a stop before they are answered with an error."""
+"""Time that parked requests get at a stop before they fail."""
 
 MakeNative = Callable[..., NativeBroker]
 
 
 class Broker:
-    """One broker in this process. `start` returns when clients are served; `stop` when everything is on disk.
+    """One broker in this process. `start` returns when it serves clients, `stop` when all data is on disk.
 
-    `failed` is done, with a FatalError, when the broker cannot go on; its owner then calls `stop` and ends.
+    `failed` completes with a FatalError when the broker cannot go on; its owner then calls `stop` and exits.
     """
 
     def __init__(
@@ -81,13 +81,14 @@ class Broker:
 
     @property
     def services(self) -> Services | None:
-        """What handlers are bound to; None before the start."""
+        """Return the objects that handlers use; None before the start."""
         return None if self.parts is None else self.parts.services
 
     async def start(self) -> None:
-        """Opens the store and the log directories, becomes controller, applies all partitions, then accepts clients.
+        """Open the store and the log directories, become controller, apply all partitions, then accept clients.
 
-        Raises StartError with one clear sentence for whatever the operator can mend; what was opened is closed again.
+        Raises StartError with one clear sentence for problems that the operator can fix, and closes everything it
+        opened.
         """
         try:
             await self._start()
@@ -144,14 +145,14 @@ class Broker:
             loop=self._loop,
             on_fatal=self._fail,
         )
-        # Nothing comes in before a listener accepts.
+        # No request arrives before a listener accepts connections.
         self._dispatcher.start()
         if config.in_cluster:
             assert parts.following is not None
             parts.following.start(login)
-            # The controller logs in before it can say who may; a broker that was away has missed changes.
+            # The controller must authenticate before it can send ACLs, and a broker that was down has missed changes.
             await obey_stored(store, parts.security)
-            # A controller tells a broker everything as soon as it is registered.
+            # The controller sends the broker its state as soon as the broker is registered.
             native.listeners.start_accepting_brokers()
             await self._take_office(parts, scan)
             assert parts.peers is not None
@@ -164,7 +165,8 @@ class Broker:
         services.groups.start()
         services.transactions.coordinator.start()
         if parts.returned_offsets.pending or services.topics.delete_orders:
-            # Before clients can look: what groups get back, or lose with a topic, is in their memory.
+            # Before clients connect: the restored offsets of groups, and the loss of deleted topics' offsets, change
+            # groups in memory.
             await services.groups.loaded()
         await services.topics.carry_out_delete_orders()
         parts.returned_offsets.start()
@@ -178,7 +180,7 @@ class Broker:
         services.disk_room.start()
 
     async def _guard(self, store: MetadataStore) -> StoreGuard:
-        """Raises StartError: the store was set back."""
+        """Return the guard. Raises StartError if the store was set back."""
         guard = self._store_guard = StoreGuard(store, Path(self._config.log_dirs[0]))
         try:
             await guard.check()
@@ -188,13 +190,13 @@ class Broker:
         return guard
 
     async def _take_office(self, parts: Parts, scan: asyncio.Future[list[LocalPartition]]) -> None:
-        """Alone: makes this broker the controller, beside the reading of the disks. In a cluster: stands for election.
-        Raises StartError."""
+        """Make a single broker the controller while the disks are read; in a cluster, join the election. Raises
+        StartError."""
         config, broker_id = self._config, self._config.broker_id
         try:
             await parts.office.start(
                 lambda: _local_ids(scan),
-                # In a cluster brokers of both levels may be in office: what one of them has shown stays.
+                # Brokers of both levels may be controllers in a cluster: topic ids that one of them has shown stay.
                 lambda stored, shown: with_stored(config, broker_id, stored).topic_ids
                 or (config.in_cluster and shown()),
             )
@@ -223,7 +225,7 @@ class Broker:
         self.endpoints = config.advertised_listeners((one.listener, one.host, one.port) for one in bound)
 
     async def _join(self, parts: Parts, store: MetadataStore) -> None:
-        """Registers this broker; the controller answers with everything that it hosts."""
+        """Register this broker; the controller answers with all partitions that it hosts."""
         await parts.staging.load()
         endpoints = tuple(Endpoint(one.name, one.host, one.port, one.protocol) for one in self.endpoints)
         rack = self._config["broker.rack"] or None
@@ -243,7 +245,7 @@ class Broker:
         await parts.services.ingests.start()
 
     async def _unless_failed(self, work: Coroutine[Any, Any, None]) -> None:
-        """Waits for something that does not come once the broker cannot go on."""
+        """Run work, but raise if the broker fails meanwhile: then the work would never finish."""
         task = asyncio.ensure_future(work)
         await asyncio.wait([task, self.failed], return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
@@ -252,7 +254,7 @@ class Broker:
         await task
 
     async def _hand_over(self, parts: Parts) -> None:
-        """Others take over what this broker leads, as far as they can (`controlled.shutdown.*`)."""
+        """Move leadership to other brokers as far as possible (`controlled.shutdown.*`)."""
         config = self._config
         if not (config.in_cluster and config["controlled.shutdown.enable"]):
             return
@@ -280,19 +282,20 @@ class Broker:
             if outcome.remaining:
                 lost = len(outcome.remaining)
                 log.info("%d partitions have no other replica in sync; they have no leader now", lost)
-            # This broker is in no ISR any more; as long as it fetches, leaders would take it back in.
+            # This broker has left every ISR; if it went on fetching, leaders would add it again.
             assert parts.following is not None
             await self._loop.run_in_executor(None, parts.following.stop)
             return
 
     def metrics_text(self) -> str:
-        """The text of /metrics; empty during the start."""
+        """Return the text of /metrics; empty during the start."""
         from pybroker.broker.observability.broker_metrics import broker_metrics
 
         return broker_metrics(self.services) if self.services is not None else ""
 
     async def scrape(self) -> str:
-        """The same, counted in turns and on a thread of its own, so that neither the loop nor a data thread waits."""
+        """Return the text of /metrics. It is counted in steps and on another thread, so that neither the loop nor a
+        data thread waits."""
         if self.services is None:
             return ""
         from pybroker.broker.observability.broker_metrics import scrape
@@ -300,7 +303,7 @@ class Broker:
         return await scrape(self.services)
 
     async def metadata(self) -> Mapping[str, Node]:
-        """What the metadata store holds, for a report; nothing before it is open. Raises StoreError."""
+        """Return the nodes of the metadata store for a report; none before it is open. Raises StoreError."""
         from pybroker.broker.observability.diagnosis.nodes import read
 
         return await read(self._store) if self._store is not None else {}
@@ -310,8 +313,7 @@ class Broker:
             self.failed.set_exception(problem)
 
     async def stop(self) -> None:
-        """Stops accepting, answers or fails what waits, brings everything to disk; bounded by
-        `shutdown.timeout.ms`."""
+        """Stop accepting, answer or fail parked requests, and flush everything to disk within `shutdown.timeout.ms`."""
         await self._close(clean=not self.failed.done())
 
     async def _close(self, *, clean: bool) -> None:
@@ -329,7 +331,7 @@ class Broker:
         if native is not None:
             native.listeners.stop_accepting()
         if parts is not None and dispatcher is not None:
-            # Groups answer their parked requests themselves; the rest gets a moment, then an error.
+            # Groups answer their parked requests themselves; other requests get a moment, then an error.
             await parts.services.transactions.coordinator.stop()
             await parts.services.transactions.owed.stop()
             parts.services.shares.stop()
@@ -382,13 +384,13 @@ class Broker:
 
 
 def _waited_for(parts: Parts, broker_id: int) -> bool:
-    """Whether partitions have no leader because only this broker was in sync."""
+    """Return whether partitions have no leader because only this broker was in sync."""
     topics = parts.services.view.image.topics.values()
     return any(one.leader < 0 and one.isr == (broker_id,) for topic in topics for one in topic.partitions)
 
 
 async def _login(config: BrokerConfig) -> Mapping[str, str]:
-    """With what other brokers are logged in to; nothing where there are none."""
+    """Return the login settings for other brokers; none on a single broker."""
     if not config.in_cluster:
         return {}
     from pybroker.broker.interbroker.login import client_settings
@@ -397,7 +399,7 @@ async def _login(config: BrokerConfig) -> Mapping[str, str]:
 
 
 def _broker_routes(parts: Parts) -> dict[int, Handler]:
-    # What only a cluster needs is imported there only.
+    # Import modules of clusters only in a cluster.
     from pybroker.broker.api.broker_routes import broker_routes
 
     assert parts.peers is not None
@@ -405,11 +407,11 @@ def _broker_routes(parts: Parts) -> dict[int, Handler]:
 
 
 async def _both(office: Coroutine[Any, Any, None], scan: asyncio.Future[list[LocalPartition]]) -> None:
-    """Side by side; both are over when one has failed, so that closing meets no work."""
+    """Run both; return only when both have ended, even if one failed, because closing must not run beside them."""
     election = asyncio.ensure_future(office)
     await asyncio.gather(election, scan, return_exceptions=True)
     if scan.exception() is not None:
-        # The cause; an election that waited for the scan has the same.
+        # Raise the scan's error, which an election that waited for the scan repeats.
         election.exception()
         return
     await election
@@ -423,7 +425,7 @@ def _found(scan: asyncio.Future[list[LocalPartition]]) -> list[LocalPartition]:
 
 
 async def _local_ids(scan: asyncio.Future[list[LocalPartition]]) -> LocalIds:
-    """What `partition.metadata` on this broker says about names."""
+    """Return topic names by id from `partition.metadata` on this broker."""
     ids: dict[str, set[Uuid]] = {}
     for directory in await scan:
         if directory.topic is not None and directory.topic_id is not None and directory.problem is None:

@@ -1,7 +1,7 @@
-"""Builds the objects of one broker, from the bottom up: what each needs is there when it is made.
+"""Builds the objects of one broker, bottom up: each gets its dependencies in its constructor.
 
-The circle in what they do (whoever decides tells whom it concerns, and those have things decided) is open here: events
-go into the port, from which the controller, built last, takes them.
+The controller notifies brokers, and brokers submit events to the controller. The controller client (`port`) breaks this
+cycle: it queues events, and the controller, built last, takes them from it.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ from pybroker.topic_names import use_names
 if TYPE_CHECKING:
     from pybroker.broker.coordinators.share_partition.manager import SharePartitions
 
-    # What only a cluster needs is imported there only.
+    # Import modules of clusters only in a cluster.
     from pybroker.broker.interbroker.dial import Dialer
     from pybroker.broker.interbroker.lines import Lines
     from pybroker.broker.interbroker.peer_watch import PeerWatch
@@ -116,7 +116,7 @@ log = logging.getLogger(__name__)
 
 
 class Ground(msgspec.Struct, frozen=True):
-    """What everything stands on."""
+    """The objects that all others depend on."""
 
     broker_id: int
     cluster_id: str
@@ -126,13 +126,13 @@ class Ground(msgspec.Struct, frozen=True):
     native: NativeBroker
     store: MetadataStore
     guard: StoreGuard | None
-    """Against a store that was set back; None of a broker that is alone."""
+    """Detects a store that was set back; None on a single broker."""
     login: Mapping[str, str] = {}
-    """With what it logs in to other brokers, as a client's settings."""
+    """The login to other brokers, as client settings."""
 
 
 class Local(msgspec.Struct, frozen=True):
-    """What this broker knows and has, as the controller tells it."""
+    """This broker's metadata and replicas, which the controller's notifications update."""
 
     view: KnownCluster
     cache: MetadataCache
@@ -144,18 +144,18 @@ class Local(msgspec.Struct, frozen=True):
 
 
 class Between(msgspec.Struct, frozen=True):
-    """What there is of other brokers."""
+    """The connections to other brokers."""
 
     view: KnownCluster
     port: ControllerPort
     dial: Dialer | None
-    """None of a broker that is alone."""
+    """None on a single broker."""
     lines: Lines | None = None
-    """Connections for what administrators want to know of other brokers."""
+    """Connections for administrators' requests that other brokers must answer."""
 
 
 class Followers(msgspec.Struct, frozen=True):
-    """What goes on by itself as topics come and go."""
+    """Background work that follows the creation and deletion of topics."""
 
     appends: NativeAppends
     end_of_turn: EndOfTurn
@@ -171,10 +171,10 @@ class Followers(msgspec.Struct, frozen=True):
 
 
 class Parts(msgspec.Struct):
-    """A broker that has not started."""
+    """The parts of a broker that has not started."""
 
     services: Services
-    """What handlers are bound to."""
+    """The objects that handlers use."""
     membership: Membership
     fence: Fence
     receiver: ControlReceiver
@@ -187,28 +187,28 @@ class Parts(msgspec.Struct):
     returned_offsets: ReturnedOffsets
     isr: IsrKeeper
     failed: FailedReplicas | None
-    """None of a broker that is alone."""
+    """None on a single broker."""
     following: Following | None
-    """None of a broker that is alone."""
+    """None on a single broker."""
     port: ControllerPort
     own_port: LocalPort
-    """Where this broker's controller takes events from, when it is the controller."""
+    """The queue from which this broker's controller takes events while it leads."""
     office: Alone | Election
-    """How this broker is the controller, or comes to be it."""
+    """How this broker becomes the controller."""
     peers: PeerWatch | None
-    """Notices brokers that were killed; None of a broker that is alone."""
+    """Detects killed brokers; None on a single broker."""
     disconnect: Callable[[], None] | None
-    """Ends the connections to other brokers, at a stop; None of a broker that is alone."""
+    """Closes the connections to other brokers at a stop; None on a single broker."""
 
     def lives(self, broker_epoch: int) -> None:
-        """This broker has registered."""
+        """Pass on the broker epoch of this broker's registration."""
         self.fence.registered(broker_epoch)
         if self.following is not None:
             self.following.registered(broker_epoch)
 
 
 def build(ground: Ground, on_fatal: Callable[[FatalError], None]) -> Parts:
-    """Everything, tied together. `on_fatal` is called when the broker cannot go on."""
+    """Build and connect all objects. `on_fatal` is called when the broker cannot go on."""
     own_port, seat = LocalPort(ground.broker_id), Seat()
     changes = ChangeFigures(ground.broker_id, lambda: own_port.is_open)
     view, authorizer, credentials = _view(ground, changes)
@@ -382,7 +382,7 @@ def _channels(ground: Ground, local: LocalChannel, dial: Dialer | None) -> Chann
 def _view(ground: Ground, changes: ChangeFigures) -> tuple[KnownCluster, Authorizer, Credentials]:
     native, config = ground.native, ground.config
     authorizer, credentials = Authorizer(native.authorizer, config), Credentials(secret_of(config), ground.clock)
-    # Who may do what comes before the settings of topics: it must not wait for them.
+    # ACLs come before topic settings: they must not wait for them.
     guard = () if ground.guard is None else (ground.guard,)
     view = KnownCluster(
         [
@@ -394,13 +394,13 @@ def _view(ground: Ground, changes: ChangeFigures) -> tuple[KnownCluster, Authori
             changes,
         ]
     )
-    # Features and settings of groups are looked up in the image; the rest native code is told of.
+    # Features and group settings are read from the image; native code is notified of the rest.
     view.when_shown(native.control_queue.take_answers_back)
     return view, authorizer, credentials
 
 
 def _is_doubtful(ground: Ground) -> bool:
-    """Whether an accepted restored store is to be believed only with care."""
+    """Return whether the store was restored and accepted, so that the broker must verify it before use."""
     if ground.guard is None or ground.guard.accepted_ms < 0:
         return False
     delay_ms: int = ground.config["delete.topic.delay.ms"]
@@ -562,7 +562,7 @@ def _share_states(
     from pybroker.broker.interbroker.lines import Lines
 
     lines = Lines(between.view, between.dial)
-    # An append waits for replicas; a question must not wait behind it.
+    # An append waits for replicas; a query must not wait behind it, so it has other connections.
     letters = Lines(between.view, between.dial)
     others = OtherShareCoordinators(lines)
     ends = PartitionEnds(here, ports.topics, native.partitions, lines)

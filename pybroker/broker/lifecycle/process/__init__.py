@@ -1,1 +1,1 @@
-"""The process that a broker runs in: from a command line to an exit code, and the parent that it may not outlive."""
+"""The process of a broker: from the command line to an exit code, and the parent process whose end it follows."""

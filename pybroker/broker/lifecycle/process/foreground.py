@@ -1,8 +1,7 @@
-"""One broker in the foreground: settings, signals, the start line, one clear line for whatever keeps it from
-starting.
+"""One broker in the foreground: settings, signals, the start line, and one clear line for a failed start.
 
-Exit codes: 0 after a clean stop, 1 when the broker could not start or had to stop, 2 for settings that cannot be used
-(click's code for usage).
+Exit codes: 0 after a clean stop, 1 if the broker could not start or had to stop, 2 for invalid settings (click's code
+for usage errors).
 """
 
 from __future__ import annotations
@@ -45,17 +44,17 @@ EXIT_BAD_SETTINGS = 2
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 ECHO_SECONDS = 0.1
-"""A signal that follows the first one within this time is its echo; nobody presses Ctrl-C twice that fast."""
+"""A signal this soon after the first is an echo of it: no operator presses Ctrl-C twice that fast."""
 
 STOP_GRACE_SECONDS = 5
-"""What a stop may take beyond `shutdown.timeout.ms`, which bounds its single steps, before the process ends without it.
-"""
+"""Time that a stop may take beyond `shutdown.timeout.ms`, which limits its single steps, before the process is
+killed."""
 
 
 def start_command(file: str | None, assignments: Sequence[str], ready_fd: int | None, parent_fd: int | None) -> int:
-    """`pybroker start`: runs a broker until a signal; the exit code.
+    """Run a broker until a signal (`pybroker start`) and return the exit code.
 
-    `ready_fd`: a pipe that gets one JSON line once clients are served. `parent_fd`: see `parent_watch`.
+    `ready_fd`: a pipe that gets one JSON line once the broker serves clients. `parent_fd`: see `parent_watch`.
     """
     if parent_fd is not None:
         from pybroker.broker.lifecycle.process.parent_watch import die_with_parent
@@ -78,7 +77,7 @@ def start_command(file: str | None, assignments: Sequence[str], ready_fd: int | 
         import uvloop
 
         loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
-    except ImportError:  # Windows' dependencies leave it out
+    except ImportError:  # not among the dependencies on Windows
         loop = asyncio.new_event_loop()
     loop.set_exception_handler(_told)
     asyncio.set_event_loop(loop)
@@ -89,8 +88,8 @@ def start_command(file: str | None, assignments: Sequence[str], ready_fd: int | 
 
 
 def _told(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """uvloop sends the alert of a failed handshake after it has closed the connection, and takes that for an error of
-    its own. Who has connected has the real one, and tells it."""
+    """Ignore uvloop's error after a failed TLS handshake: it sends the alert after it has closed the connection. The
+    caller of the connection gets and logs the real error."""
     of_uvloop = str(context.get("message", "")).startswith("Fatal error on SSL protocol")
     if of_uvloop and isinstance(context.get("exception"), RuntimeError):
         log.debug("%s", context["exception"])
@@ -104,7 +103,7 @@ def _complain(problem: str, code: int) -> int:
 
 
 def _raise_file_limit() -> None:
-    """Each partition has open files: take what the system allows."""
+    """Raise the limit of open files to the hard limit: each partition has open files."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == hard:
         return
@@ -115,7 +114,7 @@ def _raise_file_limit() -> None:
 
 
 class Foreground:
-    """From a configuration to an exit code."""
+    """Runs a broker from a configuration to an exit code."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, config: BrokerConfig, ready_fd: int | None, parent_fd: int | None
@@ -130,7 +129,7 @@ class Foreground:
         self._serving = False
 
     async def run(self) -> int:
-        """Starts, waits for a signal or a fatal failure, stops."""
+        """Start, wait for a signal or a fatal failure, and stop."""
         if self._parent_fd is not None:
             from pybroker.broker.lifecycle.process.parent_watch import watch_parent
 
@@ -141,7 +140,7 @@ class Foreground:
 
         broker = Broker(self._config)
         diagnosis = DiagnosisSocket(Path(self._config.log_dirs[0]), lambda: self._subject(broker))
-        # Before the start, which may be what takes long; with a new data directory there is a place for it after only.
+        # Listen before the start, which may take long; a new data directory exists only after it.
         diagnosis.start()
         try:
             return await self._run(broker, diagnosis)
@@ -155,7 +154,7 @@ class Foreground:
             starting = asyncio.ensure_future(broker.start())
             await asyncio.wait((starting, self._signal), return_when=asyncio.FIRST_COMPLETED)
             if not starting.done():
-                # A signal during the start (a long recovery): what is on disk stays valid, the next start goes on.
+                # A signal interrupts a long recovery: the data on disk stays valid, and the next start continues.
                 starting.cancel()
                 await asyncio.wait((starting,))
             if starting.cancelled():
@@ -179,20 +178,20 @@ class Foreground:
         return Subject(self._config, self._loop, broker.scrape, broker.metadata)
 
     def _on_signal(self, number: int, _frame: object) -> None:
-        """Python's own handler, not the loop's: taking that one back restores the kernel's default for a moment, and
-        some senders say it twice at once (timeout(1) signals its child and then the child's group)."""
+        """Handle a signal. This is Python's handler, not the loop's: removing the loop's restores the kernel's default
+        for a moment, and some senders signal twice (timeout(1) signals its child and then the child's group)."""
         for each in STOP_SIGNALS:
             signal.signal(each, signal.SIG_IGN)
         self._loop.call_soon_threadsafe(self._begin_stop, number)
 
     def _begin_stop(self, number: int) -> None:
-        if self._signal.done():  # SIGINT and SIGTERM at the same moment
+        if self._signal.done():  # SIGINT and SIGTERM came at the same moment
             return
         self._signal.set_result(number)
         self._loop.call_later(ECHO_SECONDS, self._let_signals_end_at_once)
 
     def _let_signals_end_at_once(self) -> None:
-        """From here on the kernel's default: a second signal ends the process, even if the loop hangs."""
+        """Restore the kernel's default: a second signal ends the process, even if the loop hangs."""
         for each in STOP_SIGNALS:
             signal.signal(each, signal.SIG_DFL)
 
@@ -212,7 +211,7 @@ class Foreground:
             if not broker.failed.done():
                 log.error("The stop was not clean; the next start recovers", exc_info=problem)
                 return EXIT_CANNOT_START
-            # The failure that ended the broker says why: one line, no second traceback behind it.
+            # The fatal failure gives the reason: print one line, without a second traceback.
             log.warning("The stop was not clean, the next start recovers: %s", problem)
         if broker.failed.done():
             return _complain(str(broker.failed.exception() or "the broker failed"), EXIT_CANNOT_START)
@@ -220,7 +219,7 @@ class Foreground:
         return 0
 
     def _arm_deadline(self) -> None:
-        """Ends the process when the stop hangs. SIGALRM's default action needs neither the loop nor the GIL."""
+        """End the process if the stop hangs. SIGALRM's default action needs neither the loop nor the GIL."""
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_REAL, self._config.get_int("shutdown.timeout.ms") / 1000 + STOP_GRACE_SECONDS)
 
@@ -240,13 +239,13 @@ class Foreground:
         log.info("Metrics at http://%s:%d/metrics", *bound)
 
     def _not_ready(self, broker: Broker) -> str | None:
-        """The body of /readyz; None: clients are served."""
+        """Return the body of /readyz; None if the broker serves clients."""
         if not self._serving or broker.services is None:
             return "clients are not served"
         return broker.services.disk_room.reason_not_ready(self._config.get_int("ready.log.dir.usable.bytes.min"))
 
     def _otlp_is_there(self) -> None:
-        """Raises StartError: what `otlp.endpoint` needs is not installed."""
+        """Raise StartError if the packages that `otlp.endpoint` needs are not installed."""
         if not self._config[ENDPOINT]:
             return
         try:

@@ -1,9 +1,9 @@
-"""A broker started by a test ends when its parent does, however that ends.
+"""A broker that a test started ends with its parent process, however that ends.
 
-The parent keeps the writing end of a pipe and never writes. When it is gone, the kernel ends this process: the pipe is
-set to send SIGKILL on hang-up, which needs no thread and no GIL of ours. PR_SET_PDEATHSIG would do the same for one
-*thread* of the parent, and kills the broker of a test that started it from a worker thread. A process forked from the
-parent shares the pipe, so on Linux the parent itself is watched too.
+The parent holds the writing end of a pipe and never writes. When the parent ends, the kernel kills this process: the
+pipe sends SIGKILL on hang-up, which needs neither a thread nor the GIL. PR_SET_PDEATHSIG watches one *thread* of the
+parent, and would kill a broker when the worker thread that started it ends. A process forked from the parent inherits
+the pipe, so on Linux the parent itself is watched too.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import sys
 
 
 def die_with_parent(parent_fd: int) -> None:
-    """To be called first thing. `parent_fd` is the reading end of a pipe of which the parent holds the only other end.
-    """
+    """Kill this process when its parent ends; call it first. `parent_fd` is the reading end of a pipe whose writing end
+    only the parent holds."""
     if sys.platform == "linux":
         fcntl.fcntl(parent_fd, fcntl.F_SETOWN, os.getpid())
         fcntl.fcntl(parent_fd, 10, signal.SIGKILL)  # F_SETSIG
@@ -29,7 +29,7 @@ def die_with_parent(parent_fd: int) -> None:
 
 
 def watch_parent(loop: asyncio.AbstractEventLoop, parent_fd: int) -> None:
-    """The same by way of the loop: for systems without the above, and for parents that forked."""
+    """Watch the parent from the loop: for systems without that pipe signal, and for parents that forked."""
 
     def end() -> None:
         os._exit(1)

@@ -1,1 +1,1 @@
-"""What is looked at before a broker starts: whose data it is given, in which state, and who else could reach it."""
+"""Checks before a start: owner and state of the data, and access by other users."""

@@ -1,7 +1,7 @@
-"""Places that other users of the machine may write to or read: settings and data decide what a broker is, and the data
+"""Finds files that other users of the machine can write or read: settings and data control the broker, and the data
 directory has records, SCRAM keys and passwords.
 
-Checked at the start for a warning, because some containers and test machines are set up like that on purpose.
+A start only warns, because some containers and test machines are set up like that on purpose.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _GROUP, _OTHERS = 0o070, 0o007
 
 
 def exposed(settings_file: str | None, log_dirs: Sequence[str]) -> list[str]:
-    """A sentence for each of these that is there and writable for everybody."""
+    """Return a sentence for each existing file or directory that every user can write."""
     places = [] if settings_file is None else [(Path(settings_file), "settings", "o-w")]
     places += [(Path(directory), "data directory", "o-rwx") for directory in log_dirs]
     return [
@@ -30,9 +30,8 @@ def exposed(settings_file: str | None, log_dirs: Sequence[str]) -> list[str]:
 
 
 def readable(log_dirs: Sequence[str], group_access: str) -> Iterator[str]:
-    """A sentence for each data directory with content that users can read beyond `log.dirs.group.access`, made by an
-    older release, by Apache Kafka or by hand: the umask of `keep_private` only covers new files.
-    """
+    """Yield a sentence for each non-empty data directory that users can read beyond `log.dirs.group.access`. An older
+    release, Apache Kafka or the operator created it: the umask of `keep_private` only covers new files."""
     for directory in map(Path, log_dirs):
         classes = _who_enters(directory) & GROUP_UMASKS[group_access]
         open_to_them = sorted(_open_entries(directory, classes)) if classes else []
@@ -47,9 +46,8 @@ def readable(log_dirs: Sequence[str], group_access: str) -> Iterator[str]:
 
 
 def _who_enters(directory: Path) -> int:
-    """The classes of users that reach what is in the directory, as permission bits. A parent that others cannot enter
-    protects it from them; the groups of parents may be other groups, so they count for neither.
-    """
+    """Return the classes of users that can reach files in the directory, as permission bits. A parent that others
+    cannot enter protects it from them. Groups of parents may differ, so their permission bits do not count."""
     mode = _mode(directory)
     others = mode & stat.S_IXOTH and all(_mode(parent) & stat.S_IXOTH for parent in directory.absolute().parents)
     return (_GROUP if mode & stat.S_IXGRP else 0) | (_OTHERS if others else 0)
@@ -64,7 +62,7 @@ def _open_entries(directory: Path, classes: int) -> Iterator[str]:
 
 
 def _mode(place: Path) -> int:
-    """0 for what cannot be looked at: the code that opens it next names the problem."""
+    """Return the mode, or 0 if it cannot be read: the code that opens the file next reports the problem."""
     try:
         return place.stat().st_mode
     except OSError:

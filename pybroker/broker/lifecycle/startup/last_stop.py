@@ -1,6 +1,5 @@
-"""Whether the data was left in order. Native code finds out for itself when it opens the directories, and recovers;
-this is the line that tells the operator why a start takes longer, and that something ended the broker.
-"""
+"""Detects an unclean stop. Native code detects it as well when it opens the directories, and recovers; this line
+explains to the operator why the start takes longer."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ MARKER = ".kafka_cleanshutdown"
 
 
 def unclean(log_dirs: Sequence[str]) -> list[str]:
-    """A sentence for each directory that was in use and not closed by a clean stop (a crash, a power cut)."""
+    """Return a sentence for each directory that no clean stop closed (a crash, a power cut)."""
     return [
         f"{directory} was not closed by a clean stop; its logs are checked from their recovery points on"
         for directory in map(Path, log_dirs)

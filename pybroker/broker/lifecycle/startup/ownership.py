@@ -1,7 +1,7 @@
-"""Whose data the log directories hold, asked before a start writes anything.
+"""Checks which broker and cluster own the log directories before a start writes anything.
 
-Native code asks again when it opens them, with the directories locked; but by then the store is made, and an election
-has raised the controller epoch.
+Native code checks again with the directories locked, but only after the store was created and an election has raised
+the controller epoch.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ PROPERTIES_BYTES_MAX = 64 * 1024
 
 
 def refuse_others_data(log_dirs: Sequence[str], broker_id: int, *, own_store: bool, sealed: bool = False) -> None:
-    """Raises StartError if a directory belongs to another broker, or the metadata store of claimed directories is gone;
-    or if there is one although the metadata is kept elsewhere (not `own_store`): its topics would be forgotten.
-    `sealed`: also a store whose content has moved may be opened."""
+    """Raise StartError if a directory belongs to another broker, if the metadata store of claimed directories is
+    missing, or if a store exists although the metadata is kept elsewhere (not `own_store`), because its topics would be
+    lost. With `sealed`, accept a store whose content was migrated."""
     if own_store:
         if not sealed:
             refuse_sealed(Path(log_dirs[0]))
@@ -37,8 +37,8 @@ def refuse_others_data(log_dirs: Sequence[str], broker_id: int, *, own_store: bo
 
 
 async def refuse_empty_store(store: MetadataStore, log_dirs: Sequence[str], connect: str) -> None:
-    """Raises StartError if the directories belong to a cluster and ZooKeeper holds none: before a new one is made
-    there, with every topic forgotten."""
+    """Raise StartError if the directories belong to a cluster and ZooKeeper is empty: the start would create a new
+    cluster there without any of the topics."""
     for directory in log_dirs:
         cluster_id = _owner(Path(directory)).get("cluster.id")
         if cluster_id is not None and await get_or_none(store, CLUSTER_ID) is None:
@@ -50,7 +50,7 @@ async def refuse_empty_store(store: MetadataStore, log_dirs: Sequence[str], conn
 
 
 def refuse_other_clusters(log_dirs: Sequence[str], cluster_id: str) -> None:
-    """Raises StartError if a directory belongs to another cluster."""
+    """Raise StartError if a directory belongs to another cluster."""
     _refuse(log_dirs, ("cluster.id",), "cluster", cluster_id)
 
 
@@ -59,7 +59,7 @@ def _refuse(log_dirs: Sequence[str], names: tuple[str, ...], what: str, expected
         owner = _owner(Path(directory))
         found = next((owner[name] for name in names if name in owner), expected)
         if found != expected:
-            # KIP-78 leaves ids to experts (checklist 255): they are told how.
+            # Only experts should change ids (KIP-78): the message shows them the command.
             adopt = (
                 ", or, if it is this cluster's data all the same, make the ids agree with "
                 f"`pybroker cluster adopt-id {expected} --config FILE`"
@@ -71,12 +71,12 @@ def _refuse(log_dirs: Sequence[str], names: tuple[str, ...], what: str, expected
 
 
 def directory_id_of(directory: str) -> str:
-    """The id of a log directory that is open; "" if it has none."""
+    """Return the id of an open log directory; "" if it has none."""
     return _owner(Path(directory)).get("directory.id", "")
 
 
 def _owner(directory: Path) -> Mapping[str, str]:
-    """What `meta.properties` says. What cannot be read says nothing here; native code names the trouble."""
+    """Return the settings in `meta.properties`; none if it cannot be read, which native code reports."""
     try:
         with (directory / META_PROPERTIES).open("rb") as file:
             text = file.read(PROPERTIES_BYTES_MAX).decode()
@@ -87,11 +87,10 @@ def _owner(directory: Path) -> Mapping[str, str]:
 
 
 def _refuse_lost_store(first: Path, directories: Sequence[Path]) -> None:
-    """Directories that were claimed for a cluster have a store: one that is gone must not be replaced by an empty one
-    of another cluster, with every topic forgotten.
-    """
+    """Raise StartError if directories that a cluster has claimed have no store: a start would replace it with an empty
+    one of another cluster and lose every topic."""
     store = first / STORE_FILE
-    # SQLite's log beside it is worth nothing without the file, which is never empty once it was opened.
+    # SQLite's write-ahead log is worthless without the file, which is never empty once it was opened.
     if store.exists() and store.stat().st_size:
         return
     for directory in directories:

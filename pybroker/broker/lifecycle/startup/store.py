@@ -1,4 +1,4 @@
-"""Opens the metadata store that the settings name, and makes what every cluster's has."""
+"""Opens the configured metadata store and creates its permanent nodes."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from pybroker.config import BrokerConfig
 from pybroker.errors import FatalError, StartError
 
 ALWAYS_THERE = (*PERSISTENT_PATHS, CLIENT_CONFIGS, IP_CONFIGS, INGEST_OPEN, INGEST_COMMITTED, *SECURITY_PATHS)
-"""The parents of whatever the brokers of a cluster store."""
+"""Parents of all nodes that the brokers of a cluster store."""
 ATTEMPTS_MAX = 5
-"""Of a start whose connection to the store breaks."""
+"""Attempts of a start whose connection to the store breaks."""
 
 
 async def open_store(config: BrokerConfig, on_fatal: Callable[[FatalError], None]) -> MetadataStore:
-    """Raises StartError."""
+    """Open the metadata store of the settings. Raises StartError."""
     if not config.in_cluster:
         return await EmbeddedStore.open(Path(config.log_dirs[0]), on_fatal)
-    # kazoo is imported where a cluster is wanted only.
+    # Import kazoo only for clusters.
     from pybroker.broker.lifecycle.startup.zookeeper_tls import zookeeper_tls
     from pybroker.broker.metadata.zookeeper import ZooKeeperSettings, ZooKeeperStore
 
@@ -43,8 +43,8 @@ async def open_store(config: BrokerConfig, on_fatal: Callable[[FatalError], None
 
 
 async def prepare_store(store: MetadataStore) -> str:
-    """Makes the nodes that are always there, as far as they are missing; gives the cluster's id, which the first broker
-    of a cluster chooses. Raises StartError."""
+    """Create missing permanent nodes and return the cluster's id, which the first broker of a cluster chooses. Raises
+    StartError."""
     for attempt in range(1, ATTEMPTS_MAX + 1):
         try:
             await refuse_unfinished(store)
@@ -53,7 +53,7 @@ async def prepare_store(store: MetadataStore) -> str:
         except DamagedNodeError as problem:
             raise StartError(f"the metadata store is damaged: {problem}") from None
         except (UnavailableError, UnknownOutcomeError) as problem:
-            # Each step may be done twice.
+            # Each step is idempotent.
             if attempt == ATTEMPTS_MAX:
                 raise StartError(f"the metadata store cannot be reached: {problem}") from None
     raise AssertionError

@@ -1,5 +1,5 @@
-"""What a connection to ZooKeeper under TLS shows and trusts: kazoo takes files in PEM, which it reads at each
-connection. Stores of other formats are read here, at the start, and kept in memory in that form."""
+"""Keystore and truststore of a TLS connection to ZooKeeper. kazoo reads PEM files at each connection; stores of other
+formats are read here, at the start, and kept in memory as PEM."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def zookeeper_tls(config: BrokerConfig) -> Tls | None:
-    """None where `zookeeper.ssl.client.enable` is off. Raises StartError, which names the setting and the file."""
+    """Return None if `zookeeper.ssl.client.enable` is off. Raises StartError with the setting and the file."""
     from pybroker.broker.metadata.zookeeper import Tls
 
     if not config["zookeeper.ssl.client.enable"]:
@@ -41,7 +41,7 @@ def _store(config: BrokerConfig, which: str, location: str, password: str | None
 
 
 def _is_pem(location: str, kind: str | None) -> bool:
-    """Raises InvalidValue. Without a type it is what the file looks like."""
+    """Return whether a store is PEM; without a type, look at the file. Raises InvalidValue."""
     if kind is not None:
         return kind.upper() == PEM
     try:
