@@ -1,1 +1,1 @@
-"""Metrics that clients push (KIP-714): who is asked for which, what comes, and what is kept of it."""
+"""Metrics that clients push (KIP-714): subscriptions, accepted pushes, and the metrics that remain of them."""

@@ -1,8 +1,8 @@
-"""The clients that ask what they shall push, and push it (KIP-714): which requests are accepted, and the figures that
-remain of them. Kafka's ClientMetricsManager; nothing is stored.
+"""Client instances that get telemetry subscriptions and push metrics (KIP-714): accepts or refuses their requests and
+keeps the sums of their metrics. Like Kafka's ClientMetricsManager; nothing is stored on disk.
 
-A client is asked again whether it is there at most every push interval; whoever is silent for three of them is
-forgotten, and so is who was silent for longest when there are too many.
+A client instance expires after three push intervals without a request. Above the limit, the instance that was silent
+for longest is removed.
 """
 
 from __future__ import annotations
@@ -27,22 +27,23 @@ from pybroker.protocol.error_codes import ErrorCode
 log = logging.getLogger(__name__)
 
 INSTANCES_MAX = 16_384
-"""As many as Kafka remembers."""
+"""Kafka's limit."""
 
 SILENT_INTERVALS = 3
 
 UNPACKED_BYTES_MAX = 4 << 20
-"""What compressed metrics may come to, or telemetry.max.bytes if that is more."""
+"""Limit of the uncompressed size of a push; telemetry.max.bytes if that is larger."""
 
 UNPACKED_BYTES_FREE, UNPACKED_BYTES_PER_BYTE = 64 << 10, 128
 FIELDS_FREE, FIELDS_PER_BYTE = 1_000, 16
-"""What a push may come to, by its size: metrics of clients shrink to a tenth, a bomb to a ten-thousandth."""
+"""Limit of the protobuf fields of a push, by its size: client metrics compress to a tenth, a decompression bomb to a
+ten-thousandth."""
 
 NAMES_MAX = 500
-"""Metrics that are shown; a client library has about a hundred."""
+"""Limit of metric names in /metrics; a client library has about a hundred."""
 
 COMPRESSION_TYPES = (4, 3, 1, 2)
-"""zstd, lz4, gzip, snappy: codes of record batches, the preferred first. Uncompressed is always accepted."""
+"""zstd, lz4, gzip, snappy: codes of record batches, the preferred first. Uncompressed pushes are always accepted."""
 
 UNCOMPRESSED = 0
 
@@ -60,26 +61,28 @@ class _Instance:
         self.terminating = False
 
     def may_get(self, now_ms: int) -> bool:
-        """Once an interval, and at once after an answer that told the client to ask."""
+        """Return whether the client may ask for its subscription: once an interval, and at once after an error that
+        requires it."""
         last = max(self.got_ms or 0, self.pushed_ms or 0) if self.got_ms or self.pushed_ms else None
         return self.may_ask or last is None or now_ms - last >= self.asked.interval_ms
 
     def may_push(self, now_ms: int) -> bool:
-        """Once an interval, and once after each answer to what is asked: clients spread their first push."""
+        """Return whether the client may push: once an interval, and once after each subscription response, because
+        clients spread their first push."""
         if self.pushed_ms is None or (self.got_ms is not None and self.got_ms > self.pushed_ms):
             return True
         return now_ms - self.pushed_ms >= self.asked.interval_ms
 
 
 def read(codec: int, data: bytes, bytes_max: int) -> tuple[bytes, list[Number]]:
-    """What a push is without compression, and its numbers. Raises ValueError and MalformedError."""
+    """Return the uncompressed push and its numbers. Raises ValueError and MalformedError."""
     size = len(data)
     plain = unpacked(codec, data, min(bytes_max, UNPACKED_BYTES_FREE + UNPACKED_BYTES_PER_BYTE * size))
     return plain, numbers(plain, FIELDS_FREE + FIELDS_PER_BYTE * size)
 
 
 class Telemetry:
-    """See the module. Runs on the loop's thread."""
+    """The telemetry requests and the sums of pushed metrics. Runs on the loop's thread."""
 
     def __init__(self, view: ClusterView, config: BrokerConfig, clock: Clock) -> None:
         self._view = view
@@ -103,16 +106,17 @@ class Telemetry:
 
     @property
     def max_bytes(self) -> int:
-        """Of one push, compressed."""
+        """Return the limit of one push, compressed."""
         return self._config.get_int("telemetry.max.bytes")
 
     def instances(self) -> int:
-        """Clients that are known now."""
+        """Return the number of known client instances."""
         self._forget()
         return len(self._instances)
 
     def subscription(self, instance_id: Uuid, context: RequestContext) -> tuple[Uuid, Asked]:
-        """What is asked of a client; one without an id gets one. Raises KafkaError (THROTTLING_QUOTA_EXCEEDED)."""
+        """Return the client's subscription; a client without an instance id gets one. Raises KafkaError
+        (THROTTLING_QUOTA_EXCEEDED)."""
         instance_id = instance_id or Uuid.random()
         instance, now_ms = self._instance(instance_id, context), self._clock.monotonic_ms()
         if not instance.may_get(now_ms):
@@ -130,7 +134,7 @@ class Telemetry:
         codec: int,
         data: bytes,
     ) -> None:
-        """Takes what a client has measured. Raises KafkaError."""
+        """Accept a client's metrics. Raises KafkaError."""
         if not instance_id:
             raise self._refusal(ErrorCode.INVALID_REQUEST, "The request has no client instance id.")
         instance, now_ms = self._instance(instance_id, context), self._clock.monotonic_ms()
@@ -155,7 +159,7 @@ class Telemetry:
             self.pass_on(plain, described(instance_id, context))
 
     async def _take(self, data: bytes, codec: int, prefixes: tuple[str, ...]) -> bytes:
-        """What it is without compression. Read off the loop, one push at a time."""
+        """Add a push to the sums and return it uncompressed. Parsing runs off the loop, one push at a time."""
         plain = b""
         if data:
             loop, bytes_max = asyncio.get_running_loop(), max(UNPACKED_BYTES_MAX, self.max_bytes)
@@ -179,7 +183,7 @@ class Telemetry:
         return plain
 
     def _instance(self, instance_id: Uuid, context: RequestContext) -> _Instance:
-        """The client, with what is asked of it now."""
+        """Return the client instance with its current subscription."""
         self._look()
         now_ms = self._clock.monotonic_ms()
         found = self._instances.get(instance_id)
@@ -191,7 +195,7 @@ class Telemetry:
             found = self._instances[instance_id] = _Instance(asked, self._of, now_ms)
         elif found.of is not self._of:
             asked = asked_of(instance_id, described(instance_id, context), self._subscriptions)
-            # The new ones are in force at once for whom they concern.
+            # A client may fetch a changed subscription at once.
             found.may_ask = found.may_ask or asked != found.asked
             found.asked, found.of = asked, self._of
         found.seen_ms = now_ms
@@ -199,7 +203,7 @@ class Telemetry:
         return found
 
     def _look(self) -> None:
-        """Reads the subscriptions anew if they have changed."""
+        """Read the subscriptions again if they have changed."""
         stored = self._view.image.client_metrics
         if stored is self._of:
             return
@@ -213,7 +217,7 @@ class Telemetry:
                 log.error("The subscription %r to metrics of clients has no effect: %s", name, problem)
 
     def _forget(self) -> None:
-        """Those that were silent for longest stand first."""
+        """Remove expired instances; the one that was silent for longest comes first."""
         now_ms = self._clock.monotonic_ms()
         while self._instances:
             instance_id, oldest = next(iter(self._instances.items()))

@@ -1,6 +1,6 @@
-"""The numbers in OpenTelemetry's MetricsData, read from protobuf's wire format: sums and gauges by name. Pure.
+"""Reads sums and gauges by name from OpenTelemetry's MetricsData in protobuf's wire format. Pure.
 
-Only the handful of fields that say names and numbers are read; all others are stepped over, histograms among them.
+It reads only the few fields with names and numbers and skips all others, histograms included.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from math import isfinite
 import msgspec
 
 FIELDS_MAX = 50_000
-"""Of one push: what a client with a thousand metrics sends, some 40 ms of work."""
+"""Limit of one push: the size of a client with a thousand metrics, some 40 ms of work."""
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9._/-]{0,199}")
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
@@ -25,16 +25,16 @@ _DELTA = 1
 
 
 class Number(msgspec.Struct, frozen=True):
-    """Of one metric, over all its points."""
+    """The value of one metric, summed over its points."""
 
     name: str
     value: float
     is_sum: bool
-    """What has been added since the push before; else a state."""
+    """True: an increment since the previous push; False: a gauge."""
 
 
 class MalformedError(Exception):
-    """Not MetricsData, or too much of it."""
+    """The bytes are not MetricsData, or have too many fields."""
 
 
 class _Budget:
@@ -43,7 +43,7 @@ class _Budget:
 
 
 def numbers(data: bytes, fields_max: int = FIELDS_MAX) -> list[Number]:
-    """What is in there. Names that are none of a metric's, and values that are not finite, are left out. Raises
+    """Return the numbers in a push. Skip names that no metric can have, and values that are not finite. Raises
     MalformedError."""
     budget = _Budget(min(fields_max, FIELDS_MAX))
     found: list[Number] = []
@@ -87,7 +87,7 @@ def _messages(data: memoryview, wanted: tuple[int, ...], budget: _Budget) -> Ite
 
 
 def _fields(data: memoryview, budget: _Budget) -> Iterator[tuple[int, memoryview | int]]:
-    """Number and value of each field; raises IndexError where the bytes end in the middle."""
+    """Yield number and value of each field. Raises IndexError if the bytes end within a field."""
     at = 0
     while at < len(data):
         budget.left -= 1

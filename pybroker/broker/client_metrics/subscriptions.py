@@ -1,5 +1,4 @@
-"""What is asked of which client: the stored subscriptions that match it, taken together. Pure
-(ClientMetricsManager)."""
+"""Combines the stored subscriptions that match a client. Pure (ClientMetricsManager)."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ ALL_CLIENTS: Mapping[str, Pattern] = {}
 
 
 class Subscription(msgspec.Struct, frozen=True):
-    """One stored resource."""
+    """One stored subscription."""
 
     metrics: tuple[str, ...]
     interval_ms: int
@@ -36,27 +35,28 @@ class Subscription(msgspec.Struct, frozen=True):
 
     @staticmethod
     def of(config: Mapping[str, str]) -> Subscription:
-        """From its settings. Raises ConfigError and ValueError for what no broker of this version has stored."""
+        """Parse a subscription's settings. Raises ConfigError and ValueError for settings that no broker of this
+        version stores."""
         metrics = tuple(filter(None, (one.strip() for one in config.get(METRICS, "").split(","))))
         interval_ms = int(config.get(INTERVAL, INTERVAL_DEFAULT_MS))
         return Subscription(metrics, interval_ms, parsed_match(config[MATCH]) if MATCH in config else ALL_CLIENTS)
 
     def matches(self, said: Mapping[str, str]) -> bool:
-        """Whether each selector's expression matches the whole of what the client has said."""
+        """Return whether each selector's expression matches the client's whole value."""
         return all(pattern.matches(said[selector]) for selector, pattern in self.match.items())
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """Of one client instance."""
+    """The combined subscription of one client instance."""
 
     subscription_id: int
     interval_ms: int
     metrics: tuple[str, ...]
-    """Prefixes; ("*",) for all."""
+    """Prefixes; ("*",) for all metrics."""
 
 
 def described(instance_id: Uuid, context: RequestContext) -> Mapping[str, str]:
-    """A client, by selector."""
+    """Return a client's values by selector."""
     return {
         CLIENT_INSTANCE_ID: str(instance_id),
         CLIENT_ID: context.client_id or "",
@@ -68,7 +68,8 @@ def described(instance_id: Uuid, context: RequestContext) -> Mapping[str, str]:
 
 
 def asked_of(instance_id: Uuid, said: Mapping[str, str], subscriptions: Iterable[Subscription]) -> Asked:
-    """The shortest interval and all metrics of those that match; the id changes when either does."""
+    """Combine the matching subscriptions: the shortest interval and all their metrics. The subscription id changes when
+    either does."""
     found = [one for one in subscriptions if one.matches(said)]
     metrics: tuple[str, ...] = tuple(sorted({name for one in found for name in one.metrics}))
     if ALL_METRICS in metrics:
