@@ -1,1 +1,1 @@
-"""What is done to data directories while no broker runs: each command holds every lock a broker would hold."""
+"""Commands on data directories of a stopped broker. Each holds every lock that a broker would hold."""

@@ -1,6 +1,5 @@
-"""The record of offline commands that changed what a cluster is: `/admin/audit/op-[number]`, in the multi that made the
-change, so that neither is there without the other.
-"""
+"""Audit records of offline commands that changed a cluster: `/admin/audit/op-[number]`. The same multi writes the
+change and its record, so neither exists without the other."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from pybroker.broker.metadata.store import Create
 
 
 def audit_record(command: str, **facts: object) -> Create:
-    """The operation that records `command`, who ran it, when, and what it did."""
+    """Return the operation that records `command`, the user, the time, and the change."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a user id without a name

@@ -1,9 +1,9 @@
-"""`pybroker cluster adopt-id`: gives a stopped broker another cluster id (checklist 255, 282).
+"""`pybroker cluster adopt-id`: changes the cluster id of a stopped broker.
 
-The store is written first, with the audit record; then `meta.properties` of each directory. A crash in between leaves
-directories that a start refuses by name, with this command as the remedy; running it again finishes the work.
+The store is written first, with the audit record, then `meta.properties` of each directory. After a crash in between, a
+start refuses the remaining directories by name and suggests this command; running it again finishes the work.
 
-In a cluster the id is ZooKeeper's and other brokers have it too: only the directories of this broker take it over.
+In a cluster the id is in ZooKeeper and shared by all brokers: the command changes only the directories of this broker.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from pybroker.errors import StartError
 
 
 class Adopted(NamedTuple):
-    """What the command did."""
+    """The result of the command."""
 
     before: str | None
-    """The id in the store, in a cluster that of the directories; None if there was none."""
+    """The id in the store or, in a cluster, in the directories; None if there was none."""
     directories: tuple[Path, ...]
-    """Whose `meta.properties` had another id."""
+    """Directories whose `meta.properties` had another id."""
 
 
 async def adopt_cluster_id(config: BrokerConfig, cluster_id: str) -> Adopted:
-    """Makes `cluster_id` the id of the broker with these settings.
+    """Make `cluster_id` the id of the broker with these settings.
 
-    Raises StartError: not an id, a directory in use, a store that is lost, damaged files, in a cluster another id than
+    Raises StartError: an invalid id, a directory in use, a lost store, damaged files, or in a cluster an id other than
     the cluster's.
     """
     directories = [Path(each) for each in config.log_dirs]

@@ -1,6 +1,5 @@
-"""Data directories in the hands of an offline command: locked against brokers (ours and Apache Kafka's), their
-`meta.properties` read and rewritten.
-"""
+"""Data directories of an offline command: locks against brokers (ours and Apache Kafka's), and access to
+`meta.properties`."""
 
 from __future__ import annotations
 
@@ -20,9 +19,9 @@ PROPERTIES_BYTES_MAX = 64 << 10
 
 @contextlib.contextmanager
 def locked(directories: Sequence[Path]) -> Iterator[None]:
-    """Holds the directories; those that do not exist are passed over. Raises StartError for one in use.
+    """Lock the existing directories. Raises StartError if one is in use.
 
-    Two locks on one file: flock is what this broker takes, a POSIX record lock is what the JVM takes.
+    Two locks on one file: this broker takes flock, the JVM takes a POSIX record lock.
     """
     with contextlib.ExitStack() as held:
         for directory in directories:
@@ -49,7 +48,7 @@ def _lock(directory: Path) -> Iterator[None]:
 
 
 def read_properties_of(directory: Path) -> dict[str, str] | None:
-    """The settings in `meta.properties`; None if there is no such file. Raises StartError if it is damaged."""
+    """Return the settings in `meta.properties`; None if the file does not exist. Raises StartError if it is damaged."""
     path = directory / META_PROPERTIES
     try:
         content = read_bounded(path, PROPERTIES_BYTES_MAX)
@@ -65,6 +64,6 @@ def read_properties_of(directory: Path) -> dict[str, str] | None:
 
 
 def write_properties_of(directory: Path, properties: Mapping[str, str]) -> None:
-    """Replaces `meta.properties`, durably and whole."""
+    """Replace `meta.properties` atomically and durably."""
     text = "".join(f"{key}={value}\n" for key, value in properties.items())
     write_atomically(directory / META_PROPERTIES, text.encode())

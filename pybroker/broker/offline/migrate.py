@@ -1,17 +1,18 @@
-"""`pybroker metadata migrate --to zookeeper`: a broker that was alone becomes the first one of a cluster.
+"""`pybroker metadata migrate --to zookeeper`: turns a single broker into the first one of a cluster.
 
-The embedded store has ZooKeeper's shape, so that its nodes are copied as they are: ids, settings, users, entries,
-deletion records, histories, ingests. Each step can be interrupted anywhere and is done again by the next run:
+The embedded store has ZooKeeper's structure, so its nodes are copied unchanged: ids, settings, users, ACLs, deletion
+records, histories, ingests. Each step can be interrupted anywhere, and the next run repeats it:
 
 | step | interrupted before its end |
 |---|---|
-| marked: `/migration` says that a copy is being made | brokers refuse this ZooKeeper; the embedded store works on |
-| copied, compared: every node, byte for byte | the same; the next run copies what is different |
-| sealed: `metadata.sealed` beside the embedded store | the embedded store is refused from here on; so is ZooKeeper |
-| opened: `/migration` says that the copy is whole | the same |
-| put aside: `metadata.db` is called `metadata.db.migrated` | ZooKeeper has it; this broker's directories are refused |
+| marked: `/migration` says that a copy is in progress | brokers refuse this ZooKeeper; the embedded store works on |
+| copied, compared: every node, byte for byte | the same; the next run copies the differences |
+| sealed: `metadata.sealed` beside the embedded store | brokers refuse the embedded store, and still ZooKeeper |
+| opened: `/migration` says that the copy is complete | the same |
+| put aside: `metadata.db` is renamed to `metadata.db.migrated` | ZooKeeper has it; this broker's directories are
+refused |
 
-Not copied: ephemeral nodes, and the epochs of brokers, which are numbers of another store's changes.
+Not copied: ephemeral nodes, and broker epochs, which are transaction ids of the embedded store.
 """
 
 from __future__ import annotations
@@ -50,30 +51,30 @@ from pybroker.files import fsync_directory
 
 PUT_ASIDE = FILE_NAME + ".migrated"
 ATTEMPTS_MAX = 10
-"""Of a copy whose connection breaks: each begins with what is there."""
+"""Attempts of a copy whose connection breaks: each continues from the existing nodes."""
 
 AGAIN = "run `pybroker metadata migrate --to zookeeper` again"
 NOT_COPIED = frozenset({znodes.BROKER_EPOCHS})
-"""Nodes that the target has without the source's value."""
+"""Nodes that exist in the target but whose values are not copied."""
 
 Told = Callable[[str], None]
 
 
 class Migrated(NamedTuple):
-    """What there is now."""
+    """The result of the command."""
 
     cluster_id: str
     nodes: int
-    """0: they were copied by a run before."""
+    """0 if an earlier run copied them."""
     topics: int
 
 
 async def migrate(config: BrokerConfig, told: Told = lambda step: None) -> Migrated:
-    """Moves the metadata. config: the settings with which the broker is going to start in the cluster. `told` is
-    called at the end of each step, with its name.
+    """Move the metadata to ZooKeeper. `config` has the settings with which the broker will start in the cluster. `told`
+    is called at the end of each step, with its name.
 
-    Raises StartError, and says what to do: the broker runs, there is nothing to migrate, ZooKeeper has another
-    cluster's metadata or cannot be reached, something is damaged.
+    Raises StartError with a remedy: the broker runs, there is nothing to migrate, ZooKeeper has another cluster's
+    metadata or is unreachable, or something is damaged.
     """
     if not config.in_cluster:
         raise StartError(
@@ -132,7 +133,7 @@ class _Run:
         self._first = first
 
     async def all(self, seal: Seal | None, told: Told) -> Migrated:
-        """Everything up to the open copy."""
+        """Run all steps up to the opened copy."""
         mark = await self._mark(seal)
         told("marked")
         wanted = _to_copy(await self._source.subtree("/"))
@@ -151,7 +152,7 @@ class _Run:
         return Migrated(self._cluster_id, len(wanted), topics)
 
     async def _mark(self, seal: Seal | None) -> Mark:
-        """The mark in the target, which is made unless a run before has made it."""
+        """Return the migration mark in the target; create it unless an earlier run did."""
         node = await get_or_none(self._target, migration_mark.PATH)
         if node is not None:
             mark = decode_mark(node)
@@ -193,7 +194,7 @@ class _Run:
                     await self._target.multi(part)
                 return
             except (UnavailableError, UnknownOutcomeError, MultiError):
-                # What was in flight may be there or not: the next look tells.
+                # A pending write may or may not have happened: the next attempt reads it.
                 if attempt == ATTEMPTS_MAX:
                     raise
 
@@ -205,7 +206,7 @@ class _Run:
             raise StartError(f"the copy in ZooKeeper is not the source at {different}: somebody else writes there")
 
     async def _open(self, mark: Mark) -> None:
-        """The last write: from here on brokers may start on the copy."""
+        """Write the mark that opens the copy: brokers may start on it from now on."""
         whole = Mark(mark.migration, mark.cluster_id, DONE).encode()
         record = audit_record("metadata migrate", cluster_id=mark.cluster_id, to="zookeeper")
         for attempt in range(1, ATTEMPTS_MAX + 1):
@@ -227,8 +228,8 @@ def _to_copy(nodes: Mapping[str, Node]) -> dict[str, bytes]:
 
 
 def _refuse_without_ids(wanted: Mapping[str, bytes]) -> None:
-    """What says which id such a topic has names the change of this store that made its node: in another it would say
-    nothing."""
+    """Refuse topics whose id refers to the transaction id that created their node in this store: it means nothing in
+    another store."""
     for path, data in sorted(wanted.items()):
         parent, _, name = path.rpartition("/")
         if parent == znodes.TOPICS and znodes.decode_topic(path, data).topic_id is None:
@@ -239,7 +240,7 @@ def _refuse_without_ids(wanted: Mapping[str, bytes]) -> None:
 
 
 def _copied(nodes: Mapping[str, Node]) -> dict[str, bytes]:
-    """What is in the target, without what is ZooKeeper's own and the mark."""
+    """Return the nodes in the target without ZooKeeper's own nodes and the mark."""
     return {
         path: node.data
         for path, node in nodes.items()
@@ -248,7 +249,8 @@ def _copied(nodes: Mapping[str, Node]) -> dict[str, bytes]:
 
 
 def _differences(wanted: Mapping[str, bytes], there: Mapping[str, bytes]) -> list[Operation]:
-    """Children go before their parents, and come after them."""
+    """Return the operations that make the target equal. They delete children before parents, and create parents before
+    children."""
     gone: list[Operation] = [Delete(path) for path in sorted(set(there) - set(wanted), reverse=True)]
     changed: list[Operation] = [
         Create(path, wanted[path]) if path not in there else Set(path, wanted[path])

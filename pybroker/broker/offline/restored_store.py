@@ -1,7 +1,7 @@
-"""`pybroker cluster accept-restored-store`: goes on with a ZooKeeper that was wiped or restored from a backup.
+"""`pybroker cluster accept-restored-store`: accepts a ZooKeeper that was wiped or restored from a backup.
 
-Said once, for the whole cluster, while this broker is stopped: every other broker finds it when it starts. What is in
-the log directories is not touched.
+One run while this broker is stopped is enough for the whole cluster: every other broker reads the result at its start.
+The log directories are not changed.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from pybroker.errors import FatalError, StartError
 
 
 class RestoredStore:
-    """Of one broker that does not run."""
+    """The metadata store of a stopped broker."""
 
     def __init__(self, store: MetadataStore, directories: list[Path]) -> None:
         self._store = store
         self._directories = directories
 
     async def reason(self) -> str | None:
-        """What speaks against the store; None if nothing does. Raises StartError."""
+        """Return the reason to refuse the store; None if there is none. Raises StartError."""
         if self._own_cluster() is not None and await get_or_none(self._store, znodes.CLUSTER_ID) is None:
             return "the store holds no cluster"
         return await StoreGuard(self._store, self._directories[0]).reason()
 
     async def accept(self, reason: str) -> None:
-        """Takes the store as it is."""
+        """Accept the store and record the reason."""
         await ensure_paths(self._store, ("/cluster", znodes.AUDIT))
         said = Acceptance(secrets.token_hex(8), int(time.time() * 1000))
         node = await get_or_none(self._store, znodes.RESTORED)
@@ -56,8 +56,8 @@ class RestoredStore:
 
 
 async def accept_restored_store(config: BrokerConfig, agree: bool) -> str | None:
-    """Why the store was not the one that this broker had seen; None if it is, and nothing was changed. Without `agree`
-    nothing is changed in any case. Raises StartError."""
+    """Return the reason to refuse the store, which is now accepted if `agree` is true; return None, without a change,
+    if there is none. Raises StartError."""
     if not config.in_cluster:
         raise StartError("metadata.store is not zookeeper: the store of a broker that is alone is a file of its own")
 

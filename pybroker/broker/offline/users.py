@@ -1,6 +1,5 @@
-"""SCRAM users of a broker that does not run, or of a cluster none of whose brokers runs: the first one cannot come over
-the wire, because nobody may connect yet.
-"""
+"""SCRAM users of a stopped broker or cluster. The first user must be created this way, because no client can log in
+yet."""
 
 from __future__ import annotations
 
@@ -21,7 +20,8 @@ Place = Path | BrokerConfig
 
 
 async def _open(place: Place) -> MetadataStore:
-    """Raises StartError: it cannot be read, or a broker runs, which holds what the store says in its memory."""
+    """Open the store. Raises StartError if it cannot be read, or if a broker runs, because that would not see the
+    change."""
     if isinstance(place, Path):
         return await EmbeddedStore.open(place)
     store = await open_store(place, lambda problem: None)
@@ -35,8 +35,8 @@ async def _open(place: Place) -> MetadataStore:
 async def set_credentials(
     place: Place, name: str, credentials: dict[ScramMechanism, ScramCredential | None]
 ) -> None:
-    """Sets or (None) removes credentials in the store; a data directory is made if it is not there. Raises StartError:
-    a broker runs, the store cannot be read, or a credential to remove does not exist."""
+    """Set or (None) remove credentials in the store; create a missing data directory. Raises StartError: a broker runs,
+    the store cannot be read, or a credential to remove does not exist."""
     if isinstance(place, Path):
         await asyncio.to_thread(place.mkdir, parents=True, exist_ok=True)
     store = await _open(place)
@@ -61,7 +61,7 @@ async def set_credentials(
 
 
 async def list_credentials(place: Place) -> dict[str, list[tuple[ScramMechanism, int]]]:
-    """(mechanism, iterations) of every user. Raises StartError."""
+    """Return (mechanism, iterations) of every user. Raises StartError."""
     if isinstance(place, Path) and not await asyncio.to_thread(place.is_dir):
         raise StartError(f"{place} is not there")
     store = await _open(place)

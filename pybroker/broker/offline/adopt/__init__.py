@@ -1,1 +1,1 @@
-"""`pybroker adopt`: takes over an Apache Kafka data directory while nobody runs on it."""
+"""`pybroker adopt`: takes over the data directories of a stopped Apache Kafka broker."""

@@ -1,4 +1,4 @@
-"""Record batches in files, as far as adopting needs them: which format, which records."""
+"""Reads record batches from files, as far as `adopt` needs it: message formats and record values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from pybroker.native import RecordDecoder, Uuid
 
 OVERHEAD = 12
-"""Base offset and length, which the length does not count."""
+"""Bytes of base offset and length, which the length field does not include."""
 MAGIC_AT = 16
 MAGIC = 2
 BATCH_BYTES_MAX = 1 << 30
@@ -20,11 +20,11 @@ _LENGTH_AT = 8
 
 
 class Malformed(Exception):
-    """The bytes are not what their format says."""
+    """The bytes violate their format."""
 
 
 class Head(NamedTuple):
-    """One batch: where, how long, in which message format."""
+    """Position, length and message format of one batch."""
 
     position: int
     size: int
@@ -32,7 +32,7 @@ class Head(NamedTuple):
 
 
 def heads(data: bytes | mmap.mmap) -> Iterator[Head]:
-    """The batches of a segment, up to the first that is cut off (an unfinished append)."""
+    """Yield the batches of a segment, up to the first incomplete one (an unfinished append)."""
     at, end = 0, len(data)
     while at + MAGIC_AT < end:
         (length,) = _LENGTH.unpack_from(data, at + _LENGTH_AT)
@@ -44,7 +44,7 @@ def heads(data: bytes | mmap.mmap) -> Iterator[Head]:
 
 
 def formats(segment: Path) -> set[int]:
-    """The message formats in a segment."""
+    """Return the message formats in a segment."""
     if segment.stat().st_size == 0:
         return set()
     with segment.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
@@ -52,7 +52,7 @@ def formats(segment: Path) -> set[int]:
 
 
 def values(segment: Path) -> Iterator[tuple[int, bytes]]:
-    """(offset, value) of the records in a segment or snapshot. Raises Malformed for damage."""
+    """Yield (offset, value) of the records in a segment or snapshot. Raises Malformed for damage."""
     data = segment.read_bytes()
     decoded = RecordDecoder().decode(data, 0, topic=segment.parent.name, topic_id=Uuid.ZERO, partition=0)
     for record in decoded.records:

@@ -1,10 +1,11 @@
-"""Adopting, in durable steps. The point of no return is one rename: before it the directories are Apache Kafka's, whole
-and untouched; after it they are ours. What follows it is finished by the next `adopt` or has no effect on a start.
+"""Executes an adoption in durable steps. The point of no return is one rename: before it the directories belong to
+Apache Kafka, complete and unchanged; after it they are ours. The next `adopt` finishes the later steps; without them a
+start works as well.
 
     1  .adopting/metadata.db     the whole metadata store, closed and synced
     2  metadata.db               renamed into place: adopted
-    3  meta.properties           of each directory: marked as ours, so that Apache Kafka's files cannot go on by mistake
-    4  .adopted/                 the KRaft metadata log, and what Apache Kafka was about to remove, out of the way
+    3  meta.properties           of each directory: marked as ours, so that Apache Kafka cannot start on it by mistake
+    4  .adopted/                 the KRaft metadata log, and directories that Apache Kafka was to remove, moved away
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ NODES_A_MULTI = 1_000
 
 
 async def carry_out(plan: Plan) -> None:
-    """Steps 1 to 4. The caller holds the locks."""
+    """Run steps 1 to 4. The caller holds the locks."""
     first = plan.directories[0]
     work = first / WORK
     if work.exists():
@@ -53,7 +54,7 @@ async def carry_out(plan: Plan) -> None:
 
 
 def finish(directories: list[Path]) -> None:
-    """Steps 3 and 4; harmless when they are done."""
+    """Run steps 3 and 4. Idempotent."""
     for directory in directories:
         properties = read_properties_of(directory) or {}
         if "pybroker.format" not in properties:
@@ -79,7 +80,7 @@ def finish(directories: list[Path]) -> None:
 
 
 def unfinished(directory: Path) -> bool:
-    """Whether an adoption has passed the point of no return and not come to its end."""
+    """Return whether an adoption has passed the point of no return but has not finished."""
     properties = read_properties_of(directory)
     return (directory / FILE_NAME).exists() and properties is not None and "pybroker.format" not in properties
 
@@ -123,7 +124,7 @@ async def _fill(store: EmbeddedStore, plan: Plan) -> None:
         await store.multi([operation for topic in batch for operation in _topic(topic, plan.node_id)])
     for topic in plan.topics:
         if topic.first_id:
-            # The directories have records and no id; the record lets the first start write it.
+            # The directories have records but no topic id; from this record, the first start writes the id.
             created = (await store.get(znodes.topic_path(topic.name))).created_zxid
             record = znodes.TopicIdRecord(topic.topic_id, created)
             await store.create(znodes.topic_id_path(topic.name), record.encode())
@@ -142,7 +143,7 @@ def _topic(topic: AdoptedTopic, node_id: int) -> list[Operation]:
     ]
     for index, epoch in enumerate(topic.epochs):
         path = znodes.state_path(topic.name, index)
-        # No leader: the registration elects this broker, with an epoch above all that the log has seen.
+        # Store no leader: the registration elects this broker, with an epoch above all epochs in the log.
         state = znodes.encode_state(0, -1, max(0, epoch), (node_id,))
         operations += [Create(path.removesuffix("/state")), Create(path, state)]
     if topic.config:

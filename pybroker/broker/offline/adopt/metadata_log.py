@@ -1,7 +1,7 @@
-"""Topics, their configs and what else matters here, from KRaft's metadata log: the latest snapshot, then the log.
+"""Reads topics, settings and other metadata from KRaft's metadata log: the latest snapshot, then the log.
 
-Record types have the numbers of KIP-631 and its successors. Each of them that Apache Kafka 4.4 has is taken over, is a
-mark of a transaction, or stands in `LEFT_OUT` with the reason.
+Record types have the numbers of KIP-631 and its successors. Each type of Apache Kafka 4.4 is taken over, marks a
+transaction, or is listed in `LEFT_OUT` with the reason.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FRAME_VERSION = 1
 _VARINT_OF_A_BYTE_MAX = 0x7F
 BEGIN_TRANSACTION, END_TRANSACTION, ABORT_TRANSACTION = 23, 24, 25
 SAME_LEADER = -2
-"""In PartitionChangeRecord: no other leader."""
+"""In PartitionChangeRecord: the leader is unchanged."""
 
 _BROKERS = "this broker registers itself when it starts"
 _CONTROLLERS = "there is no quorum of controllers"
@@ -41,22 +41,23 @@ LEFT_OUT: Mapping[int, tuple[str, str]] = {
     27: ("RegisterControllerRecord", _CONTROLLERS),
     29: ("UnregisterControllerRecord", _CONTROLLERS),
 }
-"""By the number of their type: what is not taken over, and why."""
+"""Record types that are not taken over: their names and the reasons."""
 
 
 class Partition(msgspec.Struct):
-    """What the log says of a partition in the end."""
+    """The final state of a partition in the log."""
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     leader: int
     leader_epoch: int
     eligible: tuple[int, ...] = ()
-    """Replicas that have everything though they left the ISR (KIP-966), as the last one does with a clean stop."""
+    """Eligible leader replicas (KIP-966): they have all committed records although they left the ISR, as the last
+    member does at a clean stop."""
 
 
 class Topic(msgspec.Struct):
-    """A topic that lives."""
+    """A live topic."""
 
     name: str
     topic_id: Uuid
@@ -64,30 +65,30 @@ class Topic(msgspec.Struct):
 
 
 class Metadata(msgspec.Struct):
-    """The cluster as of the end of the log."""
+    """The cluster at the end of the log."""
 
     topics: dict[Uuid, Topic] = {}
     topic_configs: dict[str, dict[str, str]] = {}
     broker_configs: dict[str, dict[str, str]] = {}
-    """By broker id; "" for all."""
+    """By broker id; "" for all brokers."""
     group_configs: dict[str, dict[str, str]] = {}
     client_metrics_configs: dict[str, dict[str, str]] = {}
     """By name of the subscription (KIP-714)."""
     security: Security = msgspec.field(default_factory=Security)
     features: dict[str, int] = {}
-    """What is finalized, by name (KIP-584); 0: it was taken back."""
+    """Finalized levels by name (KIP-584); 0 after a removal."""
     next_producer_id: int = 0
     left_out: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter)
-    """Records that are not taken over, by what they are and why."""
+    """Counts of the records that are not taken over, by type and reason."""
 
 
 def read_metadata(directory: Path) -> Metadata:
-    """Reads `__cluster_metadata-0`. Raises Malformed for damage, and for records newer than those known."""
+    """Read `__cluster_metadata-0`. Raises Malformed for damage and for records newer than the known ones."""
     metadata = Metadata()
     start = 0
     snapshots = sorted(path for path in directory.glob("*.checkpoint") if "-" in path.name)
     if snapshots:
-        # Named {end offset}-{epoch}.checkpoint.
+        # Its name is {end offset}-{epoch}.checkpoint.
         start = int(snapshots[-1].name.partition("-")[0])
         _apply_all(metadata, (value for _, value in values(snapshots[-1])))
     segments = sorted(directory.glob("*.log"))
@@ -96,7 +97,7 @@ def read_metadata(directory: Path) -> Metadata:
 
 
 def _apply_all(metadata: Metadata, records: Iterator[bytes]) -> None:
-    """Applies records; those of a transaction that was aborted, or never ended, are left out."""
+    """Apply records, except those of a transaction that was aborted or never ended."""
     pending: list[_Record] | None = None
     for value in records:
         record = _framed(value)
@@ -121,7 +122,7 @@ class _Record(NamedTuple):
 
 
 def _framed(value: bytes) -> _Record:
-    """What stands in front of each record: three unsigned varints, all of them small so far."""
+    """Parse the frame of a record: three unsigned varints, all of them small so far."""
     if len(value) < 3 or max(value[:3]) > _VARINT_OF_A_BYTE_MAX:
         raise Malformed(f"a metadata record that begins with {value[:3].hex() or 'nothing'}")
     frame, kind, version = value[:3]
@@ -235,4 +236,4 @@ TAKEN_OVER: dict[int, tuple[str, Callable[[Metadata, Any], None]]] = {
     28: ("ClearElrRecord", _clear_eligible),
     **{kind: (name, _of_security(apply)) for kind, (name, apply) in security_records.KNOWN.items()},
 }
-"""What is taken over, and how."""
+"""Record types that are taken over, and the functions that apply them."""

@@ -1,6 +1,5 @@
-"""What adopting would do: read from the directories, nothing changed. Everything that could go wrong later is refused
-here, in one sentence.
-"""
+"""Plans an adoption by reading the directories, without changes. A problem that could make a later step fail is refused
+here, in one sentence."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ from pybroker.native import Uuid
 
 _PARTITION = re.compile(r"([a-zA-Z0-9._-]{1,249})-(\d{1,9})")
 LEFT_TO_REMOVE = re.compile(r".+\.[0-9a-f]{32}-(delete|stray)")
-"""Directories that Apache Kafka had taken out of service and would have removed."""
+"""Directories that Apache Kafka had marked for removal."""
 _INTERNAL_CONFIGS = {
     "__consumer_offsets": {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"},
     "__transaction_state": {"cleanup.policy": "compact", "segment.bytes": "104857600"},
@@ -36,7 +35,7 @@ _INTERNAL_CONFIGS = {
 
 
 class AdoptedTopic(msgspec.Struct):
-    """A topic as it will be."""
+    """A topic after the adoption."""
 
     name: str
     topic_id: Uuid
@@ -45,32 +44,33 @@ class AdoptedTopic(msgspec.Struct):
     config: dict[str, str]
     size_bytes: int
     first_id: bool
-    """It had no id: the first start writes `partition.metadata`."""
+    """True if the topic had no id: the first start writes `partition.metadata`."""
 
 
 class Plan(msgspec.Struct):
-    """What adopting does with a set of directories."""
+    """The plan of an adoption."""
 
     directories: list[Path]
     cluster_id: str
     node_id: int
     source: str = ""
-    """Which kind of directory it is, in words."""
+    """The kind of data directory, as text."""
     topics: list[AdoptedTopic] = []
     broker_configs: dict[str, dict[str, str]] = {}
     group_configs: dict[str, dict[str, str]] = {}
     client_metrics_configs: dict[str, dict[str, str]] = {}
     security: list[Operation] = []
-    """Makes users, quotas, access control entries and delegation tokens."""
+    """Operations that create users, quotas, ACLs and delegation tokens."""
     features: dict[str, int] = {}
-    """Levels that are in force (KIP-584); the others are at their highest."""
+    """Finalized feature levels (KIP-584); other features have their highest level."""
     next_producer_id: int = 0
     notes: list[str] = []
-    """What is left out, and why."""
+    """Metadata that is left out, and the reasons."""
 
 
 def make_plan(directories: Sequence[Path], topic_configs: Mapping[str, Mapping[str, str]] | None) -> Plan:
-    """Reads everything. `topic_configs`: for directories of a ZooKeeper cluster, which do not know them.
+    """Read the directories and return the plan. `topic_configs` is for directories of a ZooKeeper cluster, which do not
+    contain topic settings.
 
     Raises StartError.
     """
@@ -140,7 +140,7 @@ Places = dict[str, dict[int, _Local]]
 
 
 def _local(directories: Sequence[Path]) -> tuple[Places, list[str]]:
-    """Partition directories by name and index."""
+    """Return partition directories by name and index."""
     places: Places = {}
     notes = []
     for directory in directories:
@@ -249,7 +249,7 @@ def _known(topic: str, config: Mapping[str, str], notes: list[str]) -> dict[str,
 
 
 def features_of(finalized: Mapping[str, int], notes: list[str]) -> dict[str, int]:
-    """The levels of features that this broker has, as far as it has them."""
+    """Return the levels of the features that this broker supports."""
     kept = {}
     for name, level in sorted(finalized.items()):
         highest = HIGHEST.get(name)
@@ -270,7 +270,7 @@ def features_of(finalized: Mapping[str, int], notes: list[str]) -> dict[str, int
 def _with_effect(
     whose: str, config: Mapping[str, str], settings: Container[str], notes: list[str]
 ) -> dict[str, str]:
-    """Leaves out what this broker does not know."""
+    """Drop settings that this broker does not know."""
     kept = {}
     for name, value in config.items():
         if name in settings:
@@ -281,7 +281,7 @@ def _with_effect(
 
 
 def _for_one_node(whose: str, config: Mapping[str, str], notes: list[str]) -> dict[str, str]:
-    """Leaves out what asks for more replicas than one broker has: nothing could be written with acks=all."""
+    """Drop settings that require more replicas than a single broker has: writes with acks=all would fail."""
     kept = {}
     for name, value in config.items():
         problem = one_node.problem(name, value)
@@ -319,7 +319,7 @@ def _check_formats(local: Places) -> None:
 
 
 def read_topic_configs(path: Path) -> dict[str, dict[str, str]]:
-    """`--topic-configs`: JSON, topic → setting → value. Raises StartError."""
+    """Read `--topic-configs`: JSON, topic → setting → value. Raises StartError."""
     try:
         return msgspec.convert(json.loads(path.read_text()), dict[str, dict[str, str]])
     except (OSError, ValueError) as problem:

@@ -1,4 +1,4 @@
-"""What Apache Kafka knew of users, quotas, access control entries and delegation tokens, as nodes of the store."""
+"""Converts Apache Kafka's users, quotas, ACLs and delegation tokens to nodes of the metadata store."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _PATTERNS = {PatternType.LITERAL, PatternType.PREFIXED}
 
 
 def operations_of(security: Security, notes: list[str]) -> list[Operation]:
-    """Makes the nodes; `notes` tells what this broker does not know, and what is to be done by hand."""
+    """Return operations that create the nodes. `notes` collects what this broker does not support, and manual steps."""
     nodes: dict[str, dict[str, str]] = {}
     for (name, number), credential in security.credentials.items():
         _add_credential(nodes, name, number, credential, notes)
@@ -85,8 +85,8 @@ def _add_quotas(
 
 
 def _with_parents(nodes: Mapping[str, dict[str, str]]) -> dict[str, bytes]:
-    """What the nodes hold. A user's clients stand below the user, whatever is set for that; each parent before what it
-    has."""
+    """Encode the nodes. Nodes of a user's clients are below the user's node, which exists even without settings;
+    parents come before children."""
     found: dict[str, bytes] = {}
     for path, config in nodes.items():
         for parent in parents_of(path):

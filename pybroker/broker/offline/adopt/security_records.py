@@ -1,4 +1,4 @@
-"""Users, quotas, access control entries and delegation tokens, as KRaft's metadata log says them record by record."""
+"""Reads users, quotas, ACLs and delegation tokens from the records of KRaft's metadata log."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from pybroker.protocol.scram import ScramCredential
 
 
 class Security(msgspec.Struct):
-    """Who clients are and what they may do, as of the end of the log."""
+    """Users, quotas, ACLs and delegation tokens at the end of the log."""
 
     credentials: dict[tuple[str, int], ScramCredential] = {}
     """By user and mechanism."""
     quotas: dict[Entity, dict[str, float]] = {}
     acls: dict[Uuid, AclBinding] = {}
-    """By the id that KRaft gives them."""
+    """By KRaft's ACL id."""
     tokens: dict[str, DelegationToken] = {}
 
 
@@ -86,4 +86,4 @@ KNOWN: Mapping[int, tuple[str, Callable[[Security, Any], None]]] = {
     22: ("RemoveUserScramCredentialRecord", _remove_credential),
     26: ("RemoveDelegationTokenRecord", _remove_token),
 }
-"""By the number of the record's type."""
+"""Names and functions by record type."""
