@@ -1,7 +1,7 @@
-"""pybroker: a broker that speaks Apache Kafka's protocol, in which a topic's identity is its id.
+"""pybroker: a broker for Apache Kafka's protocol that identifies topics by their ids.
 
-Public names are imported when they are first used, because `pybroker start` and Spark's workers import this
-package too and need none of them.
+Public names are imported on first use, because `pybroker start` and Spark's workers also import this package and need
+none of them.
 """
 
 from __future__ import annotations

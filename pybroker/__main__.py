@@ -8,11 +8,10 @@ _START_OPTIONS = {"--config": "file", "--set": "assignments", "--ready-fd": "rea
 
 
 def main() -> None:
-    """Runs the command line; the entry point of the installed script.
+    """Run the command line; the entry point of the installed script.
 
-    A plain `pybroker start` does not wait for click, which takes a tenth of the start; help, mistakes and all other
-    commands go there
-    (`pybroker.cli`, which defines the same options).
+    A plain `pybroker start` does not import click, which takes a tenth of the start. Help, usage errors and all other
+    commands go to `pybroker.cli`, which defines the same options.
     """
     options = plain_start(sys.argv[1:])
     if options is None:
@@ -26,7 +25,7 @@ def main() -> None:
 
 
 def plain_start(arguments: list[str]) -> dict[str, str | int | tuple[str, ...] | None] | None:
-    """The options of `start` if the arguments are nothing but well-formed ones of it, else None."""
+    """Return the options of `start` if all arguments are well-formed ones of it, else None."""
     if arguments[:1] != ["start"]:
         return None
     file: str | None = None

@@ -1,16 +1,16 @@
-"""Trouble that has a value: a Kafka error code for clients, or a sentence for the operator.
+"""Expected errors: with a Kafka error code for clients, or with a sentence for the operator.
 
-Bugs are neither; they stay ordinary exceptions and reach `dispatch`, which logs them.
+Bugs are ordinary exceptions; `dispatch` logs them.
 """
 
 from __future__ import annotations
 
 
 class KafkaError(Exception):
-    """A request (or one item of it) fails with a Kafka error code.
+    """A Kafka error code as the result of a request or one of its items.
 
-    `code` is the number of the wire (`pybroker.protocol.error_codes.ErrorCode` is an IntEnum, so members fit);
-    `message` is the text that goes into `error_message` fields, None where Kafka sends none.
+    `code` is the number on the wire (`pybroker.protocol.error_codes.ErrorCode` is an IntEnum, so members fit);
+    `message` is the text for `error_message` fields, None where Kafka sends none.
     """
 
     def __init__(self, code: int, message: str | None = None) -> None:
@@ -23,10 +23,9 @@ class KafkaError(Exception):
 
 
 class StartError(Exception):
-    """The broker refuses to start. The text says what is wrong and what to do; the command prints it without a
-    traceback.
-    """
+    """The broker refuses to start. The text gives the problem and the remedy; the command prints it without a
+    traceback."""
 
 
 class FatalError(Exception):
-    """Going on would lose or invent state (a failed commit, a damaged store): the broker stops."""
+    """Going on would lose or corrupt state (a failed commit, a damaged store): the broker stops."""

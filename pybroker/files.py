@@ -1,4 +1,4 @@
-"""The only door to files in Python: their rights, atomic writes, bounded reads, and the lock on a data directory."""
+"""All file access in Python: permissions, atomic writes, bounded reads, and the lock on a data directory."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pathlib import Path
 from pybroker.errors import StartError
 
 GROUP_UMASKS = {"none": 0o077, "read": 0o027, "write": 0o007}
-"""What `log.dirs.group.access` leaves to the group of the broker's user; other users get nothing."""
+"""Umasks by `log.dirs.group.access`: the permissions of the group of the broker's user. Other users have none."""
 
 
 def keep_private(group_access: str = "none") -> None:
-    """Set the umask of this process, whatever it inherited: it holds for Python, for native code and for SQLite.
+    """Set the umask of this process, whatever it inherited, for Python, native code and SQLite.
 
     A data directory has records, SCRAM keys and passwords (SECURITY.md). Commands that write to one call this first.
     """
@@ -23,7 +23,7 @@ def keep_private(group_access: str = "none") -> None:
 
 
 def fsync_directory(path: Path) -> None:
-    """Makes renames and new names in `path` durable."""
+    """Make renames and new names in `path` durable."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)
@@ -32,9 +32,8 @@ def fsync_directory(path: Path) -> None:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Replaces `path` so that a crash leaves the old or the new content, whole: temp, fsync, rename, fsync of the
-    directory.
-    """
+    """Replace `path` so that a crash leaves either the whole old or the whole new content: temp, fsync, rename, fsync
+    of the directory."""
     temporary = path.with_name(path.name + ".tmp")
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o660)
     try:
@@ -49,14 +48,14 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def read_bounded(path: Path, limit: int) -> bytes:
-    """Reads at most `limit` bytes plus one, so that a caller can tell "too long" without reading a file of any size."""
+    """Read at most `limit` bytes plus one: the caller detects a file that is too long without reading all of it."""
     return _read(os.open(path, os.O_RDONLY | os.O_CLOEXEC), limit)
 
 
 def read_regular(location: str, limit: int) -> bytes:
     """Read at most `limit` bytes plus one of a file that a setting names.
 
-    Raises OSError, also for a pipe, a device or a directory: opening a pipe would wait for a writer for ever.
+    Raises OSError, also for a pipe, a device or a directory: opening a pipe would block until a writer comes.
     """
     fd = os.open(location, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
@@ -81,14 +80,15 @@ def _read(fd: int, limit: int) -> bytes:
 
 
 class DirectoryLock:
-    """Holds a data directory for one process. The kernel lets go of it when the process ends, however it ends."""
+    """An exclusive lock of one process on a data directory. The kernel releases it when the process ends, however it
+    ends."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._fd: int | None = None
 
     def acquire(self) -> None:
-        """Takes the lock or raises StartError that names the holder."""
+        """Take the lock. Raises StartError with the holder."""
         fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o660)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -105,9 +105,7 @@ class DirectoryLock:
         self._fd = fd
 
     def release(self) -> None:
-        """Lets go; calling it twice does no harm. The file stays, because removing it would let two processes lock two
-        inodes.
-        """
+        """Release the lock; idempotent. The file stays, because removing it would let two processes lock two inodes."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None

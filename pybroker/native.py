@@ -1,4 +1,4 @@
-"""The native core, typed. The only module that imports `pybroker._native`."""
+"""Types of the native core. Only this module imports `pybroker._native`."""
 
 from __future__ import annotations
 

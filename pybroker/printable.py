@@ -1,11 +1,11 @@
-"""Text from outside on its way to a terminal or a log."""
+"""Escapes text from clients for a terminal or a log."""
 
 from __future__ import annotations
 
 import re
 
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Control codes, line separators, changes of direction, and halves of characters, which no stream takes."""
+"""Control codes, line separators, changes of direction, and lone surrogates, which no stream encodes."""
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 

@@ -1,4 +1,4 @@
-"""Names for topic ids in log lines. Native code, followers above all, knows a topic by its id only."""
+"""Adds topic names to log lines. Native code, followers above all, knows topics only by their ids."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import re
 from collections.abc import Callable
 
 _ID = re.compile(r"(?<![\w-])([A-Za-z0-9_-]{22})(-\d+)?(?![\w-])")
-"""An id, or a partition of it."""
+"""A topic id, or a partition of it."""
 
 
 
 def _unknown(text: str) -> str | None:
-    """Until a broker knows its cluster."""
+    """Return None: the default until a broker knows its cluster."""
     del text
     return None
 
@@ -20,13 +20,13 @@ _name_of: Callable[[str], str | None] = _unknown
 
 
 def use_names(name_of: Callable[[str], str | None]) -> None:
-    """Take names from there: it gets 22 characters that may be a topic id, on any thread."""
+    """Set the function that returns a topic's name. It gets 22 characters that may be a topic id, on any thread."""
     global _name_of  # noqa: PLW0603 - one log, one cluster in a process
     _name_of = name_of
 
 
 def with_names(message: str) -> str:
-    """The message with ` (topic NAME)` behind each topic id whose name it does not have itself."""
+    """Return the message with ` (topic NAME)` after each topic id, unless the message has the name already."""
 
     def named(match: re.Match[str]) -> str:
         name = _name_of(match[1])

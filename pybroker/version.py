@@ -1,11 +1,12 @@
-"""The version of this installation."""
+"""The installed version."""
 
 from __future__ import annotations
 
 
 def version() -> str:
-    """As in pyproject.toml, read from the installed package; "unknown" where pybroker runs without being installed."""
-    from importlib.metadata import PackageNotFoundError  # slow to import; only --version and /metrics ask
+    """Return the version of the installed package, as in pyproject.toml; "unknown" if pybroker runs without being
+    installed."""
+    from importlib.metadata import PackageNotFoundError  # slow to import; only --version and /metrics need it
     from importlib.metadata import version as installed_version
 
     try:

@@ -1,5 +1,5 @@
-"""One request by HTTP or HTTPS to where settings point, and to nowhere else: no redirects, no other schemes, an
-answer of bounded length in bounded time. Blocks: not for a loop's thread."""
+"""One HTTP or HTTPS request to a URL from the settings: no redirects, no other schemes, limited size and time. Blocks,
+so it must not run on a loop's thread."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PIECE_BYTES = 1 << 16
 
 
 class WebError(Exception):
-    """No answer that can be used. The text says why, with nothing of what was sent or received."""
+    """The request failed. The text gives the reason, without any data that was sent or received."""
 
     def __init__(self, message: str, status: int | None = None, body: bytes = b"") -> None:
         super().__init__(message)
@@ -34,8 +34,8 @@ def ask(
     seconds: float = 10.0,
     tls: ssl.SSLContext | None = None,
 ) -> bytes:
-    """The body of an answer with a good status, to GET or, with `body`, to POST. `tls`: whom to trust; None: whom the
-    system trusts. Raises WebError."""
+    """Return the body of a successful response to GET or, with `body`, to POST. `tls` has the trusted certificates;
+    None uses the system's. Raises WebError."""
     opener = urllib.request.OpenerDirector()
     for handler in (
         urllib.request.HTTPHandler(),

@@ -1,1 +1,1 @@
-"""The control plane: what a broker decides, stores and answers beside its native data path."""
+"""The control plane of a broker, besides its native data path."""

@@ -1,8 +1,7 @@
-"""Time as an object, so that tests can move it.
+"""Clocks as objects, which tests can control.
 
 Wall time goes to disk and to clients; monotonic time measures waiting. A deadline that was stored as wall time is
-turned into monotonic time once, when it is loaded, and counted down from there: a wall clock that jumps moves
-nothing.
+converted to monotonic time once, when it is loaded: later jumps of the wall clock do not move it.
 """
 
 from __future__ import annotations
@@ -12,14 +11,14 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What every part of the control plane asks for the time."""
+    """The source of time for every part of the control plane."""
 
     def wall_ms(self) -> int:
-        """Milliseconds since 1970-01-01 UTC."""
+        """Return milliseconds since 1970-01-01 UTC."""
         ...
 
     def monotonic_ms(self) -> int:
-        """Milliseconds from an arbitrary start; never goes back."""
+        """Return milliseconds from an arbitrary start; never decreases."""
         ...
 
 
@@ -34,7 +33,7 @@ class SystemClock:
 
 
 class FakeClock:
-    """A clock that stands still until a test moves it; `jump` moves wall time only, as an operator or NTP would."""
+    """A clock that only tests advance; `jump` moves wall time only, as an operator or NTP would."""
 
     def __init__(self, wall_ms: int = 1_700_000_000_000, monotonic_ms: int = 1_000) -> None:
         self._wall_ms = wall_ms
@@ -47,10 +46,10 @@ class FakeClock:
         return self._monotonic_ms
 
     def advance(self, ms: int) -> None:
-        """Lets `ms` pass on both clocks."""
+        """Advance both clocks by `ms`."""
         self._wall_ms += ms
         self._monotonic_ms += ms
 
     def jump(self, ms: int) -> None:
-        """Sets the wall clock forward or back without time passing."""
+        """Move the wall clock forward or back; the monotonic clock stays."""
         self._wall_ms += ms

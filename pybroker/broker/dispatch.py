@@ -1,8 +1,8 @@
-"""From the native queue to a handler and back: key → api file; exactly one reply for each request, always.
+"""Dispatches requests from the native queue to handlers by API key. Each request gets exactly one reply.
 
-The native side wakes the loop through one file descriptor for a whole burst. `drain` hands over decoded requests; a
-handler is a plain function where the answer is at hand, else a coroutine whose first step runs here and now, so that
-only those that really wait cost a scheduled step (measured: 1.2 µs against 2.1 µs with a task for each).
+Native code wakes the loop through one file descriptor for a whole burst. `drain` takes decoded requests. A handler is a
+plain function if it can answer at once, else a coroutine whose first step runs immediately; only a handler that really
+waits costs a scheduled step (measured: 1.2 µs against 2.1 µs with a task for each).
 """
 
 from __future__ import annotations
@@ -51,22 +51,21 @@ from pybroker.native import (
 log = logging.getLogger(__name__)
 
 DRAIN_MAX_ITEMS = 256
-"""Requests taken in one turn of the loop; timers and other readers get their turn in between."""
+"""Limit of requests per iteration of the loop; timers and other readers run in between."""
 
 PARKED_MAX = 20_000
-"""Requests whose answer comes later (JoinGroup, CreateTopics, …). Above it new waiters are refused by closing their
-connection: each holds memory, and clients that make so many come back with a delay of their own."""
+"""Limit of parked requests (JoinGroup, CreateTopics, …). Beyond it, new ones are refused by closing their connection:
+each holds memory, and clients reconnect with a backoff."""
 
 UNKNOWN_SERVER_ERROR = -1
 
 STOPPING = 15
-"""COORDINATOR_NOT_AVAILABLE: retriable for every client, and true of each request that a stopping broker
-gives up.
-"""
+"""COORDINATOR_NOT_AVAILABLE: every client retries it, and it is correct for every request that a stopping broker
+abandons."""
 
 
 class Tables(msgspec.Struct, frozen=True):
-    """API key → handler, for each of the two kinds of listeners."""
+    """API key → handler, for both kinds of listeners."""
 
     clients: dict[int, Handler]
     brokers: dict[int, Handler]
@@ -89,7 +88,7 @@ class Dispatcher:
         loop: asyncio.AbstractEventLoop,
         on_fatal: Callable[[FatalError], None],
     ) -> None:
-        """`failed`: who is told of replicas that went offline; None where nobody else could serve them."""
+        """`failed` gets replicas that went offline; None on a single broker, where no other replica exists."""
         self._native = native
         self._on_fatal = on_fatal
         self._appends = appends
@@ -111,24 +110,24 @@ class Dispatcher:
 
     @property
     def parked(self) -> int:
-        """Requests whose handler waits."""
+        """Return the number of requests whose handler waits."""
         return len(self._parked)
 
     def start(self) -> None:
-        """Begins to take requests."""
+        """Start taking requests."""
         self._fd = self._native.control_queue.wake_fd()
         self._loop.add_reader(self._fd, self._drain)
         self._loop.call_soon(self._drain)
 
     def stop(self) -> None:
-        """Takes no further request. Those that wait go on; `cancel_parked` ends them."""
+        """Stop taking requests. Parked ones continue; `cancel_parked` ends them."""
         if self._fd is not None:
             self._loop.remove_reader(self._fd)
             self._fd = None
         self._stopping = True
 
     async def cancel_parked(self, grace_s: float) -> None:
-        """Gives waiting handlers `grace_s` seconds, then cancels what is left: each of them still answers."""
+        """Give parked handlers `grace_s` seconds, then cancel the rest; a cancelled handler still answers."""
         if self._parked:
             try:
                 async with asyncio.timeout(grace_s):
@@ -174,7 +173,8 @@ class Dispatcher:
             if self._membership.answer_here(question):
                 return
         except Exception:
-            # Dropped without an answer it tells its leader that this cannot be known now.
+            # Dropping the question without an answer makes its leader reply that the transaction cannot be verified
+            # now.
             log.exception("a transaction could not be verified: this is a bug in pybroker")
             return
         task = self._loop.create_task(self._membership.answer(question))
@@ -199,7 +199,7 @@ class Dispatcher:
             self._turns,
         )
         if handler is None:
-            # The table of advertised keys and this one are compared by a test; what comes here is a bug of ours.
+            # A test compares this table with the advertised keys: an unknown key is a bug of the broker.
             log.error("no handler for API key %d; closing connection %d", request.api_key, request.connection_id)
             request.close()
             return
@@ -219,7 +219,7 @@ class Dispatcher:
         else:
             self._reply(request, outcome)
         if begun:
-            # What runs after a wait is not counted: it is as short as what runs before.
+            # The time after a wait is not counted: it is as short as the time before.
             request.spent(time.perf_counter_ns() - begun)
 
     def _await(self, request: Request, later: Later) -> None:

@@ -1,5 +1,5 @@
-"""Python's cyclic garbage collector and large tables: a look at everything holds every thread for as long as it takes,
-and tables of some hundred thousand entries that hold no cycle are looked at in vain."""
+"""Settings of Python's cyclic garbage collector for large tables: a full collection stops every thread, and scanning
+tables of some hundred thousand entries without cycles is wasted time."""
 
 from __future__ import annotations
 
@@ -8,30 +8,29 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 YOUNG_MAX = 20_000
-"""More objects that were made than went, before the young ones are looked at. Python's own 700 are what a burst of some
-dozen requests holds, so that the collector would look at all requests again and again while they are answered: 13 % of
-the CPU of heartbeats and commits."""
+"""Surplus of allocated over freed objects that triggers a collection of the youngest generation. Python's 700 equals a
+burst of some dozen requests: the collector would scan all requests repeatedly while they are answered, which costs 13 %
+of the CPU of heartbeats and commits."""
 
 
 def for_a_broker() -> None:
-    """Once, when a broker has started: what it is made of stays and is never looked at, and what requests make goes by
-    itself when they are answered. Cycles are found as ever, after a few megabytes."""
+    """Freeze the objects of a started broker, which live as long as it does. Call it once. Reference counts free the
+    objects of requests; the collector still finds cycles, after a few megabytes."""
     gc.freeze()
     gc.set_threshold(YOUNG_MAX, *gc.get_threshold()[1:])
 
 
 class Made:
-    """What the work says of what it has made."""
+    """Reports the amount of objects that a piece of work has created."""
 
     large = False
-    """Very much, which stays."""
+    """True if the work created many long-lived objects."""
 
 
 @contextmanager
 def let_be() -> Iterator[Made]:
-    """For work that may make very much: nothing is collected meanwhile. If it has, what is there at the end is never
-    looked at again: it goes as ever when nothing refers to it, and only a cycle that nobody holds at that moment stays
-    for good."""
+    """Disable collections during work that may create many objects. If it did (`large`), freeze them at the end:
+    reference counts still free them, but cycles that are garbage at that moment are never freed."""
     made = Made()
     gc.disable()
     try:

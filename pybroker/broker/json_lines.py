@@ -13,13 +13,14 @@ from pybroker.topic_names import with_names
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: `time` (UTC, RFC 3339), `level`, `event`, `message`, `logger`, and `error`: a traceback.
+    """One JSON object per line: `time` (UTC, RFC 3339), `level`, `event`, `message`, `logger`, and `error`: a
+    traceback.
 
-    `event` names what has happened, not how it is said this time (`event_of`).
+    `event` identifies the event independently of the message's wording (`event_of`).
     """
 
     def __init__(self, levels: Mapping[int, str]) -> None:
-        """levels: their names."""
+        """`levels` has the names of levels."""
         super().__init__()
         self._levels = levels
 
@@ -70,8 +71,8 @@ EVENTS: tuple[tuple[str, str], ...] = (
     (" can be reached from other machines and asks for no authentication: ", "listener_without_authentication"),
     (" was not closed by a clean stop", "recovery_after_unclean_stop"),
 )
-"""Of sentences that come as a whole, from native code and as warnings: words that only this one has (`*`: anything),
-and its event. They are in docs/operations.md: alerts of operators go by them."""
+"""Patterns of unformatted sentences, from native code and from warnings, with their events: words that occur only in
+that sentence (`*`: any text). docs/operations.md documents the events for operators' alerts."""
 EVENT_CHARACTERS_MAX = 60
 _PATTERNS = [(re.compile(".*".join(map(re.escape, words.split("*")))), event) for words, event in EVENTS]
 _VARIABLE = re.compile(r"%[-#0 +]*[\d.]*[a-zA-Z]|%%")
@@ -80,14 +81,14 @@ _NATIVE_VARIABLE = re.compile(r"\(.*\)|\[.*\]|'[^']*'|\S*[\d/=]\S*")
 
 
 def event_of(record: logging.LogRecord, message: str) -> str:
-    """A name in small letters: what the call says (`extra={"event": …}`), that of a known sentence, or the constant
-    words of the message."""
+    """Return a lowercase name: that of the log call (`extra={"event": …}`), of a known sentence, or the constant words
+    of the message."""
     given = getattr(record, "event", None)
     if isinstance(given, str):
         return given
     template = str(record.msg)
     if template == "%s":
-        # What stands in quotes was chosen by others: client ids, names.
+        # Clients chose the quoted parts: client ids, names.
         words = _QUOTED.sub(" ", message)
         for pattern, event in _PATTERNS:
             if pattern.search(words):

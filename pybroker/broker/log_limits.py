@@ -1,7 +1,7 @@
-"""What keeps clients from filling the log: lines that they cause have a rate and a length.
+"""Prevents clients from filling the log: log lines that they cause have a limited rate and length.
 
-A line is one of those if it is logged with `extra=BY_CLIENT`. The rate is that of native code's lines of this kind, one
-for both, so that a broker writes less than 1 MB of them a minute.
+Those lines are logged with `extra=BY_CLIENT`. They share one rate limit with native code's lines of this kind, which
+keeps them below 1 MB a minute.
 """
 
 from __future__ import annotations
@@ -16,29 +16,30 @@ BY_CLIENT = {"by_client": True}
 
 BY_CLIENT_CHARACTERS_MAX = 400
 CHARACTERS_MAX = 8_000
-"""Of every other line: names of topics and groups are as long as clients like."""
+"""Limit of all other lines: topic and group names can be long."""
 
 
 def message_of(record: logging.LogRecord) -> str:
-    """Return the text of a line, cut to what it may have."""
+    """Return the text of a line, cut to its limit."""
     message = record.getMessage()
     most = BY_CLIENT_CHARACTERS_MAX if is_by_client(record) else CHARACTERS_MAX
     return message if len(message) <= most else f"{message[:most]}…"
 
 
 def is_by_client(record: logging.LogRecord) -> bool:
-    """Whether a client has caused it."""
+    """Return whether a client has caused the line."""
     return getattr(record, "by_client", False)
 
 
 class ClientLines(logging.Filter):
-    """Leaves out lines that clients cause, above their rate. One object filters for all handlers."""
+    """Drops lines that clients cause above the rate limit. All handlers share one filter."""
 
     admit: Callable[[], int | None] = staticmethod(lambda: 0)
-    """Native code's limit: how many lines were left out since the last one; None: leave it out."""
+    """Native code's rate limit: returns the number of dropped lines since the last admitted one, or None to drop the
+    line."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the line is written."""
+        """Return whether the line is written."""
         if not is_by_client(record):
             return True
         admitted: bool | None = getattr(record, "admitted", None)

@@ -1,9 +1,7 @@
-"""The log: one line an event on standard error, in Kafka's shape, with Kafka's levels, which can be changed while
-running.
+"""The log: one line per event on standard error, in Kafka's format, with Kafka's levels, which can change at runtime.
 
-Text from outside (client ids, topic names, host names) reaches log messages. Control characters in a message are
-escaped, so that nobody can forge a line; settings that are secrets never get here, because tables mark them
-(`ConfigKey.sensitive`).
+Log messages contain text from clients (client ids, topic names, host names). Control characters in a message are
+escaped to prevent forged lines. Secret settings never reach the log, because tables mark them (`ConfigKey.sensitive`).
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from pybroker.topic_names import with_names
 
 TRACE = 5
 ROOT = "root"
-"""Kafka's name of the logger that all others inherit from (KIP-412)."""
+"""Kafka's name of the root logger (KIP-412)."""
 
 LEVELS: dict[str, int] = {
     "TRACE": TRACE,
@@ -47,7 +45,7 @@ class KafkaFormatter(logging.Formatter):
 
 
 class Tail(logging.Handler):
-    """Keeps the last lines in memory, for a report about a broker whose log goes who knows where."""
+    """Keeps the last lines in memory, for reports about a broker whose log files are unknown."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -62,7 +60,7 @@ class Tail(logging.Handler):
             self._characters -= len(self._lines.popleft())
 
     def lines(self) -> list[str]:
-        """The oldest first."""
+        """Return the lines, the oldest first."""
         self.acquire()
         try:
             return list(self._lines)
@@ -72,16 +70,17 @@ class Tail(logging.Handler):
 
 TAIL_CHARACTERS_MAX = 512 * 1024
 TAIL_LINE_CHARACTERS_MAX = 16 * 1024
-"""A traceback."""
+"""The size of a traceback."""
 
 
 def last_lines() -> list[str]:
-    """What has been logged lately, the oldest first; nothing before `configure_logging`."""
+    """Return the latest log lines, the oldest first; none before `configure_logging`."""
     return next((each.lines() for each in logging.getLogger().handlers if isinstance(each, Tail)), [])
 
 
 def configure_logging(level: str, stream: TextIO | None = None, *, json_lines: bool = False) -> None:
-    """Sends all loggers to standard error (or `stream`) from `level` up; replaces what an earlier call set up."""
+    """Send all loggers to standard error (or `stream`) from `level` up; replaces the configuration of an earlier
+    call."""
     logging.addLevelName(TRACE, "TRACE")
     logging.addLevelName(logging.WARNING, "WARN")
     logging.addLevelName(logging.CRITICAL, "FATAL")
@@ -98,12 +97,12 @@ def configure_logging(level: str, stream: TextIO | None = None, *, json_lines: b
     root = logging.getLogger()
     root.handlers[:] = [handler, tail]
     root.setLevel(LEVELS[level])
-    # asyncio tells of its selector at DEBUG, once a loop, which is of no use to an operator.
+    # asyncio logs its selector at DEBUG for each loop, which is useless to an operator.
     logging.getLogger("asyncio").setLevel(max(LEVELS[level], logging.INFO))
 
 
 def logger_levels() -> dict[str, str]:
-    """Every known logger with the level in force, the root under Kafka's name for it."""
+    """Return every known logger with its effective level, the root under Kafka's name."""
     loggers = {ROOT: logging.getLogger()}
     for name, logger in list(logging.root.manager.loggerDict.items()):
         if isinstance(logger, logging.Logger):
@@ -112,16 +111,16 @@ def logger_levels() -> dict[str, str]:
 
 
 def _name_of(number: int) -> str:
-    """The nearest of Kafka's levels that is not less severe than `number`."""
+    """Return the nearest of Kafka's levels that is not less severe than `number`."""
     return next((name for name, known in LEVELS.items() if known >= number), "FATAL")
 
 
 def is_logger(name: str) -> bool:
-    """Whether a logger of this name exists; asking does not create it."""
+    """Return whether a logger of this name exists, without creating it."""
     return name == ROOT or isinstance(logging.root.manager.loggerDict.get(name), logging.Logger)
 
 
 def set_logger_level(name: str, level: str | None) -> None:
-    """Sets a logger's level; None lets it inherit again."""
+    """Set a logger's level; None makes it inherit again."""
     logger = logging.getLogger() if name == ROOT else logging.getLogger(name)
     logger.setLevel(LEVELS[level] if level is not None else logging.NOTSET)

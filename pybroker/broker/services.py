@@ -1,4 +1,4 @@
-"""The objects that handlers are bound to. `composition` makes them; nobody else does."""
+"""The objects that handlers use. Only `composition` creates them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Services(msgspec.Struct):
     authorizer: Authorizer
     sasl: SaslServer
     gate: BrokerGate | None
-    """Who is a broker; None of a broker that is alone."""
+    """Authenticates other brokers; None on a single broker."""
     tokens: TokenAdmin
     telemetry: Telemetry
     disk_room: DiskRoom
