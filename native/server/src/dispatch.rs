@@ -1,4 +1,4 @@
-//! From a frame to its answer: may it be answered, is it its turn, and one match on the API key.
+//! Dispatch of a frame: check whether it may be answered, whether it is its turn, and match on its API key.
 
 use std::sync::Arc;
 use std::task::Context;
@@ -26,26 +26,26 @@ use crate::sasl;
 use crate::shared::{Shared, ThreadState};
 use crate::slots::{ReadyReply, Slot};
 
-/// Where a reply goes that is written at once.
+/// Where an immediate reply goes.
 pub(crate) enum Output<'o> {
     /// The request is at the head: straight to the connection's output.
     Head(&'o mut Outgoing),
-    /// Others are before it: only Produce runs, unless one before it is still to be appended, and its reply waits in
-    /// a slot.
+    /// Other requests are ahead: only a Produce runs, unless one ahead is not appended yet, and its reply waits in a
+    /// slot.
     Behind { unappended: bool },
 }
 
-/// What became of a request.
+/// Result of dispatching a request.
 pub(crate) enum Dispatched {
     /// Answered (or, for acks=0, done).
     Done,
-    /// Takes the next slot.
+    /// The request takes the next slot.
     Slot(Slot),
-    /// The reply is in the output, and is the last: why the connection ends then.
+    /// The output has the last reply, after which the connection closes for this reason.
     Last(CloseReason),
 }
 
-/// The environment of one turn of a connection.
+/// Context of one turn of a connection.
 pub(crate) struct Turn<'a, 'c> {
     pub(crate) shared: &'a Arc<Shared>,
     pub(crate) thread: &'a mut ThreadState,
@@ -57,11 +57,11 @@ pub(crate) struct Turn<'a, 'c> {
 struct Admitted {
     api: &'static Api,
     prefix: RequestPrefix,
-    /// False only for ApiVersions, which answers versions that it does not know.
+    /// False only for ApiVersions, which answers unsupported versions too.
     supported: bool,
 }
 
-/// Runs one request. `frame` is its content without the length prefix; Produce changes it in place.
+/// Run one request. `frame` is its content without the length prefix; Produce modifies it in place.
 pub(crate) fn dispatch(
     turn: &mut Turn<'_, '_>,
     mut frame: Frame<'_>,
@@ -78,7 +78,7 @@ pub(crate) fn dispatch(
         }
         admitted => admitted?,
     };
-    // Only a Produce may run while others wait before it.
+    // Only a Produce may run while other requests are ahead of it.
     let produce = admitted.api.key == ApiKey::Produce;
     if let Output::Behind { unappended } = output
         && (unappended || !produce)
@@ -92,8 +92,7 @@ pub(crate) fn dispatch(
     run(turn, &admitted, frame, received, output)
 }
 
-/// Reads the fixed beginning of a request, and refuses what is not served over this connection or not yet, or not any
-/// more.
+/// Parse the request header, and refuse requests that the connection does not serve, or not before authentication.
 #[inline]
 fn admit(
     turn: &Turn<'_, '_>,
@@ -127,7 +126,7 @@ fn admit(
         if !turn.connection.authenticated {
             return Err(CloseReason::Unauthenticated { api_key });
         }
-        // Kafka, too, lets an idle client begin again after its session has ended, and nothing else (KIP-368).
+        // After a session has expired, Kafka also lets an idle client re-authenticate, and nothing else (KIP-368).
         let ends = turn.connection.session_ends;
         if ends.is_some_and(|ends| ends <= received) {
             return Err(CloseReason::SessionExpired);
@@ -140,7 +139,7 @@ fn admit(
     })
 }
 
-/// Runs a request whose turn has come.
+/// Run a request that is at the head.
 fn run(
     turn: &mut Turn<'_, '_>,
     admitted: &Admitted,
@@ -191,7 +190,7 @@ fn run(
     }
 }
 
-/// Answers a request. If its body cannot be decoded, nothing is written.
+/// Answer a request. Nothing is written if its body cannot be decoded.
 fn answer(
     turn: &mut Turn<'_, '_>,
     call: &Call<'_>,
@@ -246,7 +245,7 @@ fn call<'a>(
     }
 }
 
-/// What the client's quotas say to its request. Brokers have none, nor who has not logged in.
+/// Return the throttle time of the request by the client's quotas. Brokers and unauthenticated clients have no quotas.
 #[cold]
 fn throttle_time_ms(
     turn: &Turn<'_, '_>,
@@ -263,14 +262,15 @@ fn throttle_time_ms(
     let client_id = String::from_utf8_lossy(client_id.unwrap_or_default());
     let quotas = turn.shared.metadata.quotas();
     let who = (&*connection.principal, &*client_id);
-    // When the request before it ended, not when the turn began.
+    // Use the end of the previous request, not the start of the turn.
     let now = turn.thread.clock;
     connection
         .quotas
         .arrived(quotas, who, (api.key, frame.len()), now)
 }
 
-/// Tells a client that it must log in, or speak TLS, if its request leaves a way to do so, and ends its connection.
+/// Answer a client that must authenticate or use TLS with an error, if its request has a response for it, and close its
+/// connection.
 fn refuse_login(
     turn: &mut Turn<'_, '_>,
     frame: &[u8],
@@ -299,8 +299,8 @@ fn refuse_login(
     Ok(dispatched)
 }
 
-/// Where the client id stands in a request, and where its body begins. Not the client id itself, which is a borrow of
-/// the frame that Produce changes.
+/// Return the position of the client id in a request and the start of its body. It does not return the client id, a
+/// borrow of the frame that Produce modifies.
 fn rest_of_header(
     prefix: RequestPrefix,
     frame: &[u8],
@@ -376,7 +376,7 @@ fn run_at_head(
             thread.count_errors(call.api_key, &errors);
         }
         ApiKey::ListTopics => k32142_list_topics::run(call, body, out)?,
-        // The table says native for a key without a file here: a test of the table finds it before any client.
+        // The table marks the key as native but no handler exists; a test of the table detects this.
         _ => {
             return Err(CloseReason::NotServed {
                 api_key: call.api_key,
@@ -404,7 +404,7 @@ fn finished<P>(
     }
 }
 
-/// Hands a bare SASL token over, as the SaslAuthenticate that it stands for.
+/// Forward a SASL token without Kafka header as a SaslAuthenticate.
 fn submit_raw_token(
     turn: &Turn<'_, '_>,
     token: &[u8],
@@ -413,7 +413,7 @@ fn submit_raw_token(
 ) -> Result<Dispatched, CloseReason> {
     let api_key = ApiKey::SaslAuthenticate.code();
     if matches!(output, Output::Behind { .. }) {
-        // A client that does not wait for the challenge does not speak SASL.
+        // The client did not wait for the challenge, so it does not speak SASL.
         return Err(CloseReason::Unauthenticated { api_key });
     }
     let prefix = RequestPrefix {

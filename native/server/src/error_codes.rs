@@ -1,10 +1,10 @@
-//! From what the inside says to Kafka's error codes. The only place where that happens.
+//! Mapping of internal errors to Kafka's error codes; the only such place.
 
 use pybroker_model::{BatchError, RecordFault, RejectedRecord};
 use pybroker_protocol::ErrorCode;
 use pybroker_replica::{IngestError, PartitionError};
 
-/// How a request names topics: decides which "unknown" it is told.
+/// How a request names topics, which selects the error for unknown topics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Naming {
     /// By name: UNKNOWN_TOPIC_OR_PARTITION.
@@ -13,7 +13,7 @@ pub enum Naming {
     Id,
 }
 
-/// A topic that is not there.
+/// Return the error for a topic that does not exist.
 pub(crate) fn unknown_topic(naming: Naming) -> ErrorCode {
     match naming {
         Naming::Name => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
@@ -21,7 +21,8 @@ pub(crate) fn unknown_topic(naming: Naming) -> ErrorCode {
     }
 }
 
-/// Refused batches. As Kafka answers Produce: a wrong format is INVALID_RECORD there (`ProduceRequest.validateRecords`).
+/// Return the error for a refused batch. As in Kafka's Produce, a wrong format is INVALID_RECORD
+/// (`ProduceRequest.validateRecords`).
 pub fn of_batch(error: &BatchError) -> ErrorCode {
     match error {
         BatchError::Truncated { .. }
@@ -47,7 +48,7 @@ pub fn of_batch(error: &BatchError) -> ErrorCode {
     }
 }
 
-/// What a partition refuses.
+/// Return the error for a partition that refuses an operation.
 pub fn of_partition(error: &PartitionError, naming: Naming) -> ErrorCode {
     match error {
         PartitionError::NotLeader => ErrorCode::NOT_LEADER_OR_FOLLOWER,
@@ -83,7 +84,7 @@ pub fn of_partition(error: &PartitionError, naming: Naming) -> ErrorCode {
     }
 }
 
-/// What an ingest refuses.
+/// Return the error for an ingest that refuses an operation.
 pub fn of_ingest(error: &IngestError) -> ErrorCode {
     match error {
         IngestError::Unknown => ErrorCode::TRANSACTIONAL_ID_NOT_FOUND,

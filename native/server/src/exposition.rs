@@ -1,17 +1,17 @@
 //! Prometheus' text format, version 0.0.4.
 //!
-//! The crate `prometheus-client` is not used: it writes OpenMetrics only, which ends every counter in `_total` and has
-//! no place for `…_count` and `…{quantile=…}` as Kafka's JMX exporter names them. What is written here is checked by
-//! promtool and by the parser of Python's prometheus-client (`tests/observability`).
+//! The crate `prometheus-client` is not used: it writes OpenMetrics only, which ends every counter in `_total` and does
+//! not support `…_count` and `…{quantile=…}` as Kafka's JMX exporter names them. promtool and the parser of Python's
+//! prometheus-client check the output (`tests/observability`).
 
 use core::fmt::{Display, Write as _};
 
-/// What a family is.
+/// Type of a metric family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Only grows, until the next start.
+    /// Only grows until the next start.
     Counter,
-    /// Goes up and down.
+    /// May grow and shrink.
     Gauge,
     /// `_bucket`, `_sum`, `_count`.
     Histogram,
@@ -30,22 +30,22 @@ impl Kind {
     }
 }
 
-/// Labels of a series: names that are written as they are, values that are escaped.
+/// Labels of a series: names are written verbatim, values are escaped.
 pub type Labels<'a> = &'a [(&'a str, &'a str)];
 
-/// A page in the making. Series of one family follow each other.
+/// A page under construction. The series of a family are contiguous.
 #[derive(Debug, Default)]
 pub struct Page(String);
 
 impl Page {
-    /// Begins a family. `help` has no line ends and no backslashes.
+    /// Start a family. `help` must not contain line ends or backslashes.
     pub fn family(&mut self, name: &str, kind: Kind, help: &str) {
         let kind = kind.name();
         // Writing to a String cannot fail.
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
-    /// A series.
+    /// Append a series.
     pub fn series(&mut self, name: &str, labels: Labels<'_>, value: impl Display) {
         self.0.push_str(name);
         let mut before = '{';
@@ -63,7 +63,7 @@ impl Page {
         let _ = writeln!(self.0, " {value}");
     }
 
-    /// A family of one series without labels.
+    /// Append a family of one series without labels.
     pub fn single(&mut self, name: &str, kind: Kind, help: &str, value: impl Display) {
         self.family(name, kind, help);
         self.series(name, &[], value);
@@ -84,7 +84,7 @@ impl Page {
         }
     }
 
-    /// The text.
+    /// Return the text.
     #[must_use]
     pub fn into_text(self) -> String {
         self.0

@@ -1,9 +1,11 @@
-//! Incremental fetch sessions (KIP-227): the partitions a consumer follows, so that its requests name only changes.
+//! Incremental fetch sessions (KIP-227): the broker remembers the partitions of a consumer, whose requests then name
+//! only changes.
 //!
-//! Sessions belong to a data thread, like the connections that use them: no lock. A client that reconnects and lands
-//! on another thread is told that its session is unknown and starts a new one, as after an eviction.
+//! Sessions belong to a data thread, like the connections that use them, so they need no lock. A client that reconnects
+//! to another thread gets an unknown session error and starts a new session, as after an eviction.
 //!
-//! A session is by name (v7–12) or by topic id (v13+), for good: mixing the two is FETCH_SESSION_TOPIC_ID_ERROR.
+//! A session uses either names (v7–12) or topic ids (v13+); a request of the other kind is
+//! FETCH_SESSION_TOPIC_ID_ERROR.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,25 +16,24 @@ use hashbrown::HashMap;
 use pybroker_model::{BuildIdHasher, TopicId, Uuid};
 use pybroker_protocol::ErrorCode;
 
-/// A session that was not used for this long may be evicted for a new one (Kafka's
-/// `min.incremental.fetch.session.eviction.ms`).
+/// A session unused for this long may be evicted for a new one (Kafka's `min.incremental.fetch.session.eviction.ms`).
 const EVICTION_IDLE: Duration = Duration::from_secs(120);
 /// Session epoch of a request for a new session.
 pub(crate) const EPOCH_INITIAL: i32 = 0;
-/// Session epoch of a request without session, or one that ends its session.
+/// Session epoch of a request without session, or of one that closes its session.
 pub(crate) const EPOCH_FINAL: i32 = -1;
 
-/// How a fetch names a topic.
+/// How a fetch identifies a topic.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum TopicKey {
-    /// To v12.
+    /// Up to v12.
     Name(Arc<str>),
     /// From v13; zero is possible and unknown.
     Id(Uuid),
 }
 
 impl TopicKey {
-    /// The name, where it goes by name.
+    /// Return the name, or "" for an id.
     pub(crate) fn name(&self) -> &str {
         match self {
             TopicKey::Name(name) => name,
@@ -40,7 +41,7 @@ impl TopicKey {
         }
     }
 
-    /// The id, where it goes by id.
+    /// Return the id, or zero for a name.
     pub(crate) fn id(&self) -> Uuid {
         match self {
             TopicKey::Name(_) => Uuid::ZERO,
@@ -49,7 +50,7 @@ impl TopicKey {
     }
 }
 
-/// One partition that is to be fetched.
+/// A partition to fetch.
 #[derive(Debug, Clone)]
 pub(crate) struct FetchTarget {
     pub(crate) topic: TopicKey,
@@ -58,11 +59,11 @@ pub(crate) struct FetchTarget {
     pub(crate) current_leader_epoch: i32,
     pub(crate) last_fetched_epoch: i32,
     pub(crate) max_bytes: i32,
-    /// What a fetch by name without epochs read last; another id means that the topic was created again.
+    /// Incarnation that a fetch by name without epochs read last; another id means that the topic was re-created.
     pub(crate) resolved: Option<TopicId>,
 }
 
-/// A followed partition and what its client was told last.
+/// A partition of a session, with the state last sent to the client.
 #[derive(Debug)]
 struct Followed {
     target: FetchTarget,
@@ -70,16 +71,16 @@ struct Followed {
     log_start_offset: i64,
 }
 
-/// One session.
+/// A fetch session.
 #[derive(Debug)]
 pub(crate) struct FetchSession {
     by_id: bool,
-    /// Epoch that the next request must carry.
+    /// Epoch expected in the next request.
     epoch: i32,
     followed: Vec<Option<Followed>>,
     free: Vec<u32>,
     places: HashMap<(TopicKey, i32), u32, BuildIdHasher>,
-    /// Order of reading: partitions that gave records go to the back, so that all get their turn.
+    /// Reading order: partitions that returned records move to the back, so that every partition gets its turn.
     order: VecDeque<u32>,
     share: Share,
     created: Instant,
@@ -101,12 +102,12 @@ impl FetchSession {
         }
     }
 
-    /// Number of partitions followed.
+    /// Return the number of partitions.
     pub(crate) fn len(&self) -> usize {
         self.places.len()
     }
 
-    /// Adds a partition, or takes over what the client changed about it.
+    /// Add a partition, or update its fetch parameters.
     pub(crate) fn update(&mut self, target: FetchTarget) {
         let key = (target.topic.clone(), target.partition);
         if let Some(place) = self.places.get(&key) {
@@ -135,7 +136,8 @@ impl FetchSession {
         self.order.push_back(place);
     }
 
-    /// Stops following partitions. All of a request at once: the order is gone through once, however many they are.
+    /// Remove the partitions that a request forgets. All at once, so that the order is scanned once, however many they
+    /// are.
     pub(crate) fn forget(&mut self, partitions: impl IntoIterator<Item = (TopicKey, i32)>) {
         let free_before = self.free.len();
         for key in partitions {
@@ -151,17 +153,18 @@ impl FetchSession {
         }
     }
 
-    /// The partitions in reading order, each with its place.
+    /// Return the partitions in reading order, each with its index.
     pub(crate) fn targets(&self) -> impl Iterator<Item = (u32, &FetchTarget)> {
         self.order
             .iter()
             .filter_map(|place| Some((*place, &self.followed[*place as usize].as_ref()?.target)))
     }
 
-    /// The partition at a place that [`FetchSession::targets`] named in the same fetch.
+    /// Return the partition at an index from [`FetchSession::targets`] of the same fetch.
     ///
     /// # Panics
-    /// If it was forgotten meanwhile, which only the session's own next fetch can do.
+    ///
+    /// If the partition was removed in the meantime, which only the session's own next fetch can do.
     pub(crate) fn target(&self, place: u32) -> &FetchTarget {
         let followed = self.followed[place as usize].as_ref();
         &followed
@@ -169,14 +172,15 @@ impl FetchSession {
             .target
     }
 
-    /// Remembers which incarnation of the topic was read.
+    /// Record which incarnation of the topic was read.
     pub(crate) fn set_resolved(&mut self, place: u32, id: TopicId) {
         if let Some(Some(followed)) = self.followed.get_mut(place as usize) {
             followed.target.resolved = Some(id);
         }
     }
 
-    /// Whether the client must hear of a partition that has nothing but these offsets to tell; remembers them.
+    /// Return whether the response must include a partition without records because its offsets changed, and store the
+    /// new offsets.
     pub(crate) fn changed(
         &mut self,
         place: u32,
@@ -188,7 +192,7 @@ impl FetchSession {
             return false;
         };
         if error_code != 0 {
-            // Whatever it was told before is void; the next success is news.
+            // After an error, the next success is a change.
             followed.high_watermark = -1;
             return true;
         }
@@ -199,7 +203,7 @@ impl FetchSession {
         changed
     }
 
-    /// The high watermark that was told last; -1: none.
+    /// Return the high watermark sent last, or -1.
     pub(crate) fn told_watermark(&self, place: u32) -> i64 {
         match self.followed.get(place as usize) {
             Some(Some(followed)) => followed.high_watermark,
@@ -207,7 +211,7 @@ impl FetchSession {
         }
     }
 
-    /// Moves the places that gave records behind the others.
+    /// Move the partitions that returned records behind the others.
     pub(crate) fn rotate(&mut self, gave_records: &[u32]) {
         if gave_records.is_empty() || gave_records.len() == self.order.len() {
             return;
@@ -218,7 +222,7 @@ impl FetchSession {
     }
 }
 
-/// What a session counts for in the number of partitions that all sessions of its thread follow, until it ends.
+/// Share of a session in the partition count of its thread's sessions, released on drop.
 #[derive(Debug)]
 struct Share {
     partitions: usize,
@@ -226,7 +230,7 @@ struct Share {
 }
 
 impl Share {
-    /// A share of so many partitions, unless all together would be more than `max`.
+    /// Reserve a share, unless the total would exceed `max`.
     fn take(of: &Arc<AtomicUsize>, partitions: usize, max: usize) -> Option<Self> {
         let mut share = Share {
             partitions: 0,
@@ -235,7 +239,7 @@ impl Share {
         share.becomes(partitions, max).then_some(share)
     }
 
-    /// Whether it may be so many.
+    /// Resize the share; false if the total would exceed `max`.
     fn becomes(&mut self, partitions: usize, max: usize) -> bool {
         let others = self.of.load(Ordering::Relaxed) - self.partitions;
         let grows = partitions > self.partitions;
@@ -260,15 +264,15 @@ pub(crate) struct FetchSessions {
     by_session_id: HashMap<i32, FetchSession>,
     max: usize,
     partitions_max: usize,
-    /// Followed by all sessions, those that are taken out included.
+    /// Partitions in all sessions, including those taken out.
     partitions: Arc<AtomicUsize>,
 }
 
-/// A session taken out for the duration of one fetch: put it back with [`FetchSessions::put_back`].
+/// A session taken out for the duration of one fetch: return it with [`FetchSessions::put_back`].
 pub(crate) type Taken = (i32, FetchSession);
 
 impl FetchSessions {
-    /// At most `max` sessions, which follow at most `partitions_max` partitions together.
+    /// Create a cache of at most `max` sessions with at most `partitions_max` partitions together.
     pub(crate) fn new(max: usize, partitions_max: usize) -> Self {
         FetchSessions {
             by_session_id: HashMap::new(),
@@ -278,12 +282,12 @@ impl FetchSessions {
         }
     }
 
-    /// Changes the limit; existing sessions stay.
+    /// Change the limit; existing sessions stay.
     pub(crate) fn set_max(&mut self, max: usize) {
         self.max = max;
     }
 
-    /// The session for an incremental fetch, with its epoch advanced; or the error for the whole response.
+    /// Take the session for an incremental fetch, with its epoch advanced, or return the error for the whole response.
     pub(crate) fn take(
         &mut self,
         id: i32,
@@ -309,8 +313,8 @@ impl FetchSessions {
             .ok_or(ErrorCode::FETCH_SESSION_ID_NOT_FOUND)
     }
 
-    /// Puts a session back; an empty one ends, and so does one that grew beyond what there is room for: its client
-    /// hears FETCH_SESSION_ID_NOT_FOUND and begins anew.
+    /// Return a session to the cache. An empty session ends, and so does one that outgrew the limit: its client gets
+    /// FETCH_SESSION_ID_NOT_FOUND and creates another.
     pub(crate) fn put_back(&mut self, (id, mut session): Taken) {
         let followed = session.len();
         if followed > 0 && session.share.becomes(followed, self.partitions_max) {
@@ -318,13 +322,13 @@ impl FetchSessions {
         }
     }
 
-    /// Ends a session (unknown ids are fine: evicted before).
+    /// Remove a session; unknown ids are ignored, because the session may have been evicted.
     pub(crate) fn remove(&mut self, id: i32) {
         self.by_session_id.remove(&id);
     }
 
-    /// A new session following these partitions, not yet put in; `None` if there is no room for it. The second
-    /// value says whether another one was evicted.
+    /// Create a session for these partitions without storing it; `None` if there is no room. The second value says
+    /// whether a session was evicted.
     pub(crate) fn create(
         &mut self,
         targets: &[FetchTarget],
@@ -349,7 +353,7 @@ impl FetchSessions {
         (Some((id, session)), evicted)
     }
 
-    /// Kafka's order: a session idle for long; else a smaller one that is not fresh.
+    /// Evict in Kafka's order: a session idle for long, else a smaller one that was not used recently.
     fn evict_for(&mut self, partitions: usize, now: Instant) -> bool {
         let idle = |session: &FetchSession| now.saturating_duration_since(session.used);
         let age = |session: &FetchSession| now.saturating_duration_since(session.created);

@@ -1,29 +1,29 @@
-//! Flushes of what one data thread has appended in a row: the journal is woken when the thread has nothing left to do,
-//! not for each append, so that what came together is flushed together.
+//! Group flush of one data thread's appends: the journal is woken when the thread has no more work, not for each
+//! append, so that one flush covers them all.
 
 use std::time::{Duration, Instant};
 
 use pybroker_replica::HeldFlushes;
 
-/// How long a flush may be held back by a thread that is never idle; about what a small one takes.
+/// Maximum delay of a flush by a thread that is never idle; about the duration of a small flush.
 const HELD_MAX: Duration = Duration::from_micros(200);
 
-/// See the module.
+/// Flushes that are held back.
 #[derive(Debug, Default)]
 pub(crate) struct FlushGroup {
     held: HeldFlushes,
-    /// When the turn began in which the first was asked for.
+    /// Start of the turn that requested the first flush.
     since: Option<Instant>,
 }
 
 impl FlushGroup {
-    /// Where appends leave their flushes.
+    /// Return where appends register their flushes.
     #[inline]
     pub(crate) fn held(&mut self) -> &mut HeldFlushes {
         &mut self.held
     }
 
-    /// A connection's turn has ended that began at `begun`.
+    /// End the turn of a connection that began at `begun`.
     #[inline]
     pub(crate) fn end_turn(&mut self, begun: Instant, now: Instant) {
         if !self.held.is_empty() && self.is_late(begun, now) {
@@ -36,7 +36,7 @@ impl FlushGroup {
         now.saturating_duration_since(since) >= HELD_MAX
     }
 
-    /// There is nothing else to do.
+    /// Start the flushes, because the thread is idle.
     #[inline]
     pub(crate) fn begin(&mut self) {
         self.held.begin();

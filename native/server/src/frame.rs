@@ -1,5 +1,5 @@
-//! The bytes of one request: lent by its connection's buffer while a call runs, or in a buffer of their own that can
-//! wait for their turn and change threads.
+//! The bytes of one request: borrowed from its connection's buffer during a call, or owned, so that the request can
+//! wait or change threads.
 
 use core::ops::Range;
 
@@ -7,28 +7,28 @@ use pybroker_protocol::ApiKey;
 
 use crate::buffers::BUFFER_BYTES_MIN;
 
-/// See the module.
+/// The content of a request frame.
 pub(crate) enum Frame<'b> {
-    /// Gone when the call returns.
+    /// Valid until the call returns.
     Lent(&'b mut [u8]),
-    /// Stays as long as it is wanted.
+    /// Valid as long as it is owned.
     Own(OwnFrame),
 }
 
-/// A frame with its buffer, which goes back to the pool of a data thread when the request is answered.
+/// A frame with its buffer, which returns to the pool of a data thread when the request is answered.
 pub(crate) struct OwnFrame {
     buffer: Vec<u8>,
     content: Range<usize>,
 }
 
 impl OwnFrame {
-    /// The frame is `content` of `buffer`, which must hold that many bytes.
+    /// Create a frame from the range `content` of `buffer`, which must contain the range.
     pub(crate) fn new(buffer: Vec<u8>, content: Range<usize>) -> Self {
         debug_assert!(content.start <= content.end && content.end <= buffer.len());
         OwnFrame { buffer, content }
     }
 
-    /// Memory held.
+    /// Return the memory held, in bytes.
     pub(crate) fn capacity(&self) -> usize {
         self.buffer.capacity()
     }
@@ -37,13 +37,13 @@ impl OwnFrame {
         &mut self.buffer[self.content.clone()]
     }
 
-    /// Without its first `count` bytes.
+    /// Return the frame without its first `count` bytes.
     pub(crate) fn after(mut self, count: usize) -> Self {
         self.content.start = (self.content.start + count).min(self.content.end);
         self
     }
 
-    /// The buffer, when the frame is not needed any more.
+    /// Return the buffer, when the frame is not needed any more.
     pub(crate) fn into_buffer(self) -> Vec<u8> {
         self.buffer
     }
@@ -57,7 +57,7 @@ impl Frame<'_> {
         }
     }
 
-    /// To keep: a lent one is copied.
+    /// Return an owned frame; a borrowed one is copied.
     pub(crate) fn into_own(self) -> OwnFrame {
         match self {
             Frame::Lent(bytes) => OwnFrame::new(bytes.to_vec(), 0..bytes.len()),
@@ -66,8 +66,8 @@ impl Frame<'_> {
     }
 }
 
-/// Whether the frame `content` of `buffer` shall take the buffer with it, because it changes threads: what was read
-/// behind it is copied then, which is less than the frame.
+/// Return whether the frame `content` should take over `buffer` when it changes threads: the bytes behind it are then
+/// copied, if they are fewer than the frame.
 pub(crate) fn takes_buffer(buffer: &[u8], content: &Range<usize>) -> bool {
     let frame = &buffer[content.clone()];
     frame.len() >= BUFFER_BYTES_MIN

@@ -1,8 +1,8 @@
 //! The read side of a connection: bytes from the socket into whole frames.
 //!
-//! The buffer is borrowed from the thread's pool while bytes are there. What is left of an incomplete frame at the
-//! end of a turn stays with the connection and is charged to the memory budget; small rests are copied to a
-//! buffer of their own size, so that ten thousand slow senders hold kilobytes, not megabytes.
+//! The buffer is borrowed from the thread's pool while it holds bytes. An incomplete frame at the end of a turn stays
+//! with the connection and is charged to the memory budget. Small remainders are copied to a buffer of their own size,
+//! so that ten thousand slow senders hold kilobytes, not megabytes.
 
 use std::io;
 use std::ops::Range;
@@ -22,33 +22,33 @@ use crate::buffers::{BUFFER_BYTES_MIN, BufferPool};
 use crate::frame::OwnFrame;
 use crate::tls::{PLAIN_BYTES_MAX, TlsProblem, TlsSession};
 
-/// Bytes asked of the socket at once, unless one frame needs more: stays within a core's cache.
+/// Maximum bytes of one socket read, unless one frame needs more: fits a core's cache.
 const READ_BYTES_MAX: usize = 256 * 1024;
-/// A rest below is copied to a buffer of its own size.
+/// A smaller remainder is copied to a buffer of its own size.
 const SMALL_REST_BYTES_MAX: usize = 16 * 1024;
 
-/// Outcome of looking for the next frame.
+/// Result of looking for the next frame.
 #[derive(Debug)]
 pub(crate) enum NextFrame {
-    /// A whole frame: where its content (without length prefix) is in the buffer.
+    /// A whole frame: the range of its content (without length prefix) in the buffer.
     Frame(Range<usize>),
     /// More bytes are needed.
     Incomplete,
-    /// The peer does not speak Kafka, or too much at once.
+    /// The peer does not speak Kafka, or the frame is too large.
     Refused {
-        /// The length it claims.
+        /// The claimed length.
         length: i32,
-        /// What it may be.
+        /// The protocol that the peer probably speaks.
         guess: Guess,
     },
 }
 
-/// See the module.
+/// Read state of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Incoming {
-    /// Bytes received. Without capacity between turns if nothing is left over.
+    /// Received bytes. Without capacity between turns if none are left.
     buffer: Vec<u8>,
-    /// Where the first unread frame starts.
+    /// Start of the first unprocessed frame.
     start: usize,
     /// Bytes charged to the budget.
     charged: usize,
@@ -57,17 +57,17 @@ pub(crate) struct Incoming {
 }
 
 impl Incoming {
-    /// When bytes last arrived of a frame that is still incomplete.
+    /// Return when the last bytes of an incomplete frame arrived.
     pub(crate) fn partial_since(&self) -> Option<Instant> {
         self.partial_since
     }
 
-    /// True if an incomplete frame is held.
+    /// Return whether an incomplete frame is held.
     pub(crate) fn holds_bytes(&self) -> bool {
         self.start < self.buffer.len()
     }
 
-    /// Reads once. `Ready(0)` = the peer has closed its side.
+    /// Read once. `Ready(0)` = the peer has closed its side.
     pub(crate) fn poll_read(
         &mut self,
         context: &mut Context<'_>,
@@ -80,7 +80,8 @@ impl Incoming {
         Poll::Ready(Ok(read))
     }
 
-    /// The same through TLS: gives the bytes that came over the socket, of which the buffer gets the content.
+    /// Read once through TLS, which appends decrypted content to the buffer. Return the number of bytes from the
+    /// socket.
     pub(crate) fn poll_read_tls(
         &mut self,
         context: &mut Context<'_>,
@@ -89,13 +90,13 @@ impl Incoming {
         pool: &mut BufferPool,
     ) -> Poll<Result<usize, TlsProblem>> {
         if !tls.is_handshaking() {
-            // So much one read may bring: the buffer never has to grow, and be copied, while records are decrypted.
+            // Upper bound of one read, so that the buffer need not grow, which copies it, while records are decrypted.
             self.make_room(pool, PLAIN_BYTES_MAX);
         }
         tls.poll_read(context, socket, pool, &mut self.buffer)
     }
 
-    /// Makes room for what the next read may bring, `least` bytes or more, and says how much that is.
+    /// Make room for the next read, at least `least` bytes, and return how many bytes it may read.
     fn make_room(&mut self, pool: &mut BufferPool, least: usize) -> usize {
         if self.buffer.capacity() < BUFFER_BYTES_MIN {
             let mut larger = pool.take();
@@ -110,8 +111,8 @@ impl Incoming {
         };
         let spare = self.buffer.capacity() - self.buffer.len();
         if spare < missing.max(least) {
-            // Bring the incomplete frame to the front, then grow with what has really arrived: at most twice that, and
-            // by what a read may bring beyond the frame, so that the last one does not make the buffer grow again.
+            // Move the incomplete frame to the front, then grow by the bytes that have really arrived: at most twice
+            // that, plus one read beyond the frame, so that the last read does not grow the buffer again.
             if self.start > 0 {
                 self.buffer.copy_within(self.start.., 0);
                 self.buffer.truncate(held);
@@ -126,17 +127,17 @@ impl Incoming {
         (self.buffer.capacity() - self.buffer.len()).min(missing.max(READ_BYTES_MAX))
     }
 
-    /// Takes the buffer out, so that frames in it can be changed in place while the connection is borrowed.
+    /// Take the buffer out, so that frames in it can be modified while the connection is borrowed.
     pub(crate) fn take_buffer(&mut self) -> Vec<u8> {
         core::mem::take(&mut self.buffer)
     }
 
-    /// Puts it back.
+    /// Put the buffer back.
     pub(crate) fn restore_buffer(&mut self, buffer: Vec<u8>) {
         self.buffer = buffer;
     }
 
-    /// Finds the next frame in the buffer taken out, and moves past it if it is whole.
+    /// Find the next frame in the buffer that was taken out, and advance past it if it is whole.
     #[inline]
     pub(crate) fn next_frame(&mut self, buffer: &[u8], min: usize, max: usize) -> NextFrame {
         match frame_length_between(&buffer[self.start..], min, max) {
@@ -153,8 +154,8 @@ impl Incoming {
         }
     }
 
-    /// A frame that [`Incoming::next_frame`] has just found, with the buffer that was taken out; what was read behind
-    /// it goes to another one, which takes that one's place.
+    /// Turn a frame that [`Incoming::next_frame`] has just found into an owned one with its buffer. The bytes behind it
+    /// move to another buffer, which replaces it.
     pub(crate) fn detach(
         &mut self,
         buffer: &mut Vec<u8>,
@@ -167,7 +168,7 @@ impl Incoming {
         OwnFrame::new(core::mem::replace(buffer, rest), content)
     }
 
-    /// Ends a turn: gives the buffer back, or keeps and charges what is left over.
+    /// End a turn: return the buffer, or keep and charge the remaining bytes.
     pub(crate) fn end_turn(
         &mut self,
         pool: &mut BufferPool,
@@ -199,7 +200,7 @@ impl Incoming {
         }
     }
 
-    /// The connection is going: gives everything back.
+    /// Release all memory when the connection closes.
     pub(crate) fn release(&mut self, budget: &MemoryBudget) {
         budget.adjust(self.charged, 0);
         self.charged = 0;
@@ -212,8 +213,8 @@ impl Incoming {
 mod tests {
     use super::*;
 
-    /// What TLS brings is appended: whatever the buffer holds by then, there is room for it without a growth, which
-    /// would copy frames that are answered, too, and end in a buffer that is too large to be kept.
+    /// TLS appends decrypted content: the buffer always has room for it. Growing would also copy frames that are
+    /// already answered, and the buffer would become too large to be kept.
     #[test]
     fn frames_through_tls_never_make_the_buffer_grow_while_they_are_appended() {
         const FRAME: usize = 930_000;
@@ -240,10 +241,9 @@ mod tests {
         assert!(!incoming.holds_bytes());
     }
 
-    /// Of large requests through TLS each byte is copied once, when it was decrypted where it was received: to the
-    /// request's other bytes. Two things come on top, and no more: the buffer of a thread grows with the first request
-    /// (at most twice what has come), and of requests that come without a pause what one read has brought behind the end
-    /// of one moves to the front of the buffer.
+    /// For large requests through TLS each byte is copied once: after decryption, to the request's other bytes. Only
+    /// two more copies occur: the thread's buffer grows with the first request (at most twice the received bytes), and
+    /// for pipelined requests the bytes that one read brought beyond the end of a request move to the front.
     #[test]
     fn large_requests_through_tls_are_copied_once() {
         const FRAME: usize = 930_000;
@@ -253,7 +253,7 @@ mod tests {
         let budget = MemoryBudget::new(usize::MAX);
         let mut pool = BufferPool::default();
         let mut incoming = Incoming::default();
-        // Where the first held byte is, and the bytes that were held when it was last somewhere else.
+        // Address of the first held byte, and the bytes held when it last changed.
         let place = |incoming: &Incoming| incoming.buffer.as_ptr().wrapping_add(incoming.start);
         let read = |incoming: &mut Incoming, pool: &mut BufferPool, bytes: &[u8]| {
             let (before, held) = (place(incoming), incoming.buffer.len() - incoming.start);
@@ -271,7 +271,7 @@ mod tests {
             incoming.restore_buffer(buffer);
             found
         };
-        // One after the other, as a client sends that waits for its answers.
+        // One after the other, as from a client that waits for each answer.
         for number in 0..FRAMES {
             let mut moved = 0;
             for bytes in frame.chunks(PLAIN_BYTES_MAX) {
@@ -283,7 +283,7 @@ mod tests {
             let allowed = if number == 0 { 2 * FRAME } else { 0 };
             assert!(moved <= allowed, "request {number}: {moved} bytes");
         }
-        // Without a pause.
+        // Pipelined.
         let (mut moved, mut found) = (0, 0);
         for bytes in frame.repeat(FRAMES).chunks(PLAIN_BYTES_MAX) {
             moved += read(&mut incoming, &mut pool, bytes);

@@ -1,22 +1,22 @@
-//! Everything of the broker that is asked over a socket.
+//! The socket server of the broker.
 //!
-//! The way of a request: `listener` accepts and hands the connection to one of N single-threaded runtimes
-//! (`threads`) → `connection` takes turns → `incoming` makes frames → `dispatch` takes the key → a file of `api/`
-//! answers from `replica` and `metadata_view`, or `control_plane` hands it to Python → `slots` put replies in request
-//! order → `outgoing` sends them.
+//! Path of a request: `listener` accepts and hands the connection to one of N single-threaded runtimes (`threads`) →
+//! `connection` takes turns → `incoming` finds frames → `dispatch` matches the key → a file of `api/` answers from
+//! `replica` and `metadata_view`, or `control_plane` forwards it to Python → `slots` order the replies → `outgoing`
+//! sends them.
 //!
-//! Floors, from the top down; a module imports from those below it:
+//! Layers, from the top down; a module imports from those below it:
 //!
-//! | floor | modules |
+//! | layer | modules |
 //! |---|---|
 //! | the server | `server`, `listener`, `threads` |
 //! | a connection's turns | `connection`, `dispatch`, `slots` |
-//! | what requests mean | `api`, `sasl` |
-//! | whom and what they mean | `access`, `resolve` |
-//! | what they share | `shared`, `connection_info`, `connection_quotas` |
-//! | work elsewhere | `cold_reads`, `slow_appends`, `workers` |
-//! | parts | `incoming`, `outgoing`, `frame`, `reply`, `close`, `budget`, `buffers`, `fetch_sessions`, `metrics`, `prometheus`, `producers`, `standing`, `standing_commits`, `throttle_place`, `tls`, … |
-//! | words | `authorizer`, `quotas`, `metadata_view`, `control_plane`, `error_codes`, `config`, `limits`, `os` |
+//! | handlers of requests | `api`, `sasl` |
+//! | authorization and look-up | `access`, `resolve` |
+//! | shared state | `shared`, `connection_info`, `connection_quotas` |
+//! | work on other threads | `cold_reads`, `slow_appends`, `workers` |
+//! | components | `incoming`, `outgoing`, `frame`, `reply`, `close`, `budget`, `buffers`, `fetch_sessions`, `metrics`, `prometheus`, `producers`, `standing`, `standing_commits`, `throttle_place`, `tls`, … |
+//! | basic types | `authorizer`, `quotas`, `metadata_view`, `control_plane`, `error_codes`, `config`, `limits`, `os` |
 
 mod access;
 mod api;

@@ -1,4 +1,5 @@
-//! Listening sockets: bound at the start, accepting when told to, each connection to the next data thread.
+//! Listening sockets: bound at the start, accepting on request, distributing connections round-robin over the data
+//! threads.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,7 +19,7 @@ use crate::shared::Shared;
 use crate::threads::Command;
 use crate::tls::TlsListener;
 
-/// Pause after an accept that failed for want of descriptors or memory: it would fail again at once.
+/// Pause after an accept that failed for lack of descriptors or memory: an immediate retry would fail too.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A bound socket that does not accept yet.
@@ -28,14 +29,14 @@ pub(crate) struct Bound {
     pub(crate) socket: std::net::TcpListener,
 }
 
-/// Binds a listener. Accepted sockets inherit the sizes of its buffers.
+/// Bind a listener. Accepted sockets inherit its buffer sizes.
 pub(crate) fn bind(config: &ListenerConfig, limits: &Limits) -> io::Result<Bound> {
     let socket = Socket::new(
         Domain::for_address(config.address),
         Type::STREAM,
         Some(Protocol::TCP),
     )?;
-    // A restarted broker takes its port over from connections that linger.
+    // A restarted broker can bind its port while old connections linger.
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
     if let Some(bytes) = limits.socket_send_buffer_bytes {
@@ -45,7 +46,7 @@ pub(crate) fn bind(config: &ListenerConfig, limits: &Limits) -> io::Result<Bound
         socket.set_recv_buffer_size(bytes)?;
     }
     socket.bind(&config.address.into())?;
-    // What is accepted here never begins to pace: a connection that did goes on even with another algorithm.
+    // Set before accepting: a connection that has begun to pace keeps pacing, whatever the algorithm.
     do_not_pace(&socket, config.address);
     socket.listen(limits.listen_backlog)?;
     let socket: std::net::TcpListener = socket.into();
@@ -56,7 +57,7 @@ pub(crate) fn bind(config: &ListenerConfig, limits: &Limits) -> io::Result<Bound
     })
 }
 
-/// Where accepted connections go, in turn.
+/// Round-robin distribution of accepted connections.
 pub(crate) struct Distributor {
     pub(crate) threads: Vec<mpsc::UnboundedSender<Command>>,
     pub(crate) next: AtomicUsize,
@@ -80,7 +81,7 @@ impl Distributor {
     }
 }
 
-/// Accepts until `stop` says so.
+/// Accept connections until `stop`.
 pub(crate) async fn accept_all(
     bound: Bound,
     shared: Arc<Shared>,
@@ -127,7 +128,7 @@ pub(crate) async fn accept_all(
         if let Some(pause) = pause(&shared, &config, &settings.limits, &rate) {
             tokio::time::sleep(pause).await;
         }
-        // Refused connections are closed at once, as Kafka does: the client sees it and backs off.
+        // Close refused connections at once, as Kafka does; the client sees it and backs off.
         let connection_id = match shared.connections.admit(
             (&config.name, config.registry),
             peer.ip(),
@@ -160,7 +161,7 @@ pub(crate) async fn accept_all(
         );
         let handed = match prepare(socket, peer) {
             Ok(socket) => distributor.hand_over(socket, info, config.tls.as_ref()),
-            // The peer has gone already.
+            // The peer has already disconnected.
             Err(_) => false,
         };
         if !handed {
@@ -170,8 +171,8 @@ pub(crate) async fn accept_all(
     }
 }
 
-/// How long the listener serves nobody new (`max.connection.creation.rate`). Brokers among themselves are not held up by
-/// what clients do, as in Kafka.
+/// Return how long the listener must pause accepting (`max.connection.creation.rate`). As in Kafka, clients cannot
+/// delay inter-broker connections.
 fn pause(
     shared: &Shared,
     config: &ListenerConfig,
@@ -191,7 +192,7 @@ fn pause(
     Some(Duration::from_millis(wait_ms.into()))
 }
 
-/// The milliseconds after which a connection is to be closed whose address has opened too many (KIP-612).
+/// Return the milliseconds after which to close a connection whose address exceeds its connection rate (KIP-612).
 fn too_early(shared: &Shared, config: &ListenerConfig, peer: SocketAddr) -> Option<u32> {
     if config.registry != Registry::Client {
         return None;
@@ -200,7 +201,8 @@ fn too_early(shared: &Shared, config: &ListenerConfig, peer: SocketAddr) -> Opti
     quotas.connected(peer.ip(), Instant::now())
 }
 
-/// Closes a connection that nobody serves, later: its client is not to come back at once. Until then it counts as one.
+/// Close an unserved connection later, so that its client does not reconnect at once. Until then it counts as a
+/// connection.
 fn close_late(
     shared: &Arc<Shared>,
     socket: tokio::net::TcpStream,
@@ -218,8 +220,8 @@ fn close_late(
     });
 }
 
-/// Nothing is congested on loopback, but a system default that paces (bbr) arms a timer for each burst: with it a fetch of
-/// 1 MiB costs twice the CPU. Every kernel has reno; without it the default stays.
+/// Disable pacing on loopback, which has no congestion: a default algorithm that paces (bbr) arms a timer for each
+/// burst and doubles the CPU of a 1 MiB fetch. Every kernel has reno; if setting it fails, the default stays.
 #[cfg(target_os = "linux")]
 fn do_not_pace(socket: impl std::os::fd::AsFd, address: SocketAddr) {
     if address.ip().to_canonical().is_loopback() {
@@ -230,10 +232,10 @@ fn do_not_pace(socket: impl std::os::fd::AsFd, address: SocketAddr) {
 #[cfg(not(target_os = "linux"))]
 fn do_not_pace<S>(_: S, _: SocketAddr) {}
 
-/// Takes the socket out of the acceptor's runtime, ready for another one's.
+/// Detach the socket from the acceptor's runtime, for another runtime.
 fn prepare(socket: tokio::net::TcpStream, peer: SocketAddr) -> io::Result<std::net::TcpStream> {
     socket.set_nodelay(true)?;
-    // Where others are accepted as well: less CPU, though pacing has begun.
+    // For sockets that inherit nothing: reduces CPU, though pacing has begun.
     do_not_pace(&socket, peer);
     socket.into_std()
 }
@@ -243,7 +245,7 @@ mod tests {
     use super::*;
     use crate::config::SecurityProtocol;
 
-    /// A client and the listener's side of its connection.
+    /// Return a client and the listener's side of its connection.
     fn connect(limits: &Limits) -> (std::net::TcpStream, Socket) {
         let config = ListenerConfig {
             name: "PLAINTEXT".into(),
@@ -254,7 +256,7 @@ mod tests {
         };
         let bound = bind(&config, limits).expect("a free port");
         let client = std::net::TcpStream::connect(bound.address).expect("listening");
-        // The connection is complete before the listener, which does not block, is asked for it.
+        // Wait until the nonblocking listener has the completed connection.
         loop {
             match bound.socket.accept() {
                 Ok((socket, _)) => break (client, Socket::from(socket)),
@@ -263,7 +265,7 @@ mod tests {
         }
     }
 
-    /// As it comes from the listener: setting it afterwards does not end pacing that has begun.
+    /// As the listener returns it: setting the algorithm afterwards does not end pacing that has begun.
     #[cfg(target_os = "linux")]
     #[test]
     fn what_is_accepted_on_loopback_does_not_pace() {
@@ -281,7 +283,7 @@ mod tests {
             ..Limits::default()
         };
         let (_client, accepted) = connect(&limits);
-        // Linux books twice the size for its own administration; others give it as it is.
+        // Linux reports twice the size, for its bookkeeping; other systems report the size.
         let send = accepted.send_buffer_size().expect("an open socket");
         let receive = accepted.recv_buffer_size().expect("an open socket");
         assert!([20_000, 40_000].contains(&send), "{send}");

@@ -1,7 +1,7 @@
-//! What this broker knows of the cluster: an immutable snapshot that Python publishes and data threads load.
+//! This broker's metadata image: an immutable snapshot that Python publishes and data threads load.
 //!
-//! Deltas come in order. One writer copies the maps (of `Arc`s), changes the copy and swaps it in; a request
-//! loads one snapshot and uses it to its end.
+//! Deltas arrive in order. One writer copies the maps (of `Arc`s), changes the copy and swaps it in; a request uses one
+//! snapshot to its end.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -16,7 +16,7 @@ use crate::authorizer::Authorizer;
 use crate::quotas::Quotas;
 use crate::standing::StandingAnswers;
 
-/// Where a listener of a broker can be reached.
+/// Advertised address of a broker's listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint {
     /// Name of the listener.
@@ -34,12 +34,12 @@ pub struct Broker {
     pub id: i32,
     /// `broker.rack`.
     pub rack: Option<Arc<str>>,
-    /// One per listener that clients may use.
+    /// One per client listener.
     pub endpoints: Vec<Endpoint>,
 }
 
 impl Broker {
-    /// The address to tell clients of `listener`; `None` if the broker does not offer it.
+    /// Return the advertised address of `listener`; `None` if the broker does not have it.
     pub fn endpoint(&self, listener: &str) -> Option<&Endpoint> {
         self.endpoints
             .iter()
@@ -52,7 +52,7 @@ impl Broker {
 pub struct PartitionMetadata {
     /// Partition index.
     pub partition: i32,
-    /// Broker id of the leader; negative: none.
+    /// Broker id of the leader; negative: no leader.
     pub leader: i32,
     /// Leader epoch.
     pub leader_epoch: i32,
@@ -60,25 +60,25 @@ pub struct PartitionMetadata {
     pub isr: Vec<i32>,
     /// All replicas, preferred leader first.
     pub replicas: Vec<i32>,
-    /// Replicas on failed log directories, as the controller says. Those on dead brokers follow from `brokers`.
+    /// Replicas on failed log directories, reported by the controller. Those on dead brokers follow from `brokers`.
     pub offline: Vec<i32>,
 }
 
 /// One topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopicMetadata {
-    /// Its identity.
+    /// Topic id.
     pub id: TopicId,
-    /// Its name.
+    /// Topic name.
     pub name: Arc<str>,
-    /// Kept by the broker for itself (`__consumer_offsets`).
+    /// Internal topic of the broker (`__consumer_offsets`).
     pub internal: bool,
-    /// Ascending by index.
+    /// Partitions, ascending by index.
     pub partitions: Vec<PartitionMetadata>,
 }
 
 impl TopicMetadata {
-    /// The partition with this index.
+    /// Return the partition with this index.
     pub fn partition(&self, index: i32) -> Option<&PartitionMetadata> {
         let position = usize::try_from(index).ok()?;
         match self.partitions.get(position) {
@@ -91,24 +91,24 @@ impl TopicMetadata {
     }
 }
 
-/// The levels of features that the cluster has finalized (KIP-584).
+/// Finalized feature levels (KIP-584).
 #[derive(Debug, Clone, Default)]
 pub struct Features {
     /// Grows with each change.
     pub epoch: i64,
-    /// By name; few.
+    /// Levels by feature name; few.
     pub levels: Vec<(String, i16)>,
 }
 
 impl Features {
-    /// `None`: none was ever finalized.
+    /// Return the finalized level of a feature; `None` if there is none.
     pub fn level(&self, name: &str) -> Option<i16> {
         let found = self.levels.iter().find(|(known, _)| known == name);
         found.map(|&(_, level)| level)
     }
 }
 
-/// The snapshot.
+/// One snapshot of the metadata.
 #[derive(Debug, Clone, Default)]
 pub struct MetadataView {
     /// Grows by one with each delta.
@@ -124,22 +124,22 @@ pub struct MetadataView {
 }
 
 impl MetadataView {
-    /// The topic that has this name now.
+    /// Return the current topic of this name.
     pub fn topic_by_name(&self, name: &str) -> Option<&Arc<TopicMetadata>> {
         self.by_name.get(name)
     }
 
-    /// The topic with this id.
+    /// Return the topic with this id.
     pub fn topic_by_id(&self, id: TopicId) -> Option<&Arc<TopicMetadata>> {
         self.by_id.get(&id)
     }
 
-    /// All topics, ascending by name.
+    /// Return all topics, ascending by name.
     pub fn topics(&self) -> impl ExactSizeIterator<Item = &Arc<TopicMetadata>> {
         self.by_name.values()
     }
 
-    /// Topics whose names begin with `prefix` and come after `after`, ascending by name.
+    /// Return the topics whose names begin with `prefix` and come after `after`, ascending by name.
     pub fn topics_between<'v>(
         &'v self,
         prefix: &str,
@@ -151,49 +151,50 @@ impl MetadataView {
         };
         self.by_name
             .range::<str, _>((from, Bound::Unbounded))
-            // Comparing with an empty constant costs more than all the rest: its address is none, and the processor traps.
+            // Comparing with an empty constant traps the processor (its address is invalid), which costs more than
+            // everything else here.
             .take_while(move |(name, _)| prefix.is_empty() || name.starts_with(prefix))
             .map(|(_, topic)| &**topic)
     }
 
-    /// The live broker with this id.
+    /// Return the live broker with this id.
     pub fn broker(&self, id: i32) -> Option<&Broker> {
         self.brokers.iter().find(|broker| broker.id == id)
     }
 }
 
-/// A change of the view. Removals take effect before changes, so a name may pass to a new topic in one delta.
+/// A change of the view. Removals are applied before changes, so that one delta can move a name to a new topic.
 #[derive(Debug, Default)]
 pub struct MetadataDelta {
     /// The new list of live brokers.
     pub brokers: Option<Vec<Broker>>,
     /// The new controller.
     pub controller_id: Option<i32>,
-    /// Topics that are gone.
+    /// Removed topics.
     pub topics_removed: Vec<TopicId>,
-    /// Topics that are new or whose partitions changed, whole.
+    /// New or changed topics, complete.
     pub topics_changed: Vec<TopicMetadata>,
 }
 
-/// The holder of the current view.
+/// Holder of the current view.
 #[derive(Debug)]
 pub struct MetadataHolder {
-    /// What requests load.
+    /// The view that requests load.
     current: ArcSwap<MetadataView>,
-    /// Held while a delta is applied: deltas are ordered, none is lost.
+    /// Held while a delta is applied, so that no delta is lost.
     writer: Mutex<()>,
-    /// Who may do what.
+    /// Access control.
     authorizer: Authorizer,
-    /// How much clients may use.
+    /// Client quotas.
     quotas: Quotas,
-    /// What is finalized.
+    /// Finalized features.
     features: ArcSwap<Features>,
-    /// Answers that depend on all this, which any change takes back.
+    /// Cached responses that depend on this data; every change invalidates them.
     standing: StandingAnswers,
 }
 
 impl MetadataHolder {
-    /// An empty view of a cluster.
+    /// Create an empty view of a cluster.
     pub fn new(cluster_id: &str) -> Self {
         let view = MetadataView {
             cluster_id: cluster_id.into(),
@@ -210,41 +211,41 @@ impl MetadataHolder {
         }
     }
 
-    /// The current view, for the duration of one request.
+    /// Return the current view, for the duration of one request.
     #[inline]
     pub fn load(&self) -> arc_swap::Guard<Arc<MetadataView>> {
         self.current.load()
     }
 
-    /// What is finalized, for the duration of one request.
+    /// Return the finalized features, for the duration of one request.
     pub fn features(&self) -> arc_swap::Guard<Arc<Features>> {
         self.features.load()
     }
 
-    /// Replaces what is finalized; requests that start later see it.
+    /// Replace the finalized features; requests that start later see them.
     pub fn set_features(&self, features: Features) {
         self.standing.take_all_back();
         self.features.store(Arc::new(features));
     }
 
-    /// Who may do what.
+    /// Return the authorizer.
     #[inline]
     pub fn authorizer(&self) -> &Authorizer {
         &self.authorizer
     }
 
-    /// How much clients may use.
+    /// Return the client quotas.
     #[inline]
     pub fn quotas(&self) -> &Quotas {
         &self.quotas
     }
 
-    /// Answers of the control plane that stand until something changes.
+    /// Return the cached responses of the control plane.
     pub fn standing(&self) -> &StandingAnswers {
         &self.standing
     }
 
-    /// Applies a delta and returns the version that includes it; requests that start later see it.
+    /// Apply a delta and return the version that includes it; requests that start later see it.
     pub fn apply(&self, delta: MetadataDelta) -> u64 {
         let _one_writer = self.writer.lock();
         self.standing.take_all_back();
@@ -265,7 +266,7 @@ impl MetadataHolder {
                 .partitions
                 .sort_by_key(|partition| partition.partition);
             view.remove(topic.id);
-            // A name belongs to one topic: a later incarnation takes it from an earlier one.
+            // A name belongs to one topic: a later incarnation replaces an earlier one.
             if let Some(earlier) = view.by_name.get(&topic.name).map(|earlier| earlier.id) {
                 view.remove(earlier);
             }

@@ -1,5 +1,5 @@
-//! What the data threads count. Each thread writes its own set with plain stores (nobody else writes it), so counting
-//! costs no contended instruction; rendering adds the sets up.
+//! Metrics of the data threads. Each thread writes its own set with plain stores, so that counting has no contention;
+//! rendering adds the sets up.
 
 mod answered;
 mod requests;
@@ -17,9 +17,9 @@ pub(crate) use requests::{RequestMetrics, STAGES, Stage, VERSIONS};
 pub(crate) use tally::Tally;
 pub(crate) use topics::{TopicCounters, TopicSlots, TopicsOfThread};
 
-/// Keys below this number have counters of their own; others share the last.
+/// Keys below this number have their own counters; others share the last.
 pub(crate) const KEYS: usize = 96;
-/// Error codes from −1 on; the few above share the last.
+/// Number of error code slots, from code −1; higher codes share the last.
 pub(crate) const ERRORS: usize = 160;
 
 /// A counter with one writer.
@@ -47,18 +47,18 @@ impl Counter {
 /// The counters of one data thread.
 #[derive(Debug)]
 pub(crate) struct ThreadMetrics {
-    /// By API key; made when the first request of a key comes.
+    /// By API key; created by the first request of a key.
     requests: [OnceLock<Box<RequestMetrics>>; KEYS],
     began: Instant,
-    /// When the last Produce request was answered: microseconds since `began`, 0 = none was.
+    /// When the last Produce request was answered: microseconds since `began`, 0 = never.
     last_produce: Counter,
-    /// Of the thread, for the system; 0 before it runs or where it has none.
+    /// The system's thread id; 0 before the thread runs or if there is none.
     pub(crate) system_id: AtomicI32,
     pub(crate) bytes_in: Counter,
     pub(crate) bytes_out: Counter,
     pub(crate) produced_bytes: Counter,
     pub(crate) fetched_bytes: Counter,
-    /// All topics together, those included that have no counters of their own.
+    /// Totals of all topics, including those without their own counters.
     pub(crate) topics: TopicCounters,
     pub(crate) replication_bytes_out: Counter,
     pub(crate) connections_opened: Counter,
@@ -95,18 +95,18 @@ impl ThreadMetrics {
         })
     }
 
-    /// Counters of an API key, for the thread that counts.
+    /// Return the counters of an API key, for the thread that counts.
     #[inline]
     pub(crate) fn of_key(&self, api_key: i16) -> &RequestMetrics {
         self.requests[slot_of(api_key)].get_or_init(Box::default)
     }
 
-    /// What is in a slot (see [`slot_of`]), if there was a request.
+    /// Return the counters in a slot (see [`slot_of`]), if there was a request.
     pub(crate) fn in_slot(&self, slot: usize) -> Option<&RequestMetrics> {
         self.requests[slot].get().map(|metrics| &**metrics)
     }
 
-    /// Notes that a Produce is answered.
+    /// Record the time of a Produce answer.
     #[inline]
     fn note_answer(&self, api_key: i16, now: Instant) {
         if api_key == ApiKey::Produce.code() {
@@ -115,13 +115,13 @@ impl ThreadMetrics {
         }
     }
 
-    /// When the last Produce request was answered, to the microsecond.
+    /// Return when the last Produce request was answered, to the microsecond.
     pub(crate) fn last_produce(&self) -> Option<Instant> {
         let micros = self.last_produce.get();
         (micros > 0).then(|| self.began + Duration::from_micros(micros))
     }
 
-    /// Counts an error code in a response to that API key.
+    /// Count an error code in a response to that API key.
     #[inline]
     pub(crate) fn error(&self, api_key: i16, code: i16) {
         if code != 0 {
@@ -130,7 +130,7 @@ impl ThreadMetrics {
     }
 }
 
-/// The place of an API key's counters.
+/// Return the slot of an API key's counters.
 #[inline]
 pub(crate) fn slot_of(api_key: i16) -> usize {
     usize::try_from(api_key).map_or(KEYS - 1, |key| key.min(KEYS - 1))

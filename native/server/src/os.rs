@@ -1,4 +1,4 @@
-//! System calls that Linux has and others have not, each with what takes its place there.
+//! Linux system calls, each with a replacement for other systems.
 
 #[cfg(not(target_os = "linux"))]
 pub(crate) use elsewhere::{read_resident, send_file, send_more};
@@ -13,13 +13,13 @@ mod linux {
     use rustix::io::ReadWriteFlags;
     use rustix::net::SendFlags;
 
-    /// Sends bytes that file bytes follow: the kernel puts both into the same segments.
+    /// Send bytes that file bytes follow: the kernel puts both into the same segments.
     pub(crate) fn send_more(socket: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
         let flags = SendFlags::MORE | SendFlags::NOSIGNAL;
         Ok(rustix::net::send(socket, bytes, flags)?)
     }
 
-    /// Sends a part of a file and moves `position` past it; 0 at its end.
+    /// Send a part of a file and advance `position`; 0 at its end.
     pub(crate) fn send_file(
         socket: impl AsFd,
         file: impl AsFd,
@@ -29,7 +29,7 @@ mod linux {
         Ok(rustix::fs::sendfile(socket, file, Some(position), bytes)?)
     }
 
-    /// Reads what is in the page cache; EAGAIN if it is not.
+    /// Read bytes that are in the page cache; EAGAIN if they are not.
     pub(crate) fn read_resident(
         file: impl AsFd,
         out: &mut [u8],
@@ -49,15 +49,15 @@ mod elsewhere {
     use rustix::io::Errno;
     use rustix::net::SendFlags;
 
-    /// Bytes of a file that are in memory on their way to a socket.
+    /// Bytes of a file copied through memory at once.
     const COPIED_BYTES: usize = 64 * 1024;
 
-    /// Sends bytes.
+    /// Send bytes.
     pub(crate) fn send_more(socket: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
         Ok(rustix::net::send(socket, bytes, SendFlags::empty())?)
     }
 
-    /// Sends a part of a file and moves `position` past it; 0 at its end.
+    /// Send a part of a file and advance `position`; 0 at its end.
     pub(crate) fn send_file(
         socket: impl AsFd,
         file: impl AsFd,
@@ -74,7 +74,7 @@ mod elsewhere {
         Ok(sent)
     }
 
-    /// Nobody can tell what is in the page cache.
+    /// Read bytes; the system cannot report what is in the page cache.
     pub(crate) fn read_resident(
         _file: impl AsFd,
         _out: &mut [u8],
@@ -84,7 +84,7 @@ mod elsewhere {
     }
 }
 
-/// Nanoseconds of processor time that a thread of this process has used; `None` where the system does not tell.
+/// Return the processor time of a thread of this process in nanoseconds; `None` if unknown.
 #[cfg(target_os = "linux")]
 pub(crate) fn processor_time(thread: i32) -> Option<u64> {
     let path = format!("/proc/self/task/{thread}/schedstat");
@@ -92,7 +92,7 @@ pub(crate) fn processor_time(thread: i32) -> Option<u64> {
     text.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// Nanoseconds of processor time that a thread of this process has used; `None` where the system does not tell.
+/// Return the processor time of a thread of this process in nanoseconds; `None` if unknown.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn processor_time(_thread: i32) -> Option<u64> {
     None

@@ -1,8 +1,8 @@
 //! The write side of a connection: reply bytes and slices of log files, in order.
 //!
-//! Bytes of finished replies are held until the peer takes them; records stay in their file and go from the page
-//! cache to the socket. The connection stops reading while too much is pending, so a slow reader holds a bounded
-//! number of bytes.
+//! Bytes of finished replies are held until the peer takes them; records stay in their file and go from the page cache
+//! to the socket. The connection stops reading while too much is pending, so that a slow reader holds a bounded number
+//! of bytes.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 use crate::buffers::BufferPool;
 use crate::os;
 
-/// A file that stays open for as long as a reply refers to it, whatever happens to its name.
+/// A file that stays open while a reply refers to it, even if it is renamed or deleted.
 pub(crate) type SliceFile = dyn AsFd + Send + Sync;
 
 /// A part of a file.
@@ -31,27 +31,27 @@ pub(crate) struct FileSlice {
 /// Bytes with file slices between them.
 struct Chunk {
     bytes: Vec<u8>,
-    /// How many of the bytes were sent.
+    /// Number of bytes already sent.
     sent: usize,
-    /// Each with the number of bytes before it; what is left of it.
+    /// Unsent slices, each with the number of bytes before it.
     slices: VecDeque<(usize, FileSlice)>,
 }
 
-/// See the module.
+/// Pending output of a connection.
 #[derive(Default)]
 pub(crate) struct Outgoing {
-    /// What comes before `tail`.
+    /// Output before `tail`.
     queue: VecDeque<Chunk>,
-    /// Bytes being appended to. Without capacity while nothing is pending.
+    /// Buffer that replies are appended to. Without capacity while nothing is pending.
     tail: Vec<u8>,
-    /// Bytes of `tail` that were sent.
+    /// Bytes of `tail` already sent.
     tail_sent: usize,
-    /// Bytes held in `queue` (file slices do not count: they hold no memory).
+    /// Bytes held in `queue`, without file slices, which hold no memory.
     queued_bytes: usize,
 }
 
 impl Outgoing {
-    /// The buffer to append reply bytes to.
+    /// Return the buffer to append reply bytes to.
     #[inline]
     pub(crate) fn tail(&mut self, pool: &mut BufferPool) -> &mut Vec<u8> {
         if self.tail.capacity() == 0 {
@@ -60,7 +60,7 @@ impl Outgoing {
         &mut self.tail
     }
 
-    /// Appends bytes with file slices between them: each slice comes after that many of the bytes, ascending.
+    /// Append bytes with file slices between them: each slice follows the given number of bytes, ascending.
     pub(crate) fn push(&mut self, bytes: Vec<u8>, slices: VecDeque<(usize, FileSlice)>) {
         if self.tail.len() > self.tail_sent {
             let tail = core::mem::take(&mut self.tail);
@@ -80,19 +80,19 @@ impl Outgoing {
         });
     }
 
-    /// Bytes of memory that wait for the peer.
+    /// Return the bytes of memory that wait for the peer.
     #[inline]
     pub(crate) fn pending_bytes(&self) -> usize {
         self.queued_bytes + self.tail.len() - self.tail_sent
     }
 
-    /// True if nothing waits for the peer.
+    /// Return whether nothing waits for the peer.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.queue.is_empty() && self.tail.len() == self.tail_sent
     }
 
-    /// Hands at most `bytes_max` of what comes next to `sink`: bytes from where they are, records by way of a buffer.
+    /// Pass at most `bytes_max` of the next output to `sink`: reply bytes in place, records through a buffer.
     pub(crate) fn take_plain(
         &mut self,
         pool: &mut BufferPool,
@@ -135,8 +135,8 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Writes until everything is sent (`Ready(Ok(true))`), the turn's share `bytes_max` is used up
-    /// (`Ready(Ok(false))`) or the socket is full (`Pending`). Adds what was sent to `sent`.
+    /// Write until all output is sent (`Ready(Ok(true))`), the turn's share `bytes_max` is used up (`Ready(Ok(false))`)
+    /// or the socket is full (`Pending`). Adds the bytes sent to `sent`.
     pub(crate) fn poll_flush(
         &mut self,
         context: &mut Context<'_>,
@@ -204,7 +204,7 @@ pub(crate) fn poll_send(
     }
 }
 
-/// Appends the next bytes of a slice, as many as the buffer has room for.
+/// Append the next bytes of a slice, as many as the buffer has room for.
 fn read_piece(slice: &FileSlice, bytes_max: usize, out: &mut Vec<u8>) -> io::Result<()> {
     let wanted = slice.bytes.min(bytes_max).min(out.capacity());
     out.resize(wanted, 0);
@@ -216,14 +216,14 @@ fn read_piece(slice: &FileSlice, bytes_max: usize, out: &mut Vec<u8>) -> io::Res
     };
     out.truncate(*read.as_ref().unwrap_or(&0));
     match read {
-        // The reply announced these bytes; a file that got shorter cannot be made up for.
+        // The reply announced these bytes, so a truncated file is an error.
         Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
         Ok(_) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Sends bytes that file bytes follow.
+/// Send bytes that file bytes follow.
 fn poll_send_more(
     context: &mut Context<'_>,
     socket: &TcpStream,
@@ -238,7 +238,7 @@ fn poll_send_more(
     }
 }
 
-/// Sends a part of a file and moves `position` past it.
+/// Send a part of a file and advance `position`.
 fn poll_sendfile(
     context: &mut Context<'_>,
     socket: &TcpStream,
@@ -251,7 +251,7 @@ fn poll_sendfile(
         let send = || os::send_file(socket, file, position, bytes);
         match socket.try_io(Interest::WRITABLE, send) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            // The reply announced these bytes; a file that got shorter cannot be made up for.
+            // The reply announced these bytes, so a truncated file is an error.
             Ok(0) => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
             other => return Poll::Ready(other),
         }
@@ -264,8 +264,8 @@ mod tests {
 
     use super::*;
 
-    /// The cipher of a listener with TLS reads replies where they are, and records of a file where they were read from
-    /// the page cache: all in one buffer, one piece after the other, and from nowhere else.
+    /// The TLS cipher reads reply bytes in place and file records from the one buffer that they were read into, piece
+    /// by piece.
     #[test]
     fn the_cipher_gets_replies_from_where_they_are_and_records_by_one_copy() {
         const RECORDS: usize = 1_000_000;

@@ -1,25 +1,25 @@
-//! Whether somebody produces at present: bulk loads then keep to their share (`ingest.quota.shared.bytes.per.second`).
+//! Detection of active producers: bulk loads then stay within their share (`ingest.quota.shared.bytes.per.second`).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::metrics::ThreadMetrics;
 
-/// For how long after the last answer somebody still produces.
+/// Producers count as active for this long after the last answer.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// See the module. Asked once for each staged append.
+/// Activity of producers. Checked once for each staged append.
 pub(crate) struct Producers {
     threads: Vec<Arc<ThreadMetrics>>,
 }
 
 impl Producers {
-    /// `threads`: what each data thread knows of its requests.
+    /// Create the check. `threads`: the metrics of each data thread.
     pub(crate) const fn new(threads: Vec<Arc<ThreadMetrics>>) -> Self {
         Self { threads }
     }
 
-    /// Whether a produce request was answered lately.
+    /// Return whether a Produce request was answered recently.
     pub(crate) fn are_served(&self, now: Instant) -> bool {
         let mut answered = self.threads.iter().filter_map(|one| one.last_produce());
         answered.any(|then| now.saturating_duration_since(then) < QUIET)
@@ -56,8 +56,8 @@ mod tests {
             let now = Instant::now();
             assert!(producers.are_served(now));
             assert!(producers.are_served(now + QUIET / 2));
-            // Nor does it matter that this is the first question since: a load that begins later is alone. The answer's
-            // time is kept in whole microseconds, of which there is at least one.
+            // The first check since then has the same result. Answer times are stored in whole microseconds, hence one
+            // more.
             assert!(!producers.are_served(now + QUIET + Duration::from_micros(1)));
         }
     }

@@ -1,5 +1,5 @@
-//! What the data plane knows, in Prometheus' text format: under the names that Kafka's JMX exporter gives (its example
-//! configuration, lower case), and under ours what Kafka does not show. `docs/metrics.md` lists them.
+//! Metrics of the data plane in Prometheus' text format: under the names of Kafka's JMX exporter (its example
+//! configuration, lower case), and under our own for what Kafka does not have. `docs/metrics.md` lists them.
 
 mod connections;
 mod logs;
@@ -20,7 +20,7 @@ use crate::shared::Shared;
 
 pub(crate) use recent::Recent;
 
-/// What is shown.
+/// Data that the page shows.
 pub(crate) struct Sources<'a> {
     pub(crate) shared: &'a Shared,
     pub(crate) threads: &'a [Arc<ThreadMetrics>],
@@ -28,13 +28,13 @@ pub(crate) struct Sources<'a> {
 }
 
 impl Sources<'_> {
-    /// The counter of all threads together.
+    /// Return the sum of the counter over all threads.
     fn sum(&self, read: impl Fn(&ThreadMetrics) -> &Counter) -> u64 {
         self.threads.iter().map(|thread| read(thread).get()).sum()
     }
 }
 
-/// A counter that each data thread has once: its name, what it counts, and where it is.
+/// A counter of each data thread: its name, its help text, and its location.
 type Plain = (&'static str, &'static str, fn(&ThreadMetrics) -> &Counter);
 
 const PLAIN: [Plain; 12] = [
@@ -100,7 +100,7 @@ const PLAIN: [Plain; 12] = [
     ),
 ];
 
-/// A fragment: the caller adds what others know.
+/// Render a fragment; the caller appends other metrics.
 pub(crate) fn render(sources: &Sources<'_>) -> String {
     let mut page = Page::default();
     let mut left_out = LeftOut::default();
@@ -117,7 +117,7 @@ pub(crate) fn render(sources: &Sources<'_>) -> String {
     page.into_text()
 }
 
-/// What limits keep out of the page.
+/// Numbers of series that the limits keep out of the page.
 #[derive(Default)]
 struct LeftOut {
     topics: usize,

@@ -1,9 +1,8 @@
-//! Quotas of clients (KIP-13, KIP-55, KIP-124, KIP-219, KIP-599, KIP-612): what is set, what holds for whom, and what was
-//! used of it.
+//! Client quotas (KIP-13, KIP-55, KIP-124, KIP-219, KIP-599, KIP-612): configuration, look-up and usage.
 //!
-//! The control plane publishes what is set as an ordered change (`table`); a connection looks up what holds for it when it
-//! is new, its client id another one, or the table changed (`version`), and keeps the figures (`figures`) that it counts
-//! in, which are atomics. While nothing is set that is one load and a branch for each request.
+//! The control plane publishes configuration as ordered changes (`table`). A connection looks up its quotas when it is
+//! new, changes its client id, or the table has changed (`version`), and keeps the atomic counters (`figures`) that it
+//! records in. Without any quotas a request costs one load and a branch.
 
 mod bucket;
 mod figures;
@@ -32,39 +31,39 @@ pub(crate) use series::render;
 use table::Table;
 pub use table::{EntityQuotas, Holds, Kind, Values};
 
-/// Names above it have no quota of their own (`NAME_BYTES_MAX` of `pybroker/broker/admin/quotas.py`); their figures go by their
-/// beginning.
+/// Longer names have no quota of their own (`NAME_BYTES_MAX` of `pybroker/broker/admin/quotas.py`); their usage is
+/// counted by the truncated name.
 const NAME_BYTES_MAX: usize = 255;
 
-/// Addresses whose connections are counted; those that have had none lately go before more come.
+/// Addresses whose connections are counted; the ones without recent connections are removed first.
 const ADDRESSES_MAX: usize = 10_000;
 
-/// A change of what is set.
+/// A change of the quota configuration.
 #[derive(Debug, Default)]
 pub struct QuotaDelta {
-    /// This is all there is; what was set before is void.
+    /// The delta replaces the whole configuration.
     pub full: bool,
-    /// Entities of users and client ids.
+    /// Quotas of users and client ids.
     pub entities: Vec<EntityQuotas>,
-    /// Addresses (`None`: the default) and the connections a second that they may open; `None`: no bound.
+    /// Connection rates by address (`None`: the default), in connections a second; `None`: no limit.
     pub addresses: Vec<(Option<IpAddr>, Option<f64>)>,
 }
 
-/// What holds for a client.
+/// The quotas of a client.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Held {
-    /// Of the table; 0: nothing was looked up.
+    /// Version of the table; 0: not looked up yet.
     pub(crate) version: u64,
     pub(crate) produce: Option<Arc<Figures>>,
     pub(crate) fetch: Option<Arc<Figures>>,
     pub(crate) request: Option<Arc<Figures>>,
 }
 
-/// See the module.
+/// Quota configuration and usage of this broker.
 #[derive(Debug)]
 pub struct Quotas {
     began: Instant,
-    /// Something is set for users or client ids.
+    /// Whether any user or client id has a quota.
     active: AtomicBool,
     /// Grows with each change.
     version: AtomicU64,
@@ -95,7 +94,7 @@ impl Default for Quotas {
 }
 
 impl Quotas {
-    /// What is kept of the past, for clients and for mutations. Before anything is counted.
+    /// Set the sample windows for clients and for mutations. Must be called before anything is counted.
     pub fn set_windows(&self, of_clients: Windows, of_mutations: Windows) {
         self.windows.store(Arc::new((of_clients, of_mutations)));
     }
@@ -104,19 +103,19 @@ impl Quotas {
         self.windows.load().0
     }
 
-    /// Whether anything is set for users or client ids.
+    /// Return whether any user or client id has a quota.
     #[inline]
     pub(crate) fn is_active(&self) -> bool {
         self.active.load(Ordering::Relaxed)
     }
 
-    /// Of the table, to be compared with [`Held::version`].
+    /// Return the version of the table, to compare with [`Held::version`].
     #[inline]
     pub(crate) fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
     }
 
-    /// Puts a change in force: requests that start later obey it.
+    /// Apply a change; requests that start later use it.
     pub fn apply(&self, delta: &QuotaDelta) {
         let _one_writer = self.writer.lock();
         let mut table = if delta.full {
@@ -136,7 +135,7 @@ impl Quotas {
         self.active.store(active, Ordering::Release);
     }
 
-    /// What holds for a client now. `user` is the name of its principal.
+    /// Return the current quotas of a client. `user` is the name of its principal.
     pub(crate) fn hold(&self, user: &str, client_id: &str, now: Instant) -> Held {
         let version = self.version();
         let table = self.table.load();
@@ -157,18 +156,20 @@ impl Quotas {
         }
     }
 
-    /// Whether partitions that a client makes and removes are counted.
+    /// Return whether the client has a controller mutation quota.
     pub fn bounds_mutations(&self, user: &str, client_id: &str) -> bool {
         let (user, client_id) = (clipped(user), clipped(client_id));
         let table = self.table.load();
         table.find(user, client_id, Kind::Mutation).is_some()
     }
 
-    /// Counts partitions that a client wants to make or remove; gives the milliseconds for which it is to wait. `strict`:
-    /// with an error nothing was counted, and the client is refused.
+    /// Count partitions that a client wants to create or delete. Return its throttle time in milliseconds.
+    ///
+    /// With `strict`, a client over its quota is refused and nothing is counted.
     ///
     /// # Errors
-    /// The milliseconds after which it may try again.
+    ///
+    /// The milliseconds after which the client may retry.
     pub fn mutate(
         &self,
         user: &str,
@@ -189,8 +190,8 @@ impl Quotas {
         mutations.take((user, client_id), &holds, partitions, strict, windows, now)
     }
 
-    /// Counts a connection from an address, unless that would be too many: then gives the milliseconds after which it is
-    /// to be closed (KIP-612). Asked once a connection.
+    /// Count a connection from an address, once. If the address is over its rate, return the milliseconds after which
+    /// to close the connection (KIP-612).
     pub(crate) fn connected(&self, address: IpAddr, now: Instant) -> Option<u32> {
         let table = self.table.load();
         if !table.has_addresses() {
@@ -218,7 +219,7 @@ impl Quotas {
     }
 }
 
-/// Connections that were made lately, of a listener or of all of them.
+/// Rate of recent connections, of a listener or of all listeners.
 #[derive(Debug)]
 pub(crate) struct ConnectionRate {
     began: Instant,
@@ -233,7 +234,8 @@ impl ConnectionRate {
         }
     }
 
-    /// Counts one; gives the milliseconds to wait before it is served (`max.connection.creation.rate`; 0: no bound).
+    /// Count a connection. Return the milliseconds to wait before serving it (`max.connection.creation.rate`; 0: no
+    /// limit).
     pub(crate) fn take(&self, per_second: u32, now: Instant) -> Option<u32> {
         if per_second == 0 {
             return None;
@@ -243,8 +245,8 @@ impl ConnectionRate {
     }
 }
 
-/// Counts a connection; the milliseconds to wait if it is one too many, a window at most as in Kafka's
-/// `ConnectionQuotas`. `refuses`: one too many is not counted.
+/// Count a connection. Return the wait in milliseconds if it exceeds the rate, at most one window, as in Kafka's
+/// `ConnectionQuotas`. With `refuses` a connection over the rate is not counted.
 fn connection_wait_ms(made: &Samples, bound: f64, refuses: bool, passed: Duration) -> Option<u32> {
     let at = made.windows().at(passed);
     let wait = excess_ms(made.sum(at) + 1, bound, at);
@@ -263,7 +265,7 @@ fn key_of(holds: &Holds, kind: Kind, user: &str, client_id: &str) -> Key {
     }
 }
 
-/// The part of a name that is kept.
+/// Return the part of a name that is kept.
 pub(crate) fn clipped(name: &str) -> &str {
     if name.len() <= NAME_BYTES_MAX {
         return name;
@@ -353,7 +355,7 @@ mod tests {
                 .filter(|_| quotas.connected(address, now).is_some())
                 .count()
         };
-        // Ten seconds' connections, and what the part of a window that has passed brings.
+        // The connections of ten seconds, plus those of the elapsed part of a window.
         assert!((78..=80).contains(&refused(one, now)));
         assert_eq!(refused(other, now), 0);
         let mapped: IpAddr = "::ffff:10.0.0.1".parse().expect("an address");

@@ -2,16 +2,16 @@
 
 use pybroker_protocol::header::write_response_header;
 
-/// What the header of a reply is made of.
+/// Fields of a response header.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReplyHeader {
-    /// The request's, by which the client finds what it asked.
+    /// Correlation id of the request.
     pub(crate) correlation_id: i32,
     /// Response header v1, which ends with tagged fields.
     pub(crate) flexible: bool,
 }
 
-/// A reply being appended to a buffer: where its length prefix stands.
+/// A reply being appended to a buffer, with the position of its length prefix.
 #[derive(Debug, Clone, Copy)]
 #[must_use]
 pub(crate) struct ReplyFrame {
@@ -19,7 +19,7 @@ pub(crate) struct ReplyFrame {
 }
 
 impl ReplyFrame {
-    /// Appends room for the length, and the header.
+    /// Append space for the length, and the header.
     #[inline]
     pub(crate) fn begin(out: &mut Vec<u8>, header: ReplyHeader) -> Self {
         let start = out.len();
@@ -28,18 +28,18 @@ impl ReplyFrame {
         ReplyFrame { start }
     }
 
-    /// One that was begun before, at `start` of its buffer.
+    /// Resume a reply that starts at `start` of its buffer.
     pub(crate) fn resume(start: usize) -> Self {
         ReplyFrame { start }
     }
 
-    /// Writes the length, now that the body is there.
+    /// Write the length after the body was appended.
     #[inline]
     pub(crate) fn end(self, out: &mut [u8]) {
         self.end_with(out, 0);
     }
 
-    /// The same for a body of which `elsewhere` bytes are not in this buffer (file slices between its parts).
+    /// Write the length for a body of which `elsewhere` bytes are not in this buffer (file slices between its parts).
     #[inline]
     pub(crate) fn end_with(self, out: &mut [u8], elsewhere: usize) {
         let length = (out.len() - self.start - 4 + elsewhere) as u32;

@@ -1,4 +1,4 @@
-//! From what a request names to a partition hosted here, or to what the client must be told instead.
+//! Look-up of the topics and partitions that a request names, or of the error to answer.
 
 use std::sync::Arc;
 
@@ -11,21 +11,21 @@ use pybroker_replica::{HostedTopic, Partition, TopicMap};
 use crate::error_codes::{Naming, unknown_topic};
 use crate::metadata_view::MetadataView;
 
-/// A topic of a request, resolved once.
+/// A topic of a request, looked up once.
 ///
-/// It is there when the cluster shows it: what is hosted but not shown is being created or, after DeleteTopics was
-/// answered, still waits for its StopReplica. Nothing may be written to it or read from it.
+/// The topic exists if the cluster's metadata has it. A hosted topic that the metadata does not have is being created
+/// or, after a DeleteTopics was answered, waits for its StopReplica; it must not be read or written.
 pub(crate) struct ResolvedTopic<'s> {
-    /// What is hosted of it here.
+    /// Its partitions hosted on this broker.
     pub(crate) hosted: Option<&'s Arc<HostedTopic<Partition>>>,
-    /// Its id, if the cluster knows it.
+    /// Its id, if the topic exists.
     pub(crate) id: Option<TopicId>,
-    /// What its partitions are told if there is no such topic.
+    /// Error for its partitions if the topic does not exist.
     unknown: ErrorCode,
 }
 
 impl<'s> ResolvedTopic<'s> {
-    /// By name.
+    /// Look the topic up by name.
     #[inline]
     pub(crate) fn by_name(map: &'s TopicMap<Partition>, view: &MetadataView, name: &str) -> Self {
         let hosted = map
@@ -42,7 +42,7 @@ impl<'s> ResolvedTopic<'s> {
         }
     }
 
-    /// By id; the zero id is no topic's.
+    /// Look the topic up by id; the zero id belongs to no topic.
     #[inline]
     pub(crate) fn by_id(map: &'s TopicMap<Partition>, view: &MetadataView, id: Uuid) -> Self {
         let id = TopicId::new(id).filter(|id| view.topic_by_id(*id).is_some());
@@ -54,7 +54,7 @@ impl<'s> ResolvedTopic<'s> {
         }
     }
 
-    /// By an id and, unless it is empty, the name that the topic must have.
+    /// Look the topic up by id and check its name, unless the name is empty.
     fn by_both(map: &'s TopicMap<Partition>, view: &MetadataView, name: &str, id: Uuid) -> Self {
         let by_id = Self::by_id(map, view, id);
         if name.is_empty() {
@@ -71,7 +71,7 @@ impl<'s> ResolvedTopic<'s> {
         }
     }
 
-    /// As a message names it.
+    /// Look the topic up as the request names it.
     pub(crate) fn of(
         map: &'s TopicMap<Partition>,
         view: &MetadataView,
@@ -84,7 +84,7 @@ impl<'s> ResolvedTopic<'s> {
         }
     }
 
-    /// Its name, if the cluster knows it.
+    /// Return the topic's name, if it exists.
     #[inline]
     pub(crate) fn name<'n>(&self, view: &'n MetadataView) -> Option<&'n str>
     where
@@ -96,8 +96,8 @@ impl<'s> ResolvedTopic<'s> {
         }
     }
 
-    /// The partition with this index, or what to answer. A topic or partition that the cluster has but this broker
-    /// does not is NOT_LEADER_OR_FOLLOWER: the client looks for the leader.
+    /// Return the partition with this index, or the error to answer. If another broker hosts the partition, the error
+    /// is NOT_LEADER_OR_FOLLOWER, and the client looks for the leader.
     #[inline]
     pub(crate) fn partition(
         &self,
@@ -124,7 +124,7 @@ impl<'s> ResolvedTopic<'s> {
         }
     }
 
-    /// Who leads a partition, for clients that asked the wrong broker (KIP-951).
+    /// Return the current leader of a partition, for clients that asked the wrong broker (KIP-951).
     pub(crate) fn current_leader(
         &self,
         view: &MetadataView,
@@ -138,12 +138,12 @@ impl<'s> ResolvedTopic<'s> {
     }
 }
 
-/// Whether an error tells the client to look for another leader.
+/// Return whether the error makes the client look for another leader.
 pub(crate) fn points_elsewhere(error: ErrorCode) -> bool {
     error == ErrorCode::NOT_LEADER_OR_FOLLOWER || error == ErrorCode::FENCED_LEADER_EPOCH
 }
 
-/// Addresses of these brokers on a listener, each once.
+/// Return the addresses of these brokers on a listener, without duplicates.
 pub(crate) fn endpoints<'v>(
     view: &'v MetadataView,
     listener: &str,

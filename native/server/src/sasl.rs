@@ -1,6 +1,7 @@
-//! Authentication as a connection sees it: Python does the exchange, here is what it changes. Also the old framing of
-//! tokens: after SaslHandshake v0 they come bare, with their length only (KIP-43; Kafka 4 serves it still). A bare
-//! token goes to Python as a SaslAuthenticate v0, and its answer is made bare again.
+//! SASL authentication of a connection: Python runs the exchange, this module applies its result.
+//!
+//! It also handles the old framing: after SaslHandshake v0 tokens have only a length prefix (KIP-43; Kafka 4 still
+//! supports it). Such a token goes to Python as a SaslAuthenticate v0, and its answer loses the header again.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,7 +13,7 @@ use pybroker_protocol::primitives::Reader;
 use crate::close::CloseReason;
 use crate::connection_info::ConnectionInfo;
 
-/// The shortest frame that can come over a connection.
+/// Return the minimum frame size of the connection.
 #[inline]
 pub(crate) fn frame_bytes_min(connection: &ConnectionInfo) -> usize {
     if connection.raw_tokens {
@@ -22,8 +23,8 @@ pub(crate) fn frame_bytes_min(connection: &ConnectionInfo) -> usize {
     }
 }
 
-/// What a client may send before it has authenticated. Without the TLS that its listener has nobody logs in: passwords
-/// would be there for everybody to read.
+/// Return whether a client may send the request before it has authenticated. No client may authenticate without the TLS
+/// that its listener requires, because passwords would be sent in plaintext.
 pub(crate) fn may_come_first(connection: &ConnectionInfo, key: ApiKey) -> bool {
     match key {
         ApiKey::ApiVersions => true,
@@ -32,14 +33,14 @@ pub(crate) fn may_come_first(connection: &ConnectionInfo, key: ApiKey) -> bool {
     }
 }
 
-/// The body of a SaslAuthenticate v0 with this token.
+/// Return the body of a SaslAuthenticate v0 with this token.
 pub(crate) fn authenticate_body(token: &[u8]) -> Vec<u8> {
     let mut body = Vec::with_capacity(4 + token.len());
     write_bare(token, &mut body);
     body
 }
 
-/// Makes the answer to a bare token bare.
+/// Write the answer to a token without Kafka header.
 pub(crate) fn write_raw_answer(body: &[u8], out: &mut Vec<u8>) -> Result<(), CloseReason> {
     let refused = |_| CloseReason::AuthenticationFailed;
     let mut reader = Reader::new(body);
@@ -58,7 +59,7 @@ fn write_bare(token: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(token);
 }
 
-/// After a SaslHandshake v0 that found its mechanism, tokens come bare.
+/// Switch to tokens without headers after a successful SaslHandshake v0.
 pub(crate) fn after_answer(
     connection: &mut ConnectionInfo,
     api_key: i16,
@@ -71,7 +72,7 @@ pub(crate) fn after_answer(
     }
 }
 
-/// The client has proven who it is, for the first time or again.
+/// Apply a successful authentication or re-authentication.
 pub(crate) fn authenticated(
     connection: &mut ConnectionInfo,
     principal: Arc<str>,

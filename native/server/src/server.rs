@@ -1,4 +1,4 @@
-//! The server: start, stop, and what its owner may ask and change while it runs.
+//! The server: start, stop, queries and changes at run time.
 
 use std::collections::VecDeque;
 use std::io;
@@ -31,25 +31,25 @@ use crate::slow_requests::{SlowRequest, SlowRequests};
 use crate::threads::{Command, DataThread};
 use crate::throttled_log::ThrottledLog;
 
-/// Why a server does not start.
+/// Error that prevents a server from starting.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// An address cannot be listened on: in use, not ours, not allowed.
+    /// Binding an address failed: it is in use, not local, or not permitted.
     #[error("listener {name} cannot bind {address}: {error}")]
     Bind {
         /// Name of the listener.
         name: String,
-        /// Where it should listen.
+        /// Address to bind.
         address: SocketAddr,
-        /// What the system says.
+        /// Error of the system.
         error: io::Error,
     },
-    /// No thread or event queue to be had.
+    /// The system provides no thread or event queue.
     #[error("data thread {number} cannot start: {error}")]
     Thread {
-        /// Which one.
+        /// Number of the thread.
         number: usize,
-        /// What the system says.
+        /// Error of the system.
         error: io::Error,
     },
 }
@@ -59,11 +59,11 @@ pub struct Server {
     shared: Arc<Shared>,
     threads: Mutex<Vec<DataThread>>,
     addresses: Vec<(Arc<str>, SocketAddr)>,
-    /// Bound and not accepting yet.
+    /// Sockets that do not accept yet.
     bound: Mutex<Vec<Bound>>,
     distributor: Arc<Distributor>,
     stop_accepting: watch::Sender<bool>,
-    /// What scrapes remember.
+    /// State between scrapes.
     recent: Mutex<Recent>,
 }
 
@@ -77,10 +77,11 @@ impl core::fmt::Debug for Server {
 }
 
 impl Server {
-    /// Binds all listeners and starts the data threads; accepting starts with [`Server::start_accepting`].
+    /// Bind all listeners and start the data threads; accepting starts with [`Server::start_accepting`].
     ///
     /// # Errors
-    /// [`StartError`]; nothing is left behind then.
+    ///
+    /// [`StartError`]; nothing is left running then.
     pub fn start(
         config: ServerConfig,
         replicas: Arc<Replicas>,
@@ -150,17 +151,17 @@ impl Server {
         })
     }
 
-    /// Name and address of each listener; ports are the real ones.
+    /// Return name and address of each listener, with the actual ports.
     pub fn addresses(&self) -> &[(Arc<str>, SocketAddr)] {
         &self.addresses
     }
 
-    /// Starts accepting where only brokers talk: they are heard before clients are.
+    /// Start accepting on inter-broker listeners, which serve before client listeners.
     pub fn start_accepting_brokers(&self) {
         self.accept(|registry| registry == Registry::InterBroker);
     }
 
-    /// Starts accepting on all listeners that do not yet.
+    /// Start accepting on all other listeners.
     pub fn start_accepting(&self) {
         self.accept(|_| true);
     }
@@ -183,18 +184,18 @@ impl Server {
         }
     }
 
-    /// Closes the listening sockets; connections go on.
+    /// Close the listening sockets; connections stay open.
     pub fn stop_accepting(&self) {
         self.stop_accepting.send_replace(true);
         self.bound.lock().clear();
     }
 
-    /// The settings now.
+    /// Return the current settings.
     pub fn settings(&self) -> Arc<DynamicSettings> {
         self.shared.settings.load_full()
     }
 
-    /// Changes settings; connections obey from their next request on.
+    /// Change settings; connections use them from their next request on.
     pub fn set_settings(&self, settings: DynamicSettings) {
         self.shared
             .budget
@@ -211,8 +212,8 @@ impl Server {
         }
     }
 
-    /// Puts in force what clients may use: requests that start later obey it, and those who wait for what does not hold
-    /// any more wait no longer.
+    /// Apply a change of quotas: requests that start later use it, and throttled connections whose quotas have changed
+    /// resume.
     pub fn change_quotas(&self, delta: &QuotaDelta) {
         self.shared.metadata.quotas().apply(delta);
         for thread in &*self.threads.lock() {
@@ -220,37 +221,38 @@ impl Server {
         }
     }
 
-    /// The metadata that requests are answered from.
+    /// Return the metadata that requests are answered from.
     pub fn metadata(&self) -> &Arc<MetadataHolder> {
         &self.shared.metadata
     }
 
-    /// Writes a line that a client has caused: its rate and its length have a limit.
+    /// Write a log line caused by a client, within limits of rate and length.
     pub fn line_about_client(&self, level: LogLevel, text: &str) {
         self.shared.log.line(level, text);
     }
 
-    /// Admits such a line of the control plane, under the same limit: how many were left out since the last one.
-    /// `None`: leave it out.
+    /// Admit such a log line of the control plane under the same limit. Return how many lines were dropped since the
+    /// last one; `None`: drop this line.
     pub fn admit_line_about_client(&self) -> Option<u64> {
         self.shared.log.admit()
     }
 
-    /// Open connections.
+    /// Return the number of open connections.
     pub fn connections(&self) -> usize {
         self.shared.connections.open()
     }
 
-    /// Requests that took `slow.request.log.ms` or longer since this was called last, the oldest first; bounded. The first
-    /// call gives none.
+    /// Return the requests that took `slow.request.log.ms` or longer since the last call, the oldest first; bounded.
+    /// The first call returns none.
     pub fn take_slow_requests(&self) -> VecDeque<SlowRequest> {
         self.shared.slow_requests.take()
     }
 
-    /// Counters and gauges as a fragment in Prometheus' text format. Takes milliseconds for each thousand partitions:
-    /// not for a data thread.
+    /// Render the metrics as a fragment in Prometheus' text format. Takes milliseconds per thousand partitions: not for
+    /// a data thread.
     ///
     /// # Panics
+    ///
     /// On a data thread.
     pub fn metrics(&self) -> String {
         assert!(
@@ -270,8 +272,9 @@ impl Server {
         })
     }
 
-    /// Stops: no new connections, no new requests; what was read is answered (fetches with what there is), until
-    /// `deadline`, when the rest is dropped. Blocks until all threads have ended. Once; later calls do nothing.
+    /// Stop the server: accept no connections and requests, and answer the requests that were read (fetches with the
+    /// available records) until `deadline`, then drop the rest. Blocks until all threads have ended. Later calls do
+    /// nothing.
     pub fn shutdown(&self, deadline: Instant) {
         self.stop_accepting();
         self.shared.draining.store(true, Ordering::SeqCst);
@@ -281,7 +284,7 @@ impl Server {
         }
         for thread in &mut *threads {
             if let Some(handle) = thread.thread.take() {
-                // A data thread that panicked has been reported by the panic itself.
+                // The panic itself has reported a data thread that panicked.
                 drop(handle.join());
             }
         }
@@ -299,7 +302,7 @@ impl Drop for Server {
     }
 }
 
-/// Half of the cores stage at most: the others stay for everybody else.
+/// Return the number of staging threads: at most half of the cores, so that other work keeps the rest.
 fn ingest_threads() -> usize {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     (cores / 2).clamp(1, 4)

@@ -1,4 +1,4 @@
-//! What all data threads share, and what one data thread has for itself.
+//! State shared by all data threads, and state of one data thread.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ use crate::slow_requests::SlowRequests;
 use crate::throttled_log::ThrottledLog;
 use crate::wakeups::Wakeups;
 
-/// State of the server that all threads see. Nothing here is locked on the way of a Produce or Fetch.
+/// State of the server that all threads share. Produce and Fetch take no lock here.
 pub(crate) struct Shared {
     pub(crate) broker_id: i32,
     pub(crate) settings: ArcSwap<DynamicSettings>,
@@ -40,57 +40,57 @@ pub(crate) struct Shared {
     pub(crate) control: Arc<dyn ControlPlane>,
     pub(crate) budget: MemoryBudget,
     pub(crate) connections: ConnectionCounts,
-    /// Of all listeners of clients.
+    /// Connection rate of all client listeners.
     pub(crate) connection_rate: ConnectionRate,
     pub(crate) client_software: ClientSoftware,
     pub(crate) topics: Arc<TopicSlots>,
     pub(crate) cold_reads: ColdReads,
     /// Requests with so many elements that a data thread would be busy for long.
     pub(crate) large_requests: ColdReads,
-    /// Staged ingest writes here.
+    /// Pool for appends of staged ingest.
     pub(crate) ingest_io: ColdReads,
-    /// What other brokers' leaders bring of it is written here: those wait for it in their `ingest_io`, and two brokers
-    /// must not wait for each other.
+    /// Separate pool for staged records from leaders on other brokers: those wait for this broker in their `ingest_io`,
+    /// so a shared pool could deadlock two brokers.
     pub(crate) ingest_copies: ColdReads,
     pub(crate) producers: Producers,
     pub(crate) slow_appends: SlowAppends,
     pub(crate) slow_requests: SlowRequests,
-    /// Set once the server stops: connections answer what they have and close.
+    /// Set once the server stops: connections answer their requests and close.
     pub(crate) draining: AtomicBool,
     pub(crate) log: ThrottledLog,
 }
 
-/// What one data thread has for itself; connections borrow it for a turn.
+/// State of one data thread; connections borrow it for a turn.
 pub(crate) struct ThreadState {
     pub(crate) pool: BufferPool,
-    /// This thread's share of the settings; replaced by a command when they change.
+    /// This thread's reference to the settings; a command replaces it when they change.
     pub(crate) settings: Arc<DynamicSettings>,
     /// Decoded requests, reused.
     pub(crate) produce: ProduceRequest,
     pub(crate) fetch: FetchRequest,
-    /// What is counted of a Produce, reused.
+    /// Counts of a Produce, reused.
     pub(crate) tally: Tally,
     pub(crate) flushes: FlushWatch,
-    /// Flushes of what was appended here in a row.
+    /// Group flush of this thread's appends.
     pub(crate) flush_group: FlushGroup,
     pub(crate) sessions: FetchSessions,
     pub(crate) metrics: Arc<ThreadMetrics>,
-    /// Counters of topics.
+    /// Topic metrics of this thread.
     pub(crate) topics: TopicsOfThread,
-    /// What the connection whose turn it is may still decompress.
+    /// Decompression budget of the current turn.
     pub(crate) expansion: ExpansionBudget,
-    /// Requests of the connection whose turn it is that are answered, and whose replies have not gone.
+    /// Requests answered in the current turn whose replies were not sent yet.
     pub(crate) unsent: Unsent,
-    /// The time when it was last looked at: a turn's begin, the end of a request.
+    /// Time of the last clock read: at the start of a turn, and at the end of a request.
     pub(crate) clock: Instant,
-    /// Connections of this thread, to be woken when the server stops.
+    /// Wakers of this thread's connections, for the shutdown.
     pub(crate) wakers: HashMap<u64, Waker>,
-    /// Through which other threads wake them.
+    /// Wake-ups by other threads.
     pub(crate) wakeups: Arc<Wakeups>,
 }
 
 impl ThreadState {
-    /// Counts what was appended and refused.
+    /// Count appended and refused records.
     #[inline]
     pub(crate) fn note(&mut self, tally: &mut Tally) {
         let max = self.settings.metrics.topics_max;
@@ -105,7 +105,7 @@ impl ThreadState {
         }
     }
 
-    /// Counts a request whose reply is written now (or, for acks=0, which is done).
+    /// Count a request whose reply is written now (or, for acks=0, which is done).
     #[inline]
     pub(crate) fn answered(&mut self, api_key: i16, version: i16, moments: Moments) {
         let now = Instant::now();
@@ -120,7 +120,7 @@ impl ThreadState {
         self.unsent.push(answered);
     }
 
-    /// The clock after a piece of work that began at `began`: looked at again, unless a request has ended in it.
+    /// Return the time after work that began at `began`: read again, unless a request has ended in it.
     pub(crate) fn clock_after(&mut self, began: Instant) -> Instant {
         if self.clock == began {
             self.clock = Instant::now();
@@ -134,12 +134,12 @@ thread_local! {
     static THREAD: RefCell<Option<ThreadState>> = const { RefCell::new(None) };
 }
 
-/// Makes the calling thread a data thread.
+/// Make the calling thread a data thread.
 pub(crate) fn install_thread_state(state: ThreadState) {
     THREAD.set(Some(state));
 }
 
-/// Lends the data thread's state. `None` on other threads, and after the thread has ended its work.
+/// Run `work` with the data thread's state. `None` on other threads, and after the thread has finished.
 pub(crate) fn with_thread_state<R>(work: impl FnOnce(&mut ThreadState) -> R) -> Option<R> {
     THREAD
         .try_with(|state| state.try_borrow_mut().ok()?.as_mut().map(work))

@@ -1,7 +1,7 @@
 //! Replies of one connection in the order of its requests.
 //!
-//! Produces are appended when they arrive and wait here for their commit; every other request runs when it reaches
-//! the head. The ring is bounded by [`SLOTS_MAX`](crate::limits::SLOTS_MAX) and by the bytes it holds.
+//! Produces are appended when they arrive and wait here for their commit; other requests run when they reach the head.
+//! The ring is bounded by [`SLOTS_MAX`](crate::limits::SLOTS_MAX) and by the bytes it holds.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -19,41 +19,41 @@ use crate::metrics::Moments;
 pub(crate) enum Slot {
     /// A Produce that was answered out of turn.
     Ready(Box<ReadyReply>),
-    /// Appended, or being appended by another thread; waiting for the commit.
+    /// A Produce that is appended, or being appended by another thread, and waits for its commit.
     Produce(Box<PendingProduce>),
-    /// At the head: waiting for bytes, or for the disk.
+    /// At the head: waits for records, or for the disk.
     Fetch(Box<PendingFetch>),
-    /// At the head: waiting for the disk or for replicas.
+    /// At the head: waits for the disk or for replicas.
     OffsetCommit(Box<PendingOffsetCommit>),
-    /// At the head: a pool works on it.
+    /// At the head: a pool processes it.
     Pool(Box<PendingPoolAnswer>),
     /// At the head: another thread answers it.
     Large(Box<PendingLarge>),
-    /// At the head: the control plane has it, or shall get it.
+    /// At the head: the control plane processes it, or its queue is full.
     Control(Box<PendingControl>),
-    /// Waits until it is at the head; the frame's content.
+    /// A frame that waits to be at the head.
     Deferred {
         frame: OwnFrame,
         received: Instant,
-        /// It is a Produce, kept back by one that is being appended elsewhere.
+        /// A Produce behind another one that is not appended yet.
         produce: bool,
     },
 }
 
-/// Whole reply frames of a Produce.
+/// The whole reply frame of a Produce.
 pub(crate) struct ReadyReply {
     pub(crate) reply: Vec<u8>,
     pub(crate) version: i16,
     pub(crate) moments: Moments,
 }
 
-/// See the module.
+/// Ring of the requests of one connection.
 #[derive(Default)]
 pub(crate) struct Slots {
     ring: VecDeque<Slot>,
     /// Bytes of frames and replies in the ring.
     bytes: usize,
-    /// Produces among them that have not been appended yet: no other may overtake them.
+    /// Number of Produces that are not appended yet; no later one may overtake them.
     unappended: usize,
 }
 
@@ -67,17 +67,17 @@ impl Slots {
         self.ring.len()
     }
 
-    /// Memory held.
+    /// Return the memory held, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Whether the request at the head has not begun.
+    /// Return whether the request at the head has not started.
     pub(crate) fn head_is_deferred(&self) -> bool {
         matches!(self.ring.front(), Some(Slot::Deferred { .. }))
     }
 
-    /// Whether a later Produce must stay behind.
+    /// Return whether later Produces must wait.
     pub(crate) fn hold_produces_back(&self) -> bool {
         self.unappended > 0
     }
@@ -95,14 +95,14 @@ impl Slots {
         Some(slot)
     }
 
-    /// Puts back what was popped and is not finished.
+    /// Put back a slot that was popped and is not finished.
     pub(crate) fn put_back(&mut self, slot: Slot) {
         self.bytes += slot.bytes();
         self.unappended += usize::from(slot.is_unappended());
         self.ring.push_front(slot);
     }
 
-    /// When the request at the head must be answered at the latest.
+    /// Return the deadline of the request at the head.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         match self.ring.front()? {
             Slot::Produce(pending) => pending.deadline(),

@@ -1,14 +1,14 @@
-//! Appends that would wait, off the data threads.
+//! Appends that would block, off the data threads.
 //!
-//! A data thread serves many connections: it must not wait for a log that somebody else writes to, nor for a disk that
-//! has stopped to answer. Before a produce request appends, each of its partitions is asked whether its log is held
-//! by another writer, and whether its directory's flush has made no progress for a while; if so, the request moves to
-//! the one thread of that log directory, which may wait as long as it takes. Later produces of the connection stay
-//! behind it. What is not seen beforehand is a write that the kernel holds up although no flush is under way: it
-//! holds its data thread until it is done, and those that come after it move.
+//! A data thread serves many connections, so it must not wait for a log that another thread writes to, or for a disk
+//! that has stopped responding. Before a Produce appends, the thread checks for each partition whether another writer
+//! holds the log, and whether the directory's flush has made no progress for a while. If so, the request moves to the
+//! one thread of that log directory, which may block, and later Produces of the connection wait for it. A write that
+//! the kernel blocks without a flush in progress is not detected: it blocks its data thread, and the following ones
+//! move.
 //!
-//! Nor must it work long: a few kilobytes can decompress to hundreds of megabytes. What one turn cannot decompress goes
-//! to a small pool, which all connections share, one request of each at a time.
+//! A data thread must also not work long: a few kilobytes can decompress to hundreds of megabytes. Records beyond the
+//! turn's budget go to a small pool that all connections share, one request of each at a time.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,18 +18,18 @@ use pybroker_replica::Partition;
 
 use crate::workers::{Job, Workers};
 
-/// How long a data thread may wait for a log: an append of another connection is done sooner.
+/// Maximum wait of a data thread for a log: an append of another connection takes less.
 const PATIENCE: Duration = Duration::from_millis(1);
-/// A flush that takes longer than this is one of a slow disk. Group commits of healthy ones take a tenth of it, and
-/// moving a request costs little beside a flush of this length.
+/// A slower flush indicates a slow disk. Group commits of healthy disks take a tenth of it, and moving a request costs
+/// little compared to such a flush.
 const SLOW_FLUSH: Duration = Duration::from_millis(20);
 
-/// What one data thread has seen of the flushes of each log directory.
+/// Flush progress of each log directory, as seen by one data thread.
 #[derive(Debug, Default)]
 pub(crate) struct FlushWatch(Vec<(u64, Instant)>);
 
 impl FlushWatch {
-    /// The log directory whose thread has to do an append to `partition`, or `None` if it can be done here and now.
+    /// Return the log directory whose thread must append to `partition`, or `None` if this thread can append now.
     pub(crate) fn slow_dir(&mut self, partition: &Partition, now: Instant) -> Option<usize> {
         let dir = partition.dir()?;
         if let Some(turn) = partition.running_sync() {
@@ -47,10 +47,10 @@ impl FlushWatch {
     }
 }
 
-/// The pool has a thread for each core, up to so many.
+/// Maximum threads of the pool, which has one per core.
 const UNPACKERS_MAX: usize = 4;
 
-/// One thread a log directory, started when it is first needed. A connection has at most one job here.
+/// One thread per log directory, started on first use. A connection has at most one job here.
 pub(crate) struct SlowAppends {
     dirs: Mutex<Vec<Arc<Workers>>>,
     unpackers: Workers,
@@ -67,12 +67,12 @@ impl Default for SlowAppends {
 }
 
 impl SlowAppends {
-    /// Runs a job that decompresses much.
+    /// Run a job that decompresses much.
     pub(crate) fn unpack(&self, job: Job) {
         submit(&self.unpackers, job);
     }
 
-    /// Runs `job` after the others of this log directory.
+    /// Run `job` after earlier ones of this log directory.
     pub(crate) fn run(&self, dir: usize, job: Job) {
         let workers = {
             let mut all = self.dirs.lock();
@@ -85,7 +85,7 @@ impl SlowAppends {
         submit(&workers, job);
     }
 
-    /// Drops what waits. A thread that waits for a disk is left to it: the logs refuse appends once they are closed.
+    /// Drop queued jobs. A thread that is blocked on a disk is abandoned: closed logs refuse its appends.
     pub(crate) fn stop(&self) {
         for workers in self.dirs.lock().iter() {
             workers.stop();
@@ -94,10 +94,10 @@ impl SlowAppends {
     }
 }
 
-/// At most one job of each connection waits.
+/// At most one job per connection is queued.
 fn submit(workers: &Workers, job: Job) {
     if let Err(job) = workers.submit(job, usize::MAX) {
-        // No thread to be had: slower for this data thread's connections, not wrong.
+        // No thread can be started: run the job here, which delays this data thread's connections.
         job();
     }
 }

@@ -1,4 +1,4 @@
-//! Requests that took `slow.request.log.ms` or longer, kept for whoever traces them.
+//! Requests that took `slow.request.log.ms` or longer, kept for tracing.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -9,28 +9,28 @@ use std::time::SystemTime;
 
 use parking_lot::Mutex;
 
-/// One of them.
+/// A slow request.
 #[derive(Debug, Clone)]
 pub struct SlowRequest {
-    /// Number of the API.
+    /// API key.
     pub api_key: i16,
-    /// Of the API.
+    /// API version.
     pub version: i16,
-    /// When its last byte was there.
+    /// When its last byte arrived.
     pub received: SystemTime,
-    /// Microseconds of the parts of its time, in their order: queue, local, remote, response queue, response send.
+    /// Microseconds per stage: queue, local, remote, response queue, response send.
     pub stages_us: [u64; 5],
-    /// What the client calls itself.
+    /// Client id.
     pub client_id: Box<str>,
-    /// As whom it acts.
+    /// Principal.
     pub principal: Arc<str>,
-    /// Where it came in.
+    /// Listener.
     pub listener: Arc<str>,
     /// The client's address.
     pub address: SocketAddr,
 }
 
-/// Nothing is kept before somebody asks, and then the last `KEPT_MAX`.
+/// Recent slow requests: none before the first `take`, then the last `KEPT_MAX`.
 #[derive(Default)]
 pub(crate) struct SlowRequests {
     wanted: AtomicBool,
@@ -52,7 +52,7 @@ impl SlowRequests {
         kept.push_back(request);
     }
 
-    /// Those since the last time, the oldest first.
+    /// Return the slow requests since the last call, the oldest first.
     pub(crate) fn take(&self) -> VecDeque<SlowRequest> {
         self.wanted.store(true, Ordering::Relaxed);
         mem::take(&mut *self.kept.lock())

@@ -1,13 +1,13 @@
-//! Answers that stand: the control plane has answered a request once, and lets the data threads give the same answer to
-//! the same bytes again, until it takes that back. Heartbeats that tell nothing new are nearly all that members of groups
-//! send; they then cost neither a queue nor Python.
+//! Cached responses: data threads repeat a response of the control plane for identical requests until it is
+//! invalidated. Most heartbeats of group members change nothing; with the cache they bypass the queue and Python.
 //!
-//! An answer belongs to the connection over which it was first given, and repeats for a request of the same key, version
-//! and body only; whoever asks is authorized each time. It is taken back in two ways: by itself, before anything happens
-//! to its group, or with all others, before anything happens to what all answers depend on (metadata, settings). Both are
-//! done before what happened is shown to anybody, by the thread on which it happens. A data thread that repeats the answer
-//! notes, in one atomic step with the look whether it still stands, when it did: so no answer is given after it was taken
-//! back, and whoever takes it back knows when the member was last heard.
+//! A cached response belongs to its connection and matches requests with the same key, version and body; each request
+//! is authorized again. The control plane invalidates it alone before its group changes, or together with all others
+//! before data that all responses depend on changes (metadata, settings). The thread that makes the change invalidates
+//! first, before the change becomes visible.
+//!
+//! A data thread checks validity and records the time of use in one atomic step. No response is therefore repeated
+//! after its invalidation, and the invalidation returns when the member was last heard from.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,29 +15,29 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-/// Requests with larger bodies are not compared: a heartbeat that tells nothing is some hundred bytes long.
+/// Larger requests are not cached: a heartbeat without changes has some hundred bytes.
 pub const REQUEST_BYTES_MAX: usize = 4 * 1024;
 
-/// Answers that one connection keeps: a client has a connection for each of its members, as a rule.
+/// Maximum cached responses per connection; a client usually has one connection per member.
 const KEPT_MAX: usize = 4;
 
-/// Set in `heard` once the answer is taken back.
+/// Bit in `heard` that marks an invalidated response.
 const TAKEN_BACK: u64 = 1 << 63;
 
-/// All answers of a broker.
+/// All cached responses of a broker.
 #[derive(Debug, Clone, Default)]
 pub struct StandingAnswers {
-    /// How often all were taken back.
+    /// Number of global invalidations.
     age: Arc<AtomicU64>,
 }
 
 impl StandingAnswers {
-    /// No answer that was given before stands any more.
+    /// Invalidate all cached responses.
     pub fn take_all_back(&self) {
         self.age.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// An answer that stands from now on. `group`: whoever asks must be permitted to READ it.
+    /// Cache a response. Repeating it requires READ permission for `group`.
     pub fn give(
         &self,
         request: StandingRequest,
@@ -54,13 +54,13 @@ impl StandingAnswers {
     }
 }
 
-/// Whether what the control plane has given still stands, and when it was used last.
+/// Validity of something that the control plane issued, and the time of its last use.
 #[derive(Debug)]
 pub(crate) struct Stands {
     ages: Arc<AtomicU64>,
     age: u64,
     given: Instant,
-    /// Milliseconds after `given` at which it was used last, and [`TAKEN_BACK`].
+    /// Milliseconds from `given` to the last use, and [`TAKEN_BACK`].
     heard: AtomicU64,
 }
 
@@ -74,7 +74,7 @@ impl Stands {
         }
     }
 
-    /// Whether it may be used once more; if so, it counts as heard.
+    /// Return whether it is valid; if so, record a use.
     pub(crate) fn again(&self, now: Instant) -> bool {
         if self.ages.load(Ordering::Acquire) != self.age {
             return false;
@@ -92,7 +92,7 @@ impl Stands {
         self.heard.fetch_or(TAKEN_BACK, Ordering::AcqRel);
     }
 
-    /// For how long it was not used.
+    /// Return the time since the last use.
     pub(crate) fn silent(&self, now: Instant) -> Duration {
         let heard = self.heard.load(Ordering::Acquire) & !TAKEN_BACK;
         now.saturating_duration_since(self.given + Duration::from_millis(heard))
@@ -104,7 +104,7 @@ impl Stands {
     }
 }
 
-/// What an answer is the answer to.
+/// Key of a cached response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StandingRequest {
     /// Which request.
@@ -115,7 +115,7 @@ pub struct StandingRequest {
     pub body: Bytes,
 }
 
-/// See the module.
+/// A response that data threads may repeat.
 #[derive(Debug)]
 pub struct StandingAnswer {
     request: StandingRequest,
@@ -140,17 +140,17 @@ impl StandingAnswer {
             && *self.request.body == *body
     }
 
-    /// Whether the answer may be given once more; if so, the request counts as heard.
+    /// Return whether the response may be repeated; if so, the request counts as a heartbeat.
     pub(crate) fn repeat(&self, now: Instant) -> bool {
         self.stands.again(now)
     }
 
-    /// The answer is given to nobody from now on.
+    /// Invalidate the response.
     pub fn take_back(&self) {
         self.stands.take_back();
     }
 
-    /// For how long the request has not come.
+    /// Return the time since the last such request.
     pub fn silent(&self, now: Instant) -> Duration {
         self.stands.silent(now)
     }
@@ -160,12 +160,12 @@ impl StandingAnswer {
     }
 }
 
-/// Those of one connection.
+/// Cached responses of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct Kept(Vec<Arc<StandingAnswer>>);
 
 impl Kept {
-    /// Keeps one more; what was taken back goes, else what came first.
+    /// Add a response; evict an invalidated one, else the oldest.
     pub(crate) fn keep(&mut self, answer: Arc<StandingAnswer>) {
         self.0
             .retain(|one| one.request != answer.request && one.stands());
@@ -175,7 +175,7 @@ impl Kept {
         self.0.push(answer);
     }
 
-    /// The answer to a request, if there is one; whether it stands is not looked at.
+    /// Return the cached response to a request, without checking its validity.
     #[inline]
     pub(crate) fn find(
         &self,

@@ -1,18 +1,18 @@
-//! Commits that stand: the control plane has answered a member's OffsetCommit, and lets the data threads take the
-//! member's next ones over that connection themselves, until it takes that back ([`CommitRight`]). A commit of a member
-//! that reads what it is assigned then costs neither a queue nor Python.
+//! Delegated offset commits: after answering a member's OffsetCommit, the control plane can delegate the member's next
+//! commits on that connection to the data threads, until it revokes the delegation ([`CommitRight`]). A regular commit
+//! then bypasses the queue and Python.
 //!
-//! Such a right is for what nothing but the offsets has changed in: the same version, group, generation, member and
-//! instance, byte for byte, topics that the control plane has found to be the member's to commit for, and partitions,
-//! leader epochs and metadata within the bounds that it has named. Whoever commits is authorized each time. Anything else
-//! is the control plane's to answer.
+//! A delegation covers requests in which only the offsets have changed: version, group, generation, member and instance
+//! are identical byte by byte, the topics were approved by the control plane, and partitions, leader epochs and
+//! metadata are within the given bounds. Each request is authorized again. The control plane answers all other
+//! requests.
 //!
-//! A right is taken back as a standing answer is (`standing`). Each commit is looked at and appended under the gate of its
-//! shard ([`ShardCommits`]): who takes a right back and passes the gate then knows that everything that was committed
-//! under it is in the log, before whatever he writes next, and that no more comes.
+//! Revocation works as the invalidation of cached responses (`standing`). Each commit is checked and appended under the
+//! gate of its shard ([`ShardCommits`]). After revoking a delegation and passing the gate, the control plane knows that
+//! every commit under it is in the log, before its own next write, and that no more will follow.
 //!
-//! What is committed so is kept here, the latest of each partition, until the control plane takes it over: before it looks
-//! at the offsets of the shard, that is. What is on its way to disk it can ask for.
+//! The shard keeps the latest delegated commit of each partition until the control plane takes them over, which it does
+//! before it reads the shard's offsets. It can also query commits that are not on disk yet.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -31,46 +31,46 @@ use tokio::sync::oneshot;
 
 use crate::standing::{StandingAnswers, Stands};
 
-/// Rights that one connection keeps: a client has a connection for each of its members, as a rule.
+/// Maximum delegations per connection; a client usually has one connection per member.
 const KEPT_MAX: usize = 4;
 
 /// One committed offset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemberCommit {
-    /// Whose.
+    /// Group id.
     pub group: Arc<str>,
-    /// Of which incarnation.
+    /// Topic id.
     pub topic_id: TopicId,
-    /// Its name.
+    /// Topic name.
     pub topic: Arc<str>,
     /// Partition index.
     pub partition: i32,
-    /// Where the group goes on.
+    /// Committed offset.
     pub offset: i64,
-    /// −1: not known.
+    /// −1: unknown.
     pub leader_epoch: i32,
-    /// The client's own words.
+    /// Metadata of the commit.
     pub metadata: Box<str>,
-    /// When it was committed, in milliseconds since 1970.
+    /// Commit time, in milliseconds since the Unix epoch.
     pub timestamp_ms: i64,
-    /// Where its record lies; until that is known, its place in its batch.
+    /// Offset of its record in the log; until that is known, its position in its batch.
     pub log_offset: i64,
 }
 
-/// The commits of one partition of the offsets topic that data threads take, as it is led here under one leader epoch.
+/// Delegated commits of one partition of the offsets topic, led by this broker in one leader epoch.
 #[derive(Debug)]
 pub struct ShardCommits {
     tip: TopicIdPartition,
     leader_epoch: i32,
     gate: Mutex<Gate>,
-    /// Never held while something is appended, as that wakes those who wait.
+    /// Never held during an append, which wakes waiters.
     noted: Mutex<Noted>,
 }
 
-/// Held while a commit is looked at and appended.
+/// Held while a commit is checked and appended.
 #[derive(Debug, Default)]
 struct Gate {
-    /// How often all rights were taken back.
+    /// Number of revocations of all delegations.
     age: u64,
     closed: bool,
 }
@@ -78,16 +78,16 @@ struct Gate {
 #[derive(Debug, Default)]
 struct Noted {
     batches: u64,
-    /// What is being appended, or waits for the disk or for replicas.
+    /// Commits being appended, or waiting for the disk or for replicas.
     in_flight: HashMap<u64, Vec<MemberCommit>>,
-    /// What is committed and was not taken over.
+    /// Committed offsets that were not taken over yet.
     done: HashMap<(Arc<str>, TopicId, i32), MemberCommit>,
-    /// How many offsets were committed since that was asked last.
+    /// Number of offsets committed since the last query.
     count: u64,
 }
 
 impl ShardCommits {
-    /// Nothing is committed yet.
+    /// Create a shard without commits.
     pub fn new(tip: TopicIdPartition, leader_epoch: i32) -> Self {
         ShardCommits {
             tip,
@@ -97,44 +97,44 @@ impl ShardCommits {
         }
     }
 
-    /// No right that was given before stands any more, and what was committed under them is in the log.
+    /// Revoke all delegations. When this returns, all commits under them are in the log.
     pub fn take_all_back(&self) {
         self.gate.lock().age += 1;
     }
 
-    /// The same; nor does one that is given later.
+    /// Revoke all delegations, including later ones.
     pub fn close(&self) {
         self.gate.lock().closed = true;
     }
 
-    /// Waits until nobody is in the middle of a commit under a right that does not stand any more.
+    /// Wait for commits in progress under revoked delegations.
     pub fn pass(&self) {
         drop(self.gate.lock());
     }
 
-    /// The latest commits of partitions, each once.
+    /// Take over the latest commit of each partition.
     pub fn take(&self) -> Vec<MemberCommit> {
         let mut noted = self.noted.lock();
         noted.done.drain().map(|(_, commit)| commit).collect()
     }
 
-    /// How many offsets were committed since this was asked last.
+    /// Return how many offsets were committed since the last call.
     pub fn take_count(&self) -> u64 {
         std::mem::take(&mut self.noted.lock().count)
     }
 
-    /// Commits that are on their way to disk.
+    /// Return the commits that are not on disk yet.
     pub fn in_flight(&self) -> Vec<MemberCommit> {
         let noted = self.noted.lock();
         noted.in_flight.values().flatten().cloned().collect()
     }
 
-    /// The group is gone, and with it what it has committed, also what is still on its way.
+    /// Drop the commits of a deleted group, including those in flight.
     pub fn drop_group(&self, group: &str) {
         self.noted.lock().retain(|commit| *commit.group != *group);
     }
 
-    /// The same for a topic.
+    /// Drop the commits of a deleted topic, including those in flight.
     pub fn drop_topic(&self, topic_id: TopicId) {
         self.noted
             .lock()
@@ -149,7 +149,7 @@ impl ShardCommits {
         batch
     }
 
-    /// A batch is committed; its first record lies at `base_offset`.
+    /// Record that a batch is committed; its first record is at `base_offset`.
     fn ended(&self, batch: u64, base_offset: i64) {
         let mut noted = self.noted.lock();
         let commits = noted.in_flight.remove(&batch).unwrap_or_default();
@@ -158,7 +158,7 @@ impl ShardCommits {
             commit.log_offset += base_offset;
             let key = (Arc::clone(&commit.group), commit.topic_id, commit.partition);
             match noted.done.entry(key) {
-                // Of two commits the later record counts, in whatever order they end.
+                // The record with the higher offset wins, in whatever order the batches complete.
                 Entry::Occupied(known) if known.get().log_offset > commit.log_offset => {}
                 entry => {
                     entry.insert(commit);
@@ -181,23 +181,23 @@ impl Noted {
     }
 }
 
-/// A topic that a member may commit for.
+/// A topic that a member may commit offsets for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommitTopic {
-    /// Its id.
+    /// Topic id.
     pub topic_id: TopicId,
-    /// Its name.
+    /// Topic name.
     pub name: Arc<str>,
-    /// How many partitions it has.
+    /// Number of partitions.
     pub partitions: i32,
-    /// From this leader epoch on all are of this incarnation.
+    /// First leader epoch of this incarnation.
     pub first_epoch: i32,
 }
 
-/// What a right is given for.
+/// Bounds of a delegation.
 #[derive(Debug)]
 pub struct CommitBounds {
-    /// The topics.
+    /// Topics that the member may commit.
     pub topics: Vec<CommitTopic>,
     /// `offset.metadata.max.bytes`
     pub metadata_bytes_max: usize,
@@ -205,35 +205,36 @@ pub struct CommitBounds {
     pub timeout: Duration,
 }
 
-/// See the module.
+/// A delegation of one member's commits.
 #[derive(Debug)]
 pub struct CommitRight {
     stands: Stands,
     shard: Arc<ShardCommits>,
     shard_age: u64,
     api_version: i16,
-    /// How the body of each such request begins: who commits.
+    /// Start of the request body, which identifies the member.
     head: Bytes,
     group: Arc<str>,
     bounds: CommitBounds,
 }
 
-/// What became of commits under a right.
+/// Result of commits under a delegation.
 pub(crate) enum Committed {
-    /// Nothing was appended: the control plane is to be asked.
+    /// Nothing was appended: the control plane must answer.
     NotHere,
-    /// They are committed.
+    /// The offsets are committed.
     Now,
-    /// They are when this says so.
+    /// The offsets are committed once this succeeds.
     Later(oneshot::Receiver<Result<(), PartitionError>>),
 }
 
 impl CommitRight {
-    /// A right that stands from now on, for who has sent this request. `before`: one of the same member, whose topics it
-    /// has as well if that still stands. `None`: the control plane answers all requests of this version.
+    /// Delegate the commits of the member that sent this request. `before`: an earlier delegation of the member, whose
+    /// topics are included if it is still valid. `None`: the version cannot be delegated.
     ///
     /// # Errors
-    /// `body` is no OffsetCommit of that version.
+    ///
+    /// `body` is not an OffsetCommit of that version.
     pub fn give(
         all: &StandingAnswers,
         shard: &Arc<ShardCommits>,
@@ -267,28 +268,28 @@ impl CommitRight {
         Ok(Some(Arc::new(right)))
     }
 
-    /// Nobody commits under it any more when this returns, and what was committed is in the log.
+    /// Revoke the delegation. When this returns, commits under it have ended and are in the log.
     pub fn take_back(&self) {
         self.stands.take_back();
         self.shard.pass();
     }
 
-    /// For how long nobody has committed under it.
+    /// Return the time since the last commit under it.
     pub fn silent(&self, now: Instant) -> Duration {
         self.stands.silent(now)
     }
 
-    /// Where the commits go.
+    /// Return the partition of the offsets topic.
     pub(crate) fn tip(&self) -> TopicIdPartition {
         self.shard.tip
     }
 
-    /// Whose offsets.
+    /// Return the group id.
     pub(crate) fn group(&self) -> &str {
         &self.group
     }
 
-    /// How long a commit may take.
+    /// Return the timeout of a commit.
     pub(crate) fn timeout(&self) -> Duration {
         self.bounds.timeout
     }
@@ -303,7 +304,7 @@ impl CommitRight {
         self.stands.holds() && self.shard.gate.lock().age == self.shard_age
     }
 
-    /// What a request of this member commits, if all of it is within the bounds.
+    /// Return the commits of a request of this member, if all are within the bounds.
     pub(crate) fn commits(
         &self,
         request: &OffsetCommitRequest<'_>,
@@ -349,7 +350,7 @@ impl CommitRight {
         })
     }
 
-    /// Appends commits, if the right still stands; then the member counts as heard.
+    /// Append commits if the delegation is valid; this counts as a heartbeat of the member.
     pub(crate) fn append(
         &self,
         partition: &Partition,
@@ -381,7 +382,7 @@ impl CommitRight {
         let told = ended.clone();
         let decided = partition.committed(&info).tell(move |outcome| {
             told(&outcome);
-            // The connection may have gone meanwhile.
+            // The connection may have closed in the meantime.
             drop(sender.send(outcome));
         });
         match decided {
@@ -389,7 +390,7 @@ impl CommitRight {
                 ended(&decided);
                 match decided {
                     Ok(()) => Committed::Now,
-                    // It is in the log, and may be committed by the next leader; to commit it again does no harm.
+                    // The record is in the log, and the next leader may commit it; committing it again is harmless.
                     Err(_) => Committed::NotHere,
                 }
             }
@@ -398,7 +399,7 @@ impl CommitRight {
     }
 }
 
-/// The batch of commits, in their order. `None`: it would be too large.
+/// Return the batch of the commits, in their order. `None`: it would be too large.
 fn batch_of(commits: &[MemberCommit]) -> Option<ValidBatches<'static>> {
     let mut builder = BatchBuilder::new(Codec::None);
     let (mut key, mut value) = (Vec::with_capacity(96), Vec::with_capacity(64));
@@ -423,12 +424,12 @@ fn batch_of(commits: &[MemberCommit]) -> Option<ValidBatches<'static>> {
     ValidBatches::checked_owned(builder.finish().ok()?).ok()
 }
 
-/// The rights of one connection.
+/// The delegations of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct Rights(Vec<Arc<CommitRight>>);
 
 impl Rights {
-    /// Keeps one more; what was taken back goes, else what came first.
+    /// Add a delegation; evict a revoked one, else the oldest.
     pub(crate) fn keep(&mut self, right: Arc<CommitRight>) {
         self.0.retain(|one| !one.is_of(&right) && one.holds());
         if self.0.len() == KEPT_MAX {
@@ -437,7 +438,7 @@ impl Rights {
         self.0.push(right);
     }
 
-    /// The right of who has sent an OffsetCommit, if there is one; whether it stands is not looked at.
+    /// Return the delegation that matches an OffsetCommit, without checking its validity.
     #[inline]
     pub(crate) fn find(&self, api_version: i16, body: &[u8]) -> Option<&Arc<CommitRight>> {
         self.0

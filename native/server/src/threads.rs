@@ -20,21 +20,21 @@ use crate::shared::{Shared, ThreadState, install_thread_state, with_thread_state
 use crate::tls::{TlsServer, TlsSession};
 use crate::wakeups::Wakeups;
 
-/// What a data thread is told.
+/// Command to a data thread.
 pub(crate) enum Command {
-    /// Serve a connection from now on.
+    /// Serve a new connection.
     Connection(
         std::net::TcpStream,
         Box<ConnectionInfo>,
         Option<Arc<TlsServer>>,
     ),
-    /// Run something on this thread's runtime (the acceptors).
+    /// Run a function on this thread's runtime (the acceptors).
     Spawn(Box<dyn FnOnce() + Send>),
-    /// What clients may use has changed: those that wait are looked at again.
+    /// Quotas have changed: wake throttled connections.
     Wake,
-    /// Settings have changed, and this is the thread's share of fetch sessions.
+    /// Settings have changed, with the thread's share of fetch sessions.
     Settings(Arc<DynamicSettings>, usize),
-    /// End, whatever still runs, at the latest at this time; at once when the last connection has ended.
+    /// End when the last connection has closed, at the latest at this time.
     StopBy(Instant),
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct DataThread {
 }
 
 impl DataThread {
-    /// Starts a thread, which counts in `metrics`. Fails if the system gives no thread or no event queue.
+    /// Start a thread, which counts in `metrics`. Fails if the system provides no thread or event queue.
     pub(crate) fn start(
         number: usize,
         shared: Arc<Shared>,
@@ -84,7 +84,7 @@ impl DataThread {
             install_thread_state(state);
             runtime.spawn(wakeups.serve());
             runtime.block_on(serve(shared, inbox));
-            // Connections left over are dropped with the runtime.
+            // Drops remaining connections with the runtime.
             drop(runtime);
         };
         let thread = std::thread::Builder::new()
@@ -97,13 +97,13 @@ impl DataThread {
         })
     }
 
-    /// Sends a command; a thread that has ended needs none.
+    /// Send a command; a thread that has ended ignores it.
     pub(crate) fn send(&self, command: Command) {
         drop(self.commands.send(command));
     }
 }
 
-/// By which the thread's processor time is found when somebody asks.
+/// Record the system's thread id, for the processor time.
 fn note_system_id(metrics: &ThreadMetrics) {
     #[cfg(target_os = "linux")]
     metrics.system_id.store(
@@ -124,7 +124,7 @@ async fn serve(shared: Arc<Shared>, mut inbox: mpsc::UnboundedReceiver<Command>)
                     thread.sessions.set_max(sessions_max);
                     thread.settings = settings;
                 });
-                // Limits may have been raised for somebody who waits.
+                // A raised limit may unblock waiting connections.
                 wake_all();
             }
             Command::Wake => wake_all(),
@@ -133,7 +133,7 @@ async fn serve(shared: Arc<Shared>, mut inbox: mpsc::UnboundedReceiver<Command>)
                 while with_thread_state(|thread| !thread.wakers.is_empty()) == Some(true)
                     && Instant::now() < deadline
                 {
-                    // Connections end by themselves; looked at coarsely, once in the life of a thread.
+                    // Poll until the connections have closed; this runs once per thread.
                     tokio::time::sleep(std::time::Duration::from_millis(2)).await;
                 }
                 return;

@@ -1,12 +1,12 @@
-//! Where an answer tells how long its client has to wait, in answers that others have encoded.
+//! Position of the throttle time in encoded responses.
 
 use pybroker_protocol::codec::{Direction, Kind, Presence, Registry};
 
 const FIELD: &str = "throttle_time_ms";
 const BYTES: usize = 4;
 
-/// Has the answer say that its client must wait at least so many milliseconds. Some versions cannot say it: the client is
-/// slowed down without.
+/// Raise the throttle time in the response to at least `wait_ms`. Some versions lack the field; the broker mutes the
+/// connection in any case.
 pub(crate) fn raise(api_key: i16, version: i16, body: &mut [u8], wait_ms: i32) {
     let Some(start) = place(api_key, version, body.len()) else {
         return;
@@ -19,7 +19,7 @@ pub(crate) fn raise(api_key: i16, version: i16, body: &mut [u8], wait_ms: i32) {
     }
 }
 
-/// Behind fields of fixed sizes, or at the end: no answer has it elsewhere.
+/// Return the position: after fields of fixed sizes, or at the end; no response has it elsewhere.
 fn place(api_key: i16, version: i16, body_bytes: usize) -> Option<usize> {
     let message = Registry::Client.message(api_key, Direction::Response)?;
     let layout = message.layout(version)?;
@@ -41,7 +41,7 @@ fn place(api_key: i16, version: i16, body_bytes: usize) -> Option<usize> {
     if before.is_some() {
         return before;
     }
-    // The last one, before a tag section that is empty.
+    // The last field, before an empty tag section.
     let is_last = inline.next().is_none() && layout.tagged.is_empty();
     body_bytes
         .checked_sub(BYTES + usize::from(layout.flexible))
@@ -62,7 +62,7 @@ mod tests {
     use pybroker_protocol::codec::{Value, decode_value, encode_value};
     use pybroker_protocol::{ApiKey, Plane};
 
-    /// Those whose handlers write it themselves, and ours that has it as a tag.
+    /// Return whether the handler writes the throttle time itself, or the field is a tag (our own APIs).
     fn is_native(key: ApiKey) -> bool {
         matches!(
             key,

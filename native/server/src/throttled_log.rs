@@ -1,4 +1,4 @@
-//! Lines for the log that clients cause: about single connections, and about topics that they cannot write to.
+//! Rate-limited log lines that clients cause: about connections, and about topics that they cannot write to.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -10,27 +10,28 @@ use pybroker_model::TopicId;
 
 use crate::config::{LogLevel, LogSink};
 
-/// Lines that clients cause, at most so many a second: strangers must not fill the log. About one topic, and about
-/// one client that does the same again and again, at most one a minute.
+/// Limits log lines caused by clients per second, so that strangers cannot fill the log. About one topic, and about one
+/// mistake of one client, at most one line a minute.
 pub(crate) struct ThrottledLog {
     sink: LogSink,
     window: Mutex<(Option<Instant>, u32, u64)>,
-    /// When each was last written about; older entries go when there is a new one.
+    /// Time of the last line by subject; a new one removes old entries.
     told: Mutex<HashMap<About, Instant>>,
 }
 
 #[derive(PartialEq, Eq, Hash)]
 enum About {
     Topic(TopicId),
-    /// The listener, a client's address, and what it does wrong.
+    /// Listener, client address, and the client's mistake.
     Client(Arc<str>, IpAddr, &'static str),
 }
 
 const LINES_PER_SECOND_MAX: u32 = 20;
-/// Bytes of a line: names in it are as long as a client likes. With the lines of a second this is below 1 MB a minute.
+/// Maximum bytes of a line, because clients choose the length of names. With the rate limit this is below 1 MB a
+/// minute.
 const LINE_BYTES_MAX: usize = 400;
 const ONCE_IN: Duration = Duration::from_secs(60);
-/// What is remembered at most; then all is forgotten.
+/// Maximum entries remembered; above it all are dropped.
 const TOLD_MAX: usize = 10_000;
 
 impl ThrottledLog {
@@ -42,14 +43,14 @@ impl ThrottledLog {
         }
     }
 
-    /// Writes a warning about a topic, unless there was one within the last minute.
+    /// Write a warning about a topic, unless there was one within the last minute.
     pub(crate) fn about_topic(&self, topic: TopicId, text: impl FnOnce() -> String) {
         if self.is_news(About::Topic(topic)) {
             (self.sink)(LogLevel::Warning, &text());
         }
     }
 
-    /// Writes a line about what a client at this address does wrong, unless there was one within the last minute.
+    /// Write a line about a mistake of the client at this address, unless there was one within the last minute.
     pub(crate) fn about_client(
         &self,
         listener: &Arc<str>,
@@ -77,7 +78,7 @@ impl ThrottledLog {
         true
     }
 
-    /// Writes a line, cut to [`LINE_BYTES_MAX`], or counts it as left out.
+    /// Write a line, cut to [`LINE_BYTES_MAX`], or count it as dropped.
     pub(crate) fn line(&self, level: LogLevel, text: &str) {
         let Some(left_out) = self.admit() else {
             return;
@@ -98,7 +99,7 @@ impl ThrottledLog {
         (self.sink)(level, &format!("{}…", &text[..end]));
     }
 
-    /// Admits a line that its caller writes: how many were left out since the last one. `None`: leave it out.
+    /// Admit a line that the caller writes. Return how many were dropped since the last one; `None`: drop this line.
     pub(crate) fn admit(&self) -> Option<u64> {
         let mut window = self.window.lock();
         let now = Instant::now();

@@ -1,7 +1,7 @@
-//! TLS of listeners: what a listener shows and whom it trusts (`settings`), and one connection's side of it (`session`).
+//! TLS of listeners: certificates and trust (`settings`), and the server side of one connection (`session`).
 //!
-//! The session is rustls' without buffers of its own: records are decrypted where they were received and sealed into
-//! one buffer of the thread's pool, so that an idle connection holds nothing but its keys.
+//! rustls runs without buffers of its own: records are decrypted in the receive buffer and encrypted into one buffer of
+//! the thread's pool, so that an idle connection holds only its keys.
 
 mod principal;
 mod refused;
@@ -16,17 +16,17 @@ pub(crate) use refused::refusal;
 pub(crate) use session::{PLAIN_BYTES_MAX, TlsProblem, TlsSession};
 pub use settings::{ClientAuth, TlsError, TlsMaterial, TlsServer};
 
-/// The TLS of one listener; it may be replaced while connections go on with what they began with.
+/// The TLS configuration of one listener; connections keep the configuration that they started with.
 #[derive(Clone, Debug)]
 pub struct TlsListener(Arc<ArcSwap<TlsServer>>);
 
 impl TlsListener {
-    /// A listener that shows this.
+    /// Create the configuration of a listener.
     pub fn new(server: TlsServer) -> Self {
         TlsListener(Arc::new(ArcSwap::from_pointee(server)))
     }
 
-    /// New connections see this from now on.
+    /// Replace the configuration for new connections.
     pub fn replace(&self, server: TlsServer) {
         self.0.store(Arc::new(server));
     }

@@ -1,6 +1,5 @@
-//! What other threads wake here: connections whose records are on disk, or whose reads have something to give. However
-//! many of a data thread's connections a flush wakes, the thread itself is woken once; by itself each of them would
-//! write to the thread's event queue.
+//! Wake-ups of connections by other threads, when records are on disk or new ones arrive. However many connections a
+//! flush wakes, the data thread is woken once; otherwise each of them would write to the thread's event queue.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -8,7 +7,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use parking_lot::Mutex;
 
-/// Of one data thread.
+/// Wake-ups of one data thread.
 #[derive(Debug, Default)]
 pub(crate) struct Wakeups {
     ready: Mutex<Ready>,
@@ -17,23 +16,23 @@ pub(crate) struct Wakeups {
 #[derive(Debug, Default)]
 struct Ready {
     tasks: Vec<Waker>,
-    /// Wakes the thread: for the first of them, the others are found with it.
+    /// Waker of the thread. The first connection uses it; the thread finds later ones with it.
     thread: Option<Waker>,
 }
 
-/// A connection, as other threads see it.
+/// Waker of a connection for other threads.
 struct ConnectionWaker {
     thread: Arc<Wakeups>,
     task: Waker,
 }
 
 thread_local! {
-    /// Whose thread this is: where its `Wakeups` are.
+    /// The `Wakeups` of this data thread.
     static THREAD: Cell<*const Wakeups> = const { Cell::new(core::ptr::null()) };
 }
 
 impl Wakeups {
-    /// Wakes `task`, which runs on this data thread, from anywhere.
+    /// Return a waker for `task`, which runs on this data thread, usable from any thread.
     pub(crate) fn waker(self: &Arc<Self>, task: &Waker) -> Waker {
         let waker = ConnectionWaker {
             thread: Arc::clone(self),
@@ -42,20 +41,20 @@ impl Wakeups {
         Waker::from(Arc::new(waker))
     }
 
-    /// Runs on the thread for as long as it has connections.
+    /// Wake connections; runs as long as the thread does.
     pub(crate) async fn serve(self: Arc<Self>) {
         THREAD.set(Arc::as_ptr(&self));
         let mut tasks = Vec::new();
         std::future::poll_fn(|context| self.wake_ready(context, &mut tasks)).await
     }
 
-    /// `tasks` is empty before and after; it keeps its room.
+    /// Wake the ready tasks. `tasks` is empty before and after, and keeps its capacity.
     fn wake_ready(&self, context: &Context<'_>, tasks: &mut Vec<Waker>) -> Poll<()> {
         {
             let mut ready = self.ready.lock();
             core::mem::swap(&mut ready.tasks, tasks);
             if ready.thread.is_none() {
-                // Stays the same for a task.
+                // The waker of a task does not change.
                 ready.thread = Some(context.waker().clone());
             }
         }
@@ -94,7 +93,7 @@ mod tests {
 
     use super::*;
 
-    /// Counts how often it was woken.
+    /// Counts wake-ups.
     #[derive(Default)]
     struct Count(AtomicUsize);
 

@@ -1,4 +1,4 @@
-//! Threads that take jobs from one queue. What may wait for a disk runs there: a data thread serves many connections.
+//! A pool of threads with one queue, for jobs that may block on a disk: a data thread serves many connections.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -6,16 +6,16 @@ use std::thread::JoinHandle;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-/// What is to be done.
+/// A job.
 pub(crate) type Job = Box<dyn FnOnce() + Send>;
 
-/// See the module. The threads start with the first job: most brokers never need them.
+/// A pool of threads. They start with the first job, because most brokers never need them.
 pub(crate) struct Workers {
-    /// What the threads are called, apart from their number.
+    /// Name of the threads, without their number.
     name: String,
-    /// How many jobs run at the same time.
+    /// Number of threads.
     size: usize,
-    /// The threads run when others leave them the processor.
+    /// Whether the threads run at low priority.
     background: bool,
     queue: Arc<Queue>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -34,7 +34,7 @@ struct Jobs {
 }
 
 impl Workers {
-    /// `size` threads of usual priority.
+    /// Create a pool of `size` threads of normal priority.
     pub(crate) fn new(name: impl Into<String>, size: usize) -> Self {
         Workers {
             name: name.into(),
@@ -45,7 +45,7 @@ impl Workers {
         }
     }
 
-    /// For bulk work that others must not feel.
+    /// Create a pool of low priority for bulk work.
     pub(crate) fn in_the_background(name: impl Into<String>, size: usize) -> Self {
         Workers {
             background: true,
@@ -53,8 +53,7 @@ impl Workers {
         }
     }
 
-    /// Queues a job behind the others. Gives it back if `waiting_max` wait already, or nobody would come for it:
-    /// stopped, or no thread is to be had.
+    /// Queue a job. Return the job if `waiting_max` jobs are queued, the pool is stopped, or no thread can be started.
     pub(crate) fn submit(&self, job: Job, waiting_max: usize) -> Result<(), Job> {
         if !self.start() {
             return Err(job);
@@ -69,7 +68,7 @@ impl Workers {
         Ok(())
     }
 
-    /// Whether there is a thread at least.
+    /// Start a thread if needed; return whether there is at least one.
     fn start(&self) -> bool {
         let mut threads = self.threads.lock();
         while threads.len() < self.size {
@@ -90,22 +89,22 @@ impl Workers {
         !threads.is_empty()
     }
 
-    /// Drops what waits, and ends the threads after the job that each is at.
+    /// Drop queued jobs, and end the threads after their current jobs.
     pub(crate) fn stop(&self) {
         let waiting = {
             let mut jobs = self.queue.jobs.lock();
             jobs.stopped = true;
             core::mem::take(&mut jobs.waiting)
         };
-        // Not under the lock: a job may hold anything.
+        // Outside the lock, because dropping a job may run any code.
         drop(waiting);
         self.queue.arrived.notify_all();
     }
 
-    /// Waits for the threads, after [`Workers::stop`].
+    /// Wait for the threads, after [`Workers::stop`].
     pub(crate) fn join(&self) {
         for thread in self.threads.lock().drain(..) {
-            // A thread that panicked has been reported by the panic itself.
+            // The panic itself has reported a thread that panicked.
             drop(thread.join());
         }
     }
@@ -123,11 +122,11 @@ impl Queue {
     }
 }
 
-/// The scheduler prefers all threads of usual priority to this one. Where that cannot be had nothing is lost.
+/// Lower the priority of this thread. A failure is harmless.
 #[cfg(target_os = "linux")]
 fn step_back() {
     const NICE: i32 = 10;
-    // For Linux a thread is a process of its own here.
+    // On Linux this applies to a single thread.
     let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE);
 }
 
@@ -152,7 +151,7 @@ mod tests {
         assert_eq!(heard.iter().take(3).collect::<Vec<_>>(), [0, 1, 2]);
         let busy = Box::new(move || {
             told.send(3).expect("the test listens");
-            // Ends with an error when the test drops its end.
+            // Returns an error when the test drops its end.
             let _ = gate.recv();
         });
         assert!(workers.submit(busy, 3).is_ok());

@@ -1,19 +1,19 @@
-//! The way of one request in time, from its last byte to the last byte of its reply.
+//! Timestamps of one request, from its last byte to the last byte of its reply.
 
 use std::time::Instant;
 
 use super::{STAGES, ThreadMetrics, micros_of};
 
-/// When what has happened to a request.
+/// Timestamps of a request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Moments {
-    /// The frame was complete.
+    /// The last byte of the frame arrived.
     pub(crate) received: Instant,
-    /// Its turn came.
+    /// Processing started.
     pub(crate) began: Instant,
-    /// It began to wait for something; `None`: it did not.
+    /// The request started to wait; `None`: it did not wait.
     pub(crate) waits: Option<Instant>,
-    /// The reply was there; `None`: when it was written.
+    /// The reply was ready; `None`: when it was written.
     pub(crate) ready: Option<Instant>,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Answered {
     pub(crate) written: Instant,
 }
 
-/// Microseconds of each stage, in the order of [`STAGES`], and of all.
+/// Microseconds of each stage, in the order of [`STAGES`], and in total.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Split {
     pub(crate) stages: [u64; STAGES.len()],
@@ -69,11 +69,11 @@ impl Answered {
     }
 }
 
-/// Requests whose replies have not gone to the kernel.
+/// Requests whose replies the kernel does not have yet.
 #[derive(Debug, Default)]
 pub(crate) struct Unsent(Vec<Answered>);
 
-/// Of one connection; the times of more than these are counted as if they were sent.
+/// Maximum per connection; further replies count as sent at once.
 const UNSENT_MAX: usize = 256;
 
 impl Unsent {
@@ -87,7 +87,7 @@ impl Unsent {
         self.0.is_empty()
     }
 
-    /// Takes those of `other` over.
+    /// Move the entries of `other` to this list.
     pub(crate) fn append(&mut self, other: &mut Self) {
         self.0.append(&mut other.0);
     }
@@ -96,7 +96,8 @@ impl Unsent {
         self.0.len() >= UNSENT_MAX
     }
 
-    /// All of them have gone: counts their times and tells `slow` of those that took `slow_micros` or longer.
+    /// Count the times of all entries, whose replies were sent, and call `slow` for those that took `slow_micros` or
+    /// longer.
     #[inline]
     pub(crate) fn sent(
         &mut self,
@@ -116,7 +117,7 @@ impl Unsent {
 }
 
 impl ThreadMetrics {
-    /// Counts a request that is answered now (or, for acks=0, done).
+    /// Count a request that is answered now (or, for acks=0, done).
     #[inline]
     pub(crate) fn count_answer(&self, answered: &Answered) {
         self.of_key(answered.api_key).version(answered.version);

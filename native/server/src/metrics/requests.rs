@@ -1,22 +1,22 @@
-//! What is counted of the requests of one API key.
+//! Metrics of the requests of one API key.
 
 use pybroker_storage::{Counts, Distribution};
 
 use super::{Counter, ERRORS, Split};
 
-/// Versions from 0 on have counters of their own; the few above share the last.
+/// Versions below this number have their own counters; higher ones share the last.
 pub(crate) const VERSIONS: usize = 24;
 
-/// A part of a request's time; together they are the whole.
+/// Stage of a request's time; the stages add up to its total.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// From its last byte to its turn.
+    /// From its last byte to the start of processing.
     Queue,
-    /// Until it is answered, or waits for something.
+    /// Until it is answered or starts to wait.
     Local,
-    /// For what it waits for: replicas and disks, records to come, members of a group.
+    /// Waiting: for replicas, disks, new records or group members.
     Remote,
-    /// From its answer until those before it are answered.
+    /// From its answer until earlier requests are answered.
     ResponseQueue,
     /// Until the kernel has the last byte of the reply.
     ResponseSend,
@@ -35,16 +35,16 @@ pub(crate) const STAGES: [(Stage, &str, &str); 5] = [
     (Stage::ResponseSend, "responsesendtimems", "response_send"),
 ];
 
-/// See the module. Times are microseconds.
+/// Counters of one API key. Times are in microseconds.
 #[derive(Debug)]
 pub(crate) struct RequestMetrics {
     pub(crate) versions: [Counter; VERSIONS],
     pub(crate) errors: [Counter; ERRORS],
-    /// Of requests.
+    /// Sizes of requests.
     pub(crate) bytes: Distribution,
     pub(crate) total: Distribution,
     stages: [Distribution; STAGES.len()],
-    /// Those that took no time but for [`Stage::Local`], which are in no other stage: most that wait for nothing.
+    /// Requests with time in [`Stage::Local`] only, which the other stages do not count: most that do not wait.
     local_only: Counter,
 }
 
@@ -62,7 +62,7 @@ impl Default for RequestMetrics {
 }
 
 impl RequestMetrics {
-    /// Counts where the time of a request went.
+    /// Count the stages of a request.
     #[inline]
     pub(crate) fn record(&self, split: &Split) {
         self.total.record(split.total);
@@ -76,7 +76,7 @@ impl RequestMetrics {
         }
     }
 
-    /// Adds to `counts` how long requests were in that stage.
+    /// Add the distribution of that stage's times to `counts`.
     pub(crate) fn add_stage_to(&self, stage: Stage, counts: &mut Counts) {
         self.stages[stage as usize].add_to(counts);
         if stage != Stage::Local {
@@ -97,7 +97,7 @@ impl RequestMetrics {
         self.errors[slot].add(1);
     }
 
-    /// Requests answered.
+    /// Return the number of answered requests.
     pub(crate) fn count(&self) -> u64 {
         self.versions.iter().map(Counter::get).sum()
     }

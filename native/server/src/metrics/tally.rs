@@ -1,18 +1,18 @@
-//! What the metrics are to be told of a Produce, by whichever thread appends.
+//! Metrics of one Produce, collected by the thread that appends.
 
 use pybroker_model::TopicId;
 use pybroker_protocol::{ApiKey, ErrorCode};
 
 use super::{ThreadMetrics, TopicCounters, TopicsOfThread};
 
-/// See the module.
+/// Counts of one Produce by topic.
 #[derive(Default)]
 pub(crate) struct Tally {
     topics: Vec<OfTopic>,
     errors: Vec<i16>,
 }
 
-/// What is told of a topic; of one that is not known, too.
+/// Counts of one topic, which may be unknown.
 #[derive(Default)]
 struct OfTopic {
     id: Option<TopicId>,
@@ -24,7 +24,7 @@ struct OfTopic {
 }
 
 impl Tally {
-    /// What follows is of this topic.
+    /// Start to count for this topic.
     #[inline]
     pub(crate) fn topic(&mut self, id: Option<TopicId>) {
         self.topics.push(OfTopic {
@@ -53,7 +53,7 @@ impl Tally {
         }
     }
 
-    /// Tells them on a data thread, and is empty then. `max`: `metrics.topics.max`.
+    /// Add the counts to the metrics of a data thread and clear the tally. `max`: `metrics.topics.max`.
     #[inline]
     pub(crate) fn note(
         &mut self,

@@ -1,5 +1,5 @@
-//! What is counted for each topic. A topic gets its counters, one set for each data thread, when it is first written to
-//! or read from, as long as there are fewer than `metrics.topics.max`; the others count in the sums only.
+//! Metrics by topic. A topic gets its counters, one set per data thread, with its first write or read, as long as fewer
+//! than `metrics.topics.max` topics have some; the others count in the totals only.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use pybroker_model::{BuildIdHasher, TopicId};
 
 use super::Counter;
 
-/// What is counted of a topic. Each is Kafka's, of `BrokerTopicMetrics`.
+/// Counters of a topic, as in Kafka's `BrokerTopicMetrics`.
 #[derive(Debug, Default)]
 pub(crate) struct TopicCounters {
     pub(crate) messages_in: Counter,
@@ -23,7 +23,7 @@ pub(crate) struct TopicCounters {
     pub(crate) failed_fetch_requests: Counter,
 }
 
-/// The counters of one topic: a set for each data thread, on cache lines of its own.
+/// The counters of one topic: a set per data thread, on separate cache lines.
 #[derive(Debug)]
 pub(crate) struct TopicSlot(Box<[OfThread]>);
 
@@ -32,18 +32,18 @@ pub(crate) struct TopicSlot(Box<[OfThread]>);
 struct OfThread(TopicCounters);
 
 impl TopicSlot {
-    /// The sum of a counter over all threads.
+    /// Return the sum of a counter over all threads.
     pub(crate) fn sum(&self, read: fn(&TopicCounters) -> &Counter) -> u64 {
         self.0.iter().map(|thread| read(&thread.0).get()).sum()
     }
 }
 
-/// Which topics have counters. Locked when a thread meets a topic that it does not know, and by a scrape.
+/// Topics that have counters. Locked by a scrape, and when a thread meets a topic that it does not know.
 #[derive(Debug)]
 pub(crate) struct TopicSlots {
     threads: usize,
     slots: Mutex<HashMap<TopicId, Arc<TopicSlot>, BuildIdHasher>>,
-    /// Changes when threads have to ask again.
+    /// Changes when threads must look up again.
     generation: AtomicU64,
 }
 
@@ -70,7 +70,7 @@ impl TopicSlots {
         Some(slot)
     }
 
-    /// Those with counters. The ones for which `is_there` says no give their place up.
+    /// Return the topics with counters, after removing those for which `is_there` returns false.
     pub(crate) fn all(&self, is_there: impl Fn(TopicId) -> bool) -> Vec<(TopicId, Arc<TopicSlot>)> {
         let mut slots = self.slots.lock();
         let before = slots.len();
@@ -85,7 +85,7 @@ impl TopicSlots {
     }
 }
 
-/// What a data thread knows of it.
+/// One data thread's cache of the topics.
 #[derive(Debug)]
 pub(crate) struct TopicsOfThread {
     all: Arc<TopicSlots>,
@@ -94,11 +94,11 @@ pub(crate) struct TopicsOfThread {
     known: HashMap<TopicId, Option<Arc<TopicSlot>>, BuildIdHasher>,
 }
 
-/// Topics that a thread remembers to have no counters, beyond those that have some.
+/// Topics without counters that a thread remembers, beyond those that have some.
 const WITHOUT_MAX: usize = 10_000;
 
 impl TopicsOfThread {
-    /// `thread`: its number.
+    /// Create the cache of the thread with this number.
     pub(crate) fn new(all: Arc<TopicSlots>, thread: usize) -> Self {
         Self {
             all,
@@ -108,7 +108,7 @@ impl TopicsOfThread {
         }
     }
 
-    /// The counters of a topic for this thread, if it has some. `max`: `metrics.topics.max`.
+    /// Return this thread's counters of a topic, if it has some. `max`: `metrics.topics.max`.
     #[inline]
     pub(crate) fn of(&mut self, id: TopicId, max: usize) -> Option<&TopicCounters> {
         if self.generation != self.all.generation.load(Ordering::Acquire) {

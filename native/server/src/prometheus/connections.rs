@@ -1,4 +1,4 @@
-//! Connections by listener and by client software, and how much the threads that serve them have to do.
+//! Connections by listener and by client software, and the load of the data threads.
 
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -7,7 +7,7 @@ use super::Sources;
 use crate::exposition::{Kind, Page};
 use crate::os;
 
-/// How many names of software are summed up as `other`.
+/// Write the metrics. Return how many client software names are summed up as `other`.
 pub(super) fn write(sources: &Sources<'_>, page: &mut Page) -> usize {
     by_listener(sources, page);
     threads(sources, page);
@@ -108,14 +108,14 @@ fn by_software(sources: &Sources<'_>, page: &mut Page) -> usize {
     left_out
 }
 
-/// The data threads, which read requests and answer them: Kafka's network processors and request handlers in one.
+/// Write the load of the data threads, which are Kafka's network processors and request handlers in one.
 fn threads(sources: &Sources<'_>, page: &mut Page) {
     let busy: Option<Vec<u64>> = sources
         .threads
         .iter()
         .map(|thread| os::processor_time(thread.system_id.load(Ordering::Relaxed)))
         .collect();
-    // A system that does not tell: no series.
+    // The system does not report processor time: no series.
     let Some(busy) = busy else { return };
     let idle = sources.recent.lock().idle(Instant::now(), busy);
     let name = "kafka_network_processor_idlepercent";

@@ -1,4 +1,4 @@
-//! Logs by topic and partition, and how their replicas are.
+//! Metrics of logs and replicas, by topic and partition.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use pybroker_replica::Partition;
 use super::Sources;
 use crate::exposition::{Kind, Page};
 
-/// Name, what it shows, and the value; `None`: not of this partition.
+/// Name, help text, and value; `None`: does not apply to the partition.
 type Row = (&'static str, &'static str, fn(&Partition) -> Option<i128>);
 
 const ROWS: [Row; 9] = [
@@ -71,7 +71,7 @@ const ROWS: [Row; 9] = [
     ),
 ];
 
-/// How many partitions are left out.
+/// Write the metrics. Return how many partitions are left out.
 pub(super) fn write(sources: &Sources<'_>, page: &mut Page) -> usize {
     let map = sources.shared.replicas.snapshot();
     let mut partitions: Vec<&Arc<Partition>> = map.partitions().collect();
@@ -89,7 +89,7 @@ pub(super) fn write(sources: &Sources<'_>, page: &mut Page) -> usize {
         for (partition, index) in partitions.iter().zip(&indexes) {
             let topic: &str = partition.topic();
             let here = (topic, partition.tip().partition);
-            // Of two lives of a name only one is shown.
+            // Show only one of two incarnations of a name.
             if last == Some(here) {
                 continue;
             }

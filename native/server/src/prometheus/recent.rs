@@ -1,32 +1,32 @@
-//! What scrapes remember of the ones before: quantiles are of the last minute or two, not of the broker's whole life.
+//! State between scrapes: quantiles cover the last minute or two, not the time since the start.
 
 use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 use pybroker_storage::Counts;
 
-/// Quantiles are of what came in this time at least (and up to twice of it), as long as somebody scrapes.
+/// Quantiles cover at least this time (and up to twice of it), while scrapes continue.
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// Which distribution: a name, and the place of an API key.
+/// Key of a distribution: its name, and the slot of an API key.
 pub(super) type Key = (&'static str, usize);
 
-/// See the module.
+/// Distributions of earlier scrapes.
 #[derive(Debug, Default)]
 pub(crate) struct Recent {
-    /// What was there at the begin of the window, and half-way.
+    /// Counts at the start of the window, and half-way.
     before: HashMap<Key, Counts>,
     half_way: HashMap<Key, Counts>,
     /// When `half_way` was taken.
     taken: Option<Instant>,
-    /// Processor time of each data thread, in nanoseconds, when it was last looked at, and when that was.
+    /// Processor time of each data thread in nanoseconds at the last scrape, and its time.
     busy: Option<(Instant, Vec<u64>)>,
 }
 
-/// One scrape: which counts it has seen.
+/// One scrape, with the counts that it has read.
 pub(super) struct Scrape<'a> {
     recent: &'a mut Recent,
-    /// Kept for later scrapes, if it is time.
+    /// Counts kept for later scrapes, if the window advances.
     kept: Option<HashMap<Key, Counts>>,
 }
 
@@ -44,8 +44,7 @@ impl Recent {
         }
     }
 
-    /// The share of time in which each thread did nothing since this was asked last: 1 at first. `busy`: nanoseconds of
-    /// processor time.
+    /// Return each thread's idle share since the last call; 1 at first. `busy`: nanoseconds of processor time.
     pub(super) fn idle(&mut self, now: Instant, busy: Vec<u64>) -> Vec<f64> {
         let idle = match &self.busy {
             Some((then, before)) if before.len() == busy.len() => {
@@ -65,7 +64,7 @@ impl Recent {
 }
 
 impl Scrape<'_> {
-    /// Those of the window.
+    /// Return the counts within the window.
     pub(super) fn since(&mut self, key: Key, counts: &Counts) -> Counts {
         if let Some(kept) = &mut self.kept {
             kept.insert(key, counts.clone());

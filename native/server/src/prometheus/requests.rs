@@ -1,4 +1,4 @@
-//! Requests by API: how many, in which version, with which errors, how large, and where their time goes.
+//! Metrics of requests by API: count, version, errors, sizes, and time by stage.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,7 +12,7 @@ use super::recent::{Key, Recent, Scrape};
 use crate::exposition::{Kind, Page};
 use crate::metrics::{ERRORS, KEYS, RequestMetrics, STAGES, Stage, ThreadMetrics, VERSIONS};
 
-/// As Kafka's JMX exporter shows them.
+/// The quantiles of Kafka's JMX exporter.
 const QUANTILES: [(f64, &str); 6] = [
     (0.5, "0.50"),
     (0.75, "0.75"),
@@ -22,9 +22,9 @@ const QUANTILES: [(f64, &str); 6] = [
     (0.999, "0.999"),
 ];
 
-/// Upper bounds of the buckets of histograms: 2^n microseconds, from 16 µs to 33 s.
+/// Upper bounds of histogram buckets: 2^n microseconds, from 16 µs to 33 s.
 const BOUNDS: core::ops::RangeInclusive<u32> = 4..=25;
-/// Each second of them for the stages.
+/// Stages use every second bound.
 const STAGE_BOUNDS_STEP: usize = 2;
 
 /// The counters of one API in all threads.
@@ -62,7 +62,7 @@ pub(super) fn write(sources: &Sources<'_>, page: &mut Page) {
     );
 }
 
-/// APIs that were asked for at least once, and those that dashboards expect.
+/// Return the APIs that were requested at least once, and those that dashboards expect.
 fn used(threads: &[Arc<ThreadMetrics>]) -> Vec<OfApi<'_>> {
     let native = |slot: usize| {
         APIS.iter()
@@ -81,7 +81,7 @@ fn used(threads: &[Arc<ThreadMetrics>]) -> Vec<OfApi<'_>> {
         .collect()
 }
 
-/// The names of older versions of pybroker.
+/// Write the names of older versions of pybroker.
 fn totals(apis: &[OfApi<'_>], page: &mut Page) {
     let name = "pybroker_requests_total";
     page.family(name, Kind::Counter, "Requests answered, by API.");
@@ -193,7 +193,7 @@ fn histogram(page: &mut Page, name: &str, labels: &[(&str, &str)], counts: &Coun
     page.series(&format!("{name}_count"), labels, counts.count());
 }
 
-/// Kafka's timers and sizes: quantiles of the last minutes, count and sum since the start.
+/// Write Kafka's timers and sizes: quantiles of the last minutes, count and sum since the start.
 fn times(apis: &[OfApi<'_>], recent: &mut Recent, flushes: &Counts, page: &mut Page) {
     let mut scrape = recent.scrape(Instant::now());
     let millis = 1e-3;

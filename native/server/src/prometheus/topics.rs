@@ -1,10 +1,10 @@
-//! Kafka's BrokerTopicMetrics: of each topic, and without a label of all of them together.
+//! Kafka's BrokerTopicMetrics: by topic, and in total without a label.
 
 use super::Sources;
 use crate::exposition::{Kind, Page};
 use crate::metrics::{Counter, TopicCounters};
 
-/// Name, what is counted, and where it is.
+/// Name, help text, and counter.
 type Row = (&'static str, &'static str, fn(&TopicCounters) -> &Counter);
 
 const ROWS: [Row; 8] = [
@@ -50,7 +50,7 @@ const ROWS: [Row; 8] = [
     ),
 ];
 
-/// How many topics are hosted here and have no series although there may be something to show.
+/// Write the metrics. Return how many hosted topics with data have no series.
 pub(super) fn write(sources: &Sources<'_>, page: &mut Page) -> usize {
     let view = sources.shared.metadata.load();
     let slots = sources

@@ -1,8 +1,8 @@
-//! Kafka's token bucket, which bounds how many partitions are made and removed (KIP-599, `TokenBucket` of its clients).
+//! Kafka's token bucket for partition creations and deletions (KIP-599, `TokenBucket` of its clients).
 
 use std::time::Instant;
 
-/// Tokens of one entity. They may fall below zero: what is begun is done whole and paid later.
+/// Tokens of one entity. They may become negative: an operation is admitted whole and paid for later.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bucket {
     tokens: f64,
@@ -10,7 +10,7 @@ pub(super) struct Bucket {
 }
 
 impl Bucket {
-    /// A full one.
+    /// Create a full bucket.
     pub(super) fn new(burst: f64, now: Instant) -> Self {
         Bucket {
             tokens: burst,
@@ -18,15 +18,15 @@ impl Bucket {
         }
     }
 
-    /// Puts in what has come since.
+    /// Add the tokens for the time since the last refill.
     fn refill(&mut self, rate: f64, burst: f64, now: Instant) {
         let passed = now.saturating_duration_since(self.at).as_secs_f64();
         self.tokens = (self.tokens + passed * rate).min(burst);
         self.at = self.at.max(now);
     }
 
-    /// Takes tokens; gives the milliseconds for which the client is to wait, until none is owed. `strict`: takes none
-    /// while some are owed, and says so with `Err`; what is taken is waited for by the next one.
+    /// Take tokens and return the throttle time in milliseconds, until the balance is zero again. With `strict`, take
+    /// nothing while the balance is negative, and return `Err`; an admitted request then waits for nothing itself.
     pub(super) fn take(
         &mut self,
         tokens: f64,
@@ -46,13 +46,13 @@ impl Bucket {
         if self.tokens >= 0.0 {
             return 0;
         }
-        // At least one, so that who is refused waits; the answer's field is an INT.
+        // At least 1, so that a refused client waits; the response field is an INT.
         (-self.tokens / rate * 1e3)
             .round()
             .clamp(1.0, f64::from(i32::MAX)) as u32
     }
 
-    /// Whether a full one would be no different.
+    /// Return whether the bucket is full, so that it can be dropped without effect.
     pub(super) fn is_full(&mut self, rate: f64, burst: f64, now: Instant) -> bool {
         self.refill(rate, burst, now);
         self.tokens >= burst
@@ -71,7 +71,7 @@ mod tests {
         let now = Instant::now();
         let mut bucket = Bucket::new(20.0, now);
         assert_eq!(bucket.take(20.0, LIMIT, true, now), Ok(0));
-        // None is owed: the next is taken whole, however large.
+        // The balance is not negative: the next request is admitted whole, however large.
         assert_eq!(bucket.take(30.0, LIMIT, true, now), Ok(0));
         assert_eq!(bucket.take(1.0, LIMIT, true, now), Err(15_000));
         assert_eq!(

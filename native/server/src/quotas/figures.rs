@@ -1,4 +1,4 @@
-//! What one entity has used of one of its quotas. Its connections, on whichever threads, count here.
+//! Usage of one quota by one entity, counted by all of its connections on their threads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -10,7 +10,7 @@ use super::table::Kind;
 /// Nanoseconds a second that are one percent of a thread.
 const PERCENT: f64 = 1e7;
 
-/// Whose figures, of which quota. A part that is `None` does not distinguish.
+/// Entity and quota. A part that is `None` does not distinguish.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     pub(super) kind: Kind,
@@ -18,12 +18,12 @@ pub(super) struct Key {
     pub(super) client_id: Option<Arc<str>>,
 }
 
-/// See the module.
+/// Usage of one quota by one entity.
 #[derive(Debug)]
 pub struct Figures {
     pub(super) key: Key,
     began: Instant,
-    /// What may be used a second, as the bits of a float: bytes, or nanoseconds.
+    /// Limit per second, as the bits of a float: bytes, or nanoseconds.
     bound: AtomicU64,
     used: Samples,
     throttled_ms: Samples,
@@ -42,7 +42,7 @@ impl Figures {
         }
     }
 
-    /// In the unit of its quota.
+    /// Set the limit, in the unit of its quota.
     pub(super) fn set_bound(&self, bound: f64) {
         self.bound.store((bound * self.unit()).to_bits(), Relaxed);
     }
@@ -63,15 +63,15 @@ impl Figures {
         self.used.windows().at(passed)
     }
 
-    /// Counts what was used; gives the milliseconds for which the client has to be slowed down.
+    /// Count usage and return the throttle time in milliseconds.
     pub(crate) fn record(&self, amount: u64, now: Instant) -> u32 {
         let at = self.at(now);
         self.used.add(amount, at);
         self.note(self.excess_ms(0, at), at)
     }
 
-    /// Counts what is about to be used if that is within the quota, else gives the milliseconds until it may be. What is
-    /// alone in all windows is counted in any case: it would never be within the quota.
+    /// Count usage if it is within the quota; otherwise return the milliseconds until it is. Usage without any other in
+    /// its windows is always counted, because it could otherwise never be.
     pub(crate) fn admit(&self, amount: u64, now: Instant) -> Result<(), u32> {
         let at = self.at(now);
         match self.excess_ms(amount, at) {
@@ -83,7 +83,7 @@ impl Figures {
         }
     }
 
-    /// Only counts.
+    /// Count usage without checking the quota.
     pub fn add(&self, amount: u64, now: Instant) {
         self.used.add(amount, self.at(now));
     }
@@ -92,7 +92,7 @@ impl Figures {
         let sum = self.used.sum(at).saturating_add(more);
         let wait = excess_ms(sum, self.bound(), at);
         match self.key.kind {
-            // Kafka bounds it by one window: time that was used is not owed by the byte.
+            // Kafka limits it to one window, because the thread time was already used.
             Kind::Request => wait.min(u32::try_from(self.used.windows().length_ms).unwrap_or(wait)),
             _ => wait,
         }
@@ -106,23 +106,23 @@ impl Figures {
         wait_ms
     }
 
-    /// The most that may come in one answer.
+    /// Return the maximum bytes of one answer.
     pub(crate) fn burst(&self) -> usize {
-        // Saturates.
+        // The cast saturates.
         self.used.windows().burst(self.bound()) as usize
     }
 
-    /// Nothing was used lately: without these figures nothing would be different.
+    /// Return whether there was no recent usage, so that the counters can be dropped without effect.
     pub(super) fn is_idle(&self, now: Instant) -> bool {
         self.used.sum(self.at(now)) == 0
     }
 
-    /// What is used a second, in the unit of the quota.
+    /// Return the usage per second, in the unit of the quota.
     pub(crate) fn rate(&self, now: Instant) -> f64 {
         self.used.rate(self.at(now)) / self.unit()
     }
 
-    /// Milliseconds for which a client was slowed down, on average of the times that it was.
+    /// Return the average throttle time in milliseconds of the throttled requests.
     pub(super) fn throttle_ms(&self, now: Instant) -> f64 {
         let at = self.at(now);
         let times = self.throttles.sum(at);
@@ -156,7 +156,7 @@ pub(super) mod tests {
             bytes += 700;
             ms += 1 + u64::from(figures.record(700, at(ms)));
         }
-        // What ten seconds may bring comes at once.
+        // The burst of ten seconds is admitted at once.
         assert!((95_000..=111_000).contains(&bytes), "{bytes}");
         assert!(figures.throttle_ms(at(ms)) > 0.0);
     }

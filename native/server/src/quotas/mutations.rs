@@ -1,4 +1,4 @@
-//! The token buckets of all entities with a `controller_mutation_rate`. Asked by the control plane only.
+//! Token buckets of all entities with a `controller_mutation_rate`. Used by the control plane only.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -9,12 +9,13 @@ use super::bucket::Bucket;
 use super::samples::Windows;
 use super::table::Holds;
 
-/// Buckets that are kept; above it all are forgotten, which fills them. They are of entities that have just made topics.
+/// Maximum buckets; above it all are dropped, which refills them. Only entities that recently created or deleted topics
+/// have one.
 const BUCKETS_MAX: usize = 10_000;
 
 type Key = (Option<Arc<str>>, Option<Arc<str>>);
 
-/// See the module.
+/// Token buckets by entity.
 #[derive(Debug, Default)]
 pub(super) struct Mutations {
     buckets: HashMap<Key, (Bucket, f64)>,

@@ -1,7 +1,8 @@
-//! The figures of all entities, by whom they are of. Looked at when a connection is resolved, never for each request.
+//! Registry of the usage counters by entity. Used when a connection looks up its quotas, not for each request.
 //!
-//! Kafka forgets an entity after an hour; here figures that nobody holds go as soon as nothing is in their windows, which
-//! changes nothing, and all that nobody holds when there are too many: client ids cost nothing to invent.
+//! Kafka drops an entity after an hour. Here counters that no connection uses are dropped when their windows are empty,
+//! which has no effect on quotas, and all unused ones when there are too many: a client can invent any number of client
+//! ids.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,16 +12,17 @@ use hashbrown::HashMap;
 use super::figures::{Figures, Key};
 use super::samples::Windows;
 
-/// Figures that are kept although no connection holds them, about half a kilobyte each.
+/// Maximum counters that no connection uses, about half a kilobyte each.
 pub(super) const ENTITIES_MAX: usize = 20_000;
-/// Below it nobody looks what can go.
+/// Below this size nothing is dropped.
 const ENTITIES_MIN: usize = 256;
 
-/// See the module.
+/// Usage counters by entity.
 #[derive(Debug, Default)]
 pub(super) struct Registry {
     known: HashMap<Key, Arc<Figures>>,
-    /// At how many entries it is looked what can go: scanning costs a share of what was added since.
+    /// Size at which the next scan for unused counters runs; a scan then costs a share of the entries added since the
+    /// last one.
     full: usize,
 }
 
@@ -83,7 +85,7 @@ mod tests {
         };
         let held = get("held", 0);
         for step in 0..200_000 {
-            // All of them have just used something.
+            // All of them have recent usage.
             get(&step.to_string(), 0).add(1, began);
         }
         assert!(Arc::ptr_eq(&held, &get("held", 0)));

@@ -1,23 +1,23 @@
-//! How much there was lately: Kafka's rate over windows of time, as one atomic number a window.
+//! Recent usage: Kafka's rate over time windows, with one atomic number per window.
 //!
-//! Kafka keeps `quota.window.num` windows of `quota.window.size.seconds`. Its rate is what is in them, by the time from
-//! the beginning of the oldest one that could be among them until now, whether there was anything in it or not: with the
-//! defaults ten seconds and what has passed of the present one (`Rate` and `SampledStat` of Kafka's clients).
+//! Kafka keeps `quota.window.num` windows of `quota.window.size.seconds`. Its rate is the sum of all windows, divided
+//! by the time since the start of the oldest possible window, whether that has samples or not: with the defaults ten
+//! seconds and the elapsed part of the current window (`Rate` and `SampledStat` of Kafka's clients).
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// A slot is the number of its window, modulo 2^24, above what was counted in it.
+/// A slot holds the number of its window, modulo 2^24, above the bits of its sum.
 const SUM_BITS: u32 = 40;
 const SUM_MAX: u64 = (1 << SUM_BITS) - 1;
 const NUMBER_MAX: u64 = (1 << (u64::BITS - SUM_BITS)) - 1;
 
-/// How many windows are kept, and how long each is.
+/// Number and length of the windows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Windows {
-    /// `quota.window.num`; 1 at least.
+    /// `quota.window.num`; at least 1.
     pub count: usize,
-    /// `quota.window.size.seconds`, in milliseconds; 1 at least.
+    /// `quota.window.size.seconds`, in milliseconds; at least 1.
     pub length_ms: u64,
 }
 
@@ -31,7 +31,7 @@ impl Default for Windows {
 }
 
 impl Windows {
-    /// Where a time is that has passed since the beginning of all windows.
+    /// Return the position of a time, given as the time since the start of all windows.
     pub(super) fn at(self, passed: Duration) -> At {
         let ms = passed.as_millis() as u64;
         let (number, passed_ms) = (ms / self.length_ms, ms % self.length_ms);
@@ -43,30 +43,30 @@ impl Windows {
         }
     }
 
-    /// What may come at once at a rate a second: Kafka's most in all windows but the present one.
+    /// Return the burst at a rate per second: Kafka's maximum in all windows but the current one.
     pub(super) fn burst(self, per_second: f64) -> f64 {
         per_second * ((self.count as u64 - 1).max(1) * self.length_ms) as f64 / 1e3
     }
 }
 
-/// A time among windows, worked out once for all that is asked and counted then.
+/// Position of a time among the windows, computed once for all reads and writes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct At {
-    /// Of the present window, modulo 2^24.
+    /// Number of the current window, modulo 2^24.
     number: u64,
     slot: usize,
-    /// What a rate is measured over: a window at least.
+    /// Time that the rate divides by: at least one window.
     elapsed_ms: u64,
 }
 
-/// What was counted, by window. Any thread adds to it; none waits for another.
+/// Sums by window. Any thread adds to them without waiting.
 #[derive(Debug)]
 pub(super) struct Samples {
     windows: Windows,
     slots: Box<[AtomicU64]>,
-    /// The number of a window, above what was counted in those before it: most requests come in the window of the last
-    /// one, and need not look at all. What a thread counts late, in a window that has ended for others, is seen from the
-    /// next one on.
+    /// Number of a window, above the sum of the windows before it. It caches the sum, because most requests come in the
+    /// same window as the previous one. A sum added late, to a window that has ended for other threads, is visible from
+    /// the next window on.
     before: AtomicU64,
 }
 
@@ -74,7 +74,7 @@ impl Samples {
     pub(super) fn new(windows: Windows) -> Self {
         Samples {
             windows,
-            // No window has the highest number so soon: nothing counts.
+            // No window reaches the highest number soon, so the slots are empty.
             slots: (0..windows.count)
                 .map(|_| AtomicU64::new(packed(NUMBER_MAX, 0)))
                 .collect(),
@@ -86,7 +86,7 @@ impl Samples {
         self.windows
     }
 
-    /// Counts in the present window.
+    /// Add to the current window.
     pub(super) fn add(&self, amount: u64, at: At) {
         let slot = &self.slots[at.slot];
         let mut seen = slot.load(Relaxed);
@@ -99,7 +99,7 @@ impl Samples {
         }
     }
 
-    /// What is in all windows.
+    /// Return the sum of all windows.
     pub(super) fn sum(&self, at: At) -> u64 {
         let seen = self.before.load(Relaxed);
         let before = if seen >> SUM_BITS == at.number {
@@ -110,7 +110,7 @@ impl Samples {
         before + sum_of(self.slots[at.slot].load(Relaxed), at.number)
     }
 
-    /// What is in all windows but the present one.
+    /// Return the sum of all windows but the current one.
     #[cold]
     fn sum_before(&self, at: At) -> u64 {
         let is_before = |seen: &u64| {
@@ -123,13 +123,13 @@ impl Samples {
         sum
     }
 
-    /// Kafka's rate, a second.
+    /// Return Kafka's rate per second.
     pub(super) fn rate(&self, at: At) -> f64 {
         rate_of(self.sum(at), at)
     }
 }
 
-/// What a slot holds of a window.
+/// Return a slot's sum of a window.
 fn sum_of(slot: u64, number: u64) -> u64 {
     if slot >> SUM_BITS == number {
         slot & SUM_MAX
@@ -146,15 +146,15 @@ fn rate_of(sum: u64, at: At) -> f64 {
     sum as f64 * 1e3 / at.elapsed_ms as f64
 }
 
-/// How long to wait until so much is within `bound` a second, in milliseconds: Kafka's
-/// `(rate − bound) / bound × time`. 0: it is within it.
+/// Return the milliseconds until the usage is within `bound` per second: Kafka's `(rate − bound) / bound × time`; 0 if
+/// it is.
 pub(super) fn excess_ms(sum: u64, bound: f64, at: At) -> u32 {
     let rate = rate_of(sum, at);
     if rate <= bound {
         return 0;
     }
     let wait = (rate - bound) / bound * at.elapsed_ms as f64;
-    // The answer's field is an INT.
+    // The response field is an INT.
     wait.round().min(f64::from(i32::MAX)) as u32
 }
 

@@ -1,5 +1,5 @@
-//! The figures in Prometheus' text format, under the names that Kafka's JMX exporter gives them. Bounded: those that
-//! were slowed down come first, then those that use most.
+//! Quota metrics in Prometheus' text format, under the names of Kafka's JMX exporter. The number of entities is
+//! bounded: throttled ones come first, then those with the highest usage.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -9,10 +9,10 @@ use super::figures::Figures;
 use super::table::Kind;
 use crate::exposition::{self, Page};
 
-/// Entities that are shown of each kind.
+/// Maximum entities shown of each kind.
 const SHOWN_MAX: usize = 100;
 
-/// A family: what it is called, what it says, whose resources it has, and where that is read.
+/// A family: name, help text, quota, and how to read the value.
 type Family = (
     &'static str,
     &'static str,
@@ -47,7 +47,7 @@ const FAMILIES: [Family; 3] = [
     ),
 ];
 
-/// Appends all of them; nothing while nobody has a quota.
+/// Append all families; none while no quotas exist.
 pub(crate) fn render(quotas: &Quotas, page: &mut Page, now: Instant) {
     let all = quotas.all();
     if all.is_empty() {
@@ -57,7 +57,7 @@ pub(crate) fn render(quotas: &Quotas, page: &mut Page, now: Instant) {
         page.family(name, exposition::Kind::Gauge, help);
         for &(kind, resource) in resources {
             for figures in most(&all, kind, now) {
-                // Empty: of all of them.
+                // Empty for quotas of all users.
                 let user = figures.key.user.as_deref().unwrap_or_default();
                 let client_id = figures.key.client_id.as_deref().unwrap_or_default();
                 let labels = [

@@ -1,56 +1,56 @@
-//! What is set for whom, and which of it holds: Kafka's order of precedence (KIP-55, KIP-257). Pure.
+//! Quota configuration and look-up in Kafka's order of precedence (KIP-55, KIP-257). Pure functions.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
 
-/// What a quota bounds.
+/// Type of a quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// `producer_byte_rate`: bytes of Produce requests a second.
     Produce,
-    /// `consumer_byte_rate`: bytes of answers to Fetch a second.
+    /// `consumer_byte_rate`: bytes of Fetch responses a second.
     Fetch,
-    /// `request_percentage`: time of the broker's threads, in percent of one of them.
+    /// `request_percentage`: time of the broker's threads, in percent of one thread.
     Request,
-    /// `controller_mutation_rate`: partitions made and removed a second (KIP-599).
+    /// `controller_mutation_rate`: partitions created and deleted a second (KIP-599).
     Mutation,
 }
 
-/// How many kinds there are.
+/// Number of quota types.
 const KINDS: usize = 4;
 
 /// The values of one entity, by kind.
 pub type Values = [Option<f64>; KINDS];
 
-/// One entity and all that is set for it from now on. `None` in place of a name: the entity has no such part; an empty
-/// one: the default.
+/// All quotas of one entity, replacing its earlier ones. `None` as a name: the entity does not have this part; an empty
+/// name: the default entity.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EntityQuotas {
-    /// A user, without the type of its principal.
+    /// User, without the type of its principal.
     pub user: Option<String>,
     /// A client id.
     pub client_id: Option<String>,
-    /// By [`Kind`], in its order; all `None`: nothing is set any more.
+    /// By [`Kind`], in its order; all `None` removes the quotas.
     pub values: Values,
 }
 
-/// The quota that holds, and whose figures count for it.
+/// The quota of a client, and the entity whose usage it limits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Holds {
-    /// A second.
+    /// Limit per second.
     pub bound: f64,
-    /// Figures of this user; `false`: of all users together.
+    /// Usage of this user; `false`: of all users together.
     pub by_user: bool,
-    /// Figures of this client id; `false`: of all client ids together.
+    /// Usage of this client id; `false`: of all client ids together.
     pub by_client: bool,
 }
 
-/// Those of one user, or of none.
+/// Quotas of the client ids of one user, or of any user.
 #[derive(Clone, Debug, Default)]
 struct Clients {
-    /// For a user: of all of its clients together.
+    /// Quotas of a user for all of its clients together.
     own: Values,
     named: HashMap<Box<str>, Values>,
     default: Values,
@@ -82,12 +82,12 @@ fn is_unset(values: &Values) -> bool {
     values.iter().all(Option::is_none)
 }
 
-/// All that is set. Immutable once it is published.
+/// The whole configuration. Immutable once it is published.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Table {
     users: HashMap<Box<str>, Arc<Clients>>,
     default_user: Arc<Clients>,
-    /// Of client ids, whoever the user is.
+    /// Quotas of client ids, for any user.
     clients: Arc<Clients>,
     /// `connection_creation_rate`.
     addresses: HashMap<IpAddr, f64>,
@@ -95,7 +95,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// Nothing is set for users and client ids.
+    /// Return whether no user or client id has a quota.
     pub(super) fn is_empty(&self) -> bool {
         self.users.is_empty() && self.default_user.is_empty() && self.clients.is_empty()
     }
@@ -115,7 +115,7 @@ impl Table {
         }
     }
 
-    /// `None` in place of an address: the default.
+    /// Set the rate of an address; `None` as the address sets the default.
     pub(super) fn set_address(&mut self, address: Option<IpAddr>, rate: Option<f64>) {
         match (address, rate) {
             (None, rate) => self.default_address = rate,
@@ -124,12 +124,12 @@ impl Table {
         }
     }
 
-    /// Something is set for addresses.
+    /// Return whether any address has a rate.
     pub(super) fn has_addresses(&self) -> bool {
         !self.addresses.is_empty() || self.default_address.is_some()
     }
 
-    /// Connections a second from an address.
+    /// Return the allowed connections a second from an address.
     pub(super) fn of_address(&self, address: IpAddr) -> Option<f64> {
         self.addresses
             .get(&address)
@@ -137,7 +137,7 @@ impl Table {
             .or(self.default_address)
     }
 
-    /// The quota of a kind that holds for a user's client: the first of Kafka's eight levels at which one is set.
+    /// Return the quota of a type for a user's client: the first of Kafka's eight levels that has one.
     pub(super) fn find(&self, user: &str, client_id: &str, kind: Kind) -> Option<Holds> {
         let both = |bound| Holds {
             bound,
@@ -178,8 +178,8 @@ mod tests {
         }
     }
 
-    /// Kafka's documentation ("Quotas", "Quota Configuration"), from the highest precedence to the lowest: whose quota
-    /// it is, and whether its figures are of the user and of the client id.
+    /// Levels from Kafka's documentation ("Quotas", "Quota Configuration"), highest precedence first: the entity, and
+    /// whether usage is counted by user and by client id.
     const ORDER: [(Option<&str>, Option<&str>, bool, bool); 8] = [
         (Some("ann"), Some("app"), true, true),
         (Some("ann"), Some(""), true, true),

@@ -1,5 +1,5 @@
-//! Who a client's certificate says it is: the subject as Java writes it (RFC 2253), and `ssl.principal.mapping.rules`,
-//! which make a name of it (KIP-371).
+//! Principal from a client's certificate: the subject as Java writes it (RFC 2253), and `ssl.principal.mapping.rules`,
+//! which map it to a name (KIP-371).
 
 use core::fmt::Write;
 
@@ -10,13 +10,13 @@ const SEQUENCE: u8 = 0x30;
 const SET: u8 = 0x31;
 const OBJECT_IDENTIFIER: u8 = 0x06;
 
-/// The subject of a certificate; `None` for bytes that are none.
+/// Return the subject of a certificate; `None` if the bytes are not a certificate.
 pub(super) fn subject(certificate: &CertificateDer<'_>) -> Option<String> {
     let certificate = webpki::EndEntityCert::try_from(certificate).ok()?;
     name_of(certificate.subject())
 }
 
-/// Serial number and subject of a certificate, of one that cannot be used, too (webpki reads version 3 only).
+/// Return serial number and subject of a certificate, including unsupported ones (webpki reads version 3 only).
 pub(super) fn serial_and_subject(certificate: &[u8]) -> Option<(&[u8], String)> {
     const VERSION: u8 = 0xa0;
     const INTEGER: u8 = 0x02;
@@ -34,7 +34,7 @@ pub(super) fn serial_and_subject(certificate: &[u8]) -> Option<(&[u8], String)> 
     Some((serial, subject))
 }
 
-/// A name's parts, the last one first.
+/// Return the text of a name, whose parts are in reverse order.
 fn name_of(mut parts: &[u8]) -> Option<String> {
     let mut written = Vec::new();
     while !parts.is_empty() {
@@ -54,14 +54,14 @@ fn name_of(mut parts: &[u8]) -> Option<String> {
     Some(written.join(","))
 }
 
-/// The content of the next element, which has this tag.
+/// Take the content of the next element, which must have this tag.
 fn take<'a>(bytes: &mut &'a [u8], tag: u8) -> Option<&'a [u8]> {
     let (found, content, rest) = element(bytes)?;
     *bytes = rest;
     (found == tag).then_some(content)
 }
 
-/// The next element of DER: its tag, its content, what follows.
+/// Return the next element of DER: its tag, its content, and the bytes after it.
 fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (tag, rest) = bytes.split_first()?;
     let (first, rest) = rest.split_first()?;
@@ -112,7 +112,7 @@ fn write_attribute(kind: &[u8], value: &[u8], out: &mut String) -> Option<()> {
     Some(())
 }
 
-/// An object identifier in numbers with points.
+/// Append an object identifier in dotted decimal notation.
 fn write_number(kind: &[u8], out: &mut String) -> Option<()> {
     let mut numbers = Vec::new();
     let mut number: u64 = 0;
@@ -133,12 +133,12 @@ fn write_number(kind: &[u8], out: &mut String) -> Option<()> {
     Some(())
 }
 
-/// What the kinds of strings that there are say.
+/// Return the text of a DER string.
 fn text_of(tag: u8, content: &[u8]) -> Option<String> {
     match tag {
         // UTF8String, PrintableString, IA5String.
         0x0c | 0x13 | 0x16 => String::from_utf8(content.to_vec()).ok(),
-        // T61String, GeneralString: taken for Latin 1, as everybody does.
+        // T61String, GeneralString: decoded as Latin 1, as is common.
         0x14 | 0x1b => Some(content.iter().map(|byte| char::from(*byte)).collect()),
         // BMPString.
         0x1e => {
@@ -168,15 +168,15 @@ fn write_escaped(text: &str, out: &mut String) {
     }
 }
 
-/// `ssl.principal.mapping.rules`: the first that fits makes the name.
+/// `ssl.principal.mapping.rules`: the first matching rule returns the name.
 #[derive(Debug)]
 pub(super) struct PrincipalRules(Vec<Rule>);
 
 #[derive(Debug)]
 enum Rule {
-    /// The subject as it is.
+    /// The subject, unchanged.
     Default,
-    /// What fits the whole subject is replaced, in lower or upper case if that is said.
+    /// A pattern that must match the whole subject, and its replacement, optionally in lower or upper case.
     Replace {
         pattern: Regex,
         replacement: String,
@@ -184,12 +184,12 @@ enum Rule {
     },
 }
 
-/// Memory that one pattern may come to.
+/// Maximum memory of a compiled pattern.
 const PATTERN_BYTES_MAX: usize = 1024 * 1024;
 
 impl PrincipalRules {
-    /// Of rules with commas between them: `DEFAULT`, or `RULE:pattern/replacement/` with `L` or `U` behind it. In
-    /// patterns and replacements a backslash goes before `/`.
+    /// Parse comma-separated rules: `DEFAULT`, or `RULE:pattern/replacement/` with an optional `L` or `U`. Patterns and
+    /// replacements escape `/` with a backslash.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let mut rules = Vec::new();
         let mut rest = text.trim();
@@ -226,7 +226,7 @@ impl PrincipalRules {
         Ok(PrincipalRules(rules))
     }
 
-    /// The name that a subject has; `None` if no rule fits it.
+    /// Return the name for a subject; `None` if no rule matches.
     pub(super) fn apply(&self, subject: &str) -> Option<String> {
         self.0.iter().find_map(|rule| match rule {
             Rule::Default => Some(subject.to_owned()),
@@ -247,7 +247,7 @@ impl PrincipalRules {
     }
 }
 
-/// Up to the next slash that has no backslash before it, and what is behind it.
+/// Split at the next slash without a backslash before it.
 fn until_slash(text: &str) -> Option<(&str, &str)> {
     let mut escaped = false;
     for (at, character) in text.char_indices() {
@@ -260,7 +260,7 @@ fn until_slash(text: &str) -> Option<(&str, &str)> {
     None
 }
 
-/// Java's replacement: `$1` is a group as long as there is one, a backslash makes what follows it literal.
+/// Expand Java's replacement syntax: `$1` is a group if it exists, a backslash makes the next character literal.
 fn expand(replacement: &str, found: &regex::Captures<'_>) -> String {
     let mut out = String::new();
     let mut characters = replacement.chars().peekable();
@@ -320,7 +320,7 @@ mod tests {
         check(rules, "OU=x,CN=Adele,C=US", Some("adele"));
         check(rules, "OU=x", Some("OU=x"));
         check("RULE:CN=(.*?),.*/$1/U", SUBJECT, Some("KAFKA USER"));
-        // The whole subject has to fit.
+        // The whole subject must match.
         check("RULE:CN=Kafka/x/", SUBJECT, None);
         check(r"RULE:.*CN=a\/b.*/x\/$1$/", "CN=a/b", Some("x/$1$"));
         check("RULE:CN=(.).*/$0-$12/", "CN=ab", Some("CN=ab-a2"));

@@ -1,4 +1,4 @@
-//! Whose certificate it was that is refused, and why, in words: rustls tells that one was, not which.
+//! Explanation of rejected certificates: rustls reports that a certificate was rejected, but not which one.
 
 use std::cell::RefCell;
 use std::fmt::Write;
@@ -13,23 +13,22 @@ use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 use super::principal;
 
 thread_local! {
-    /// The subject that the verifier has refused last on this thread. A session takes it in the same call in which the
-    /// verifier puts it there.
+    /// Subject that the verifier on this thread rejected last. The session takes it within the same call.
     static REFUSED: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// A subject has as many characters of a line at most: whoever connects may write what he likes there.
+/// Maximum characters of a subject in a log line, because the client chooses its text.
 const SUBJECT_CHARACTERS_MAX: usize = 200;
-/// Serial numbers have 20 bytes at most (RFC 5280).
+/// Maximum bytes of serial numbers (RFC 5280).
 const SERIAL_BYTES_MAX: usize = 20;
 const DAY_S: u64 = 86_400;
 
-/// The subject of the certificate that was refused just now.
+/// Take the subject of the certificate that was just rejected.
 pub(super) fn take_refused() -> Option<String> {
     REFUSED.take()
 }
 
-/// A verifier that says whom it has refused.
+/// A verifier that records the subject of a rejected certificate.
 #[derive(Debug)]
 pub(super) struct Naming(pub(super) Arc<dyn ClientCertVerifier>);
 
@@ -94,7 +93,7 @@ fn noted<T>(outcome: Result<T, Error>, certificate: &CertificateDer<'_>) -> Resu
     outcome
 }
 
-/// Subject and serial number, as lists of revoked certificates have it, for one line of the log.
+/// Return subject and serial number in the format of revocation lists, for one log line.
 fn name_of(certificate: &CertificateDer<'_>) -> String {
     let Some((serial, subject)) = principal::serial_and_subject(certificate) else {
         return "a subject that cannot be read".into();
@@ -113,14 +112,14 @@ fn name_of(certificate: &CertificateDer<'_>) -> String {
     name.push_str(", serial number ");
     let serial = serial.strip_prefix(&[0]).unwrap_or(serial);
     for byte in serial.iter().take(SERIAL_BYTES_MAX) {
-        // A String takes everything.
+        // Writing to a String cannot fail.
         let _ = write!(name, "{byte:02X}");
     }
     name
 }
 
-/// Why a certificate is refused, in words; `subject`: of the one that the client has shown. `None`: something else is
-/// wrong.
+/// Return the reason why a certificate was rejected, in words. `subject` is the client certificate's. `None`: the error
+/// is not about a certificate.
 pub(crate) fn refusal(error: &Error, subject: &str) -> Option<String> {
     let Error::InvalidCertificate(problem) = error else {
         return None;
@@ -131,7 +130,7 @@ pub(crate) fn refusal(error: &Error, subject: &str) -> Option<String> {
              truststore",
             between(*not_after, *time)
         ),
-        // rustls has this for a time that is none, and the one above for all others.
+        // rustls has this variant for an invalid time, and the one above for others.
         Problem::Expired => format!(
             "a certificate ends before it begins: that of {subject}, or one between it and the truststore"
         ),
@@ -194,7 +193,7 @@ mod tests {
         [&[tag, 0x82], &length[..], content].concat()
     }
 
-    /// The beginning of a certificate of `version` (1 has no field for it), with this common name.
+    /// Return the start of a certificate of `version` (version 1 has no field for it) with this common name.
     fn certificate(version: u8, name: &str) -> CertificateDer<'static> {
         let common_name = [element(6, &[0x55, 4, 3]), element(0x0c, name.as_bytes())].concat();
         let subject = element(0x30, &element(0x31, &element(0x30, &common_name)));

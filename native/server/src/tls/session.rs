@@ -1,8 +1,8 @@
-//! One connection's TLS: records from the socket into plain bytes, and plain bytes into records.
+//! The TLS session of one connection: decrypts records from the socket, encrypts bytes for it.
 //!
-//! What arrives goes to a buffer of the thread's pool and is decrypted there; the rest of a record that is not whole
-//! stays, in a buffer of its own size. What leaves is sealed a few records at a time, when the socket has taken those
-//! before: at most [`SEALED_BYTES_MAX`] wait there beside what the connection holds anyway.
+//! Received bytes go to a buffer of the thread's pool and are decrypted there; an incomplete record stays in a buffer
+//! of its own size. Output is encrypted a few records at a time, after the socket has taken the earlier ones: at most
+//! [`SEALED_BYTES_MAX`] are pending in addition to the connection's own output.
 
 use std::future::Future;
 use std::io;
@@ -26,60 +26,60 @@ use crate::buffers::{BUFFER_BYTES_MIN, BufferPool};
 use crate::limits::HANDSHAKE_BYTES_MAX;
 use crate::outgoing::{Outgoing, poll_send};
 
-/// Plain bytes that are sealed at once: three records, which together fit a buffer of the pool.
+/// Plain bytes encrypted at once: three records, which together fit a buffer of the pool.
 const SEALED_BYTES_MAX: usize = 3 * 16 * 1024;
-/// Plain bytes that one read brings at most: what a core's cache holds beside the records that they come from. More at
-/// once is read, decrypted and copied from memory each time.
+/// Maximum plain bytes of one read: together with their records they fit a core's cache. With more, each step reads
+/// them from memory again.
 pub(crate) const PLAIN_BYTES_MAX: usize = BUFFER_BYTES_MIN;
-/// Read behind what is left of a record or of a handshake message, however much that is.
+/// Minimum bytes read beyond an incomplete record or handshake message.
 const READ_BYTES_MIN: usize = 16 * 1024;
-/// What a record adds to its content at most, with room for a message that changes keys.
+/// Maximum overhead of a record, with room for a key update message.
 const RECORD_OVERHEAD_BYTES: usize = 64;
-/// The first byte of a client hello's record.
+/// First byte of the record of a client hello.
 const HANDSHAKE_RECORD: u8 = 0x16;
-/// That of the length of a request, as no first one takes 16 MiB. TLS has no record of this type.
+/// First byte of a request's length, as the first request never takes 16 MiB. TLS has no such record type.
 const REQUEST_LENGTH: u8 = 0;
 
-/// Why a connection cannot go on.
+/// Reason why a connection cannot continue.
 pub(crate) enum TlsProblem {
-    /// The socket fails.
+    /// The socket failed.
     Io(io::Error),
     /// The first bytes are not those of a TLS client.
     NotTls(Guess),
-    /// They are those of a request without TLS: `read` bytes of it are where plain bytes go.
+    /// The first bytes are a request without TLS: `read` bytes of it were appended to the plain bytes.
     Plaintext { read: usize },
-    /// What the peer sent or shows is not acceptable, or the peer says that of us.
+    /// One side rejected the other's message or certificate.
     Failed {
         handshaking: bool,
         error: rustls::Error,
-        /// Whose certificate it is that is not acceptable, for the log.
+        /// Subject of the rejected certificate, for the log.
         subject: Option<String>,
     },
 }
 
-/// See the module.
+/// TLS state of one connection.
 pub(crate) struct TlsSession {
     server: Arc<TlsServer>,
     connection: UnbufferedServerConnection,
-    /// Bytes received. Without capacity between turns if nothing is left over.
+    /// Received bytes. Without capacity between turns if none are left.
     received: Vec<u8>,
-    /// Where the first record that is not processed starts.
+    /// Start of the first unprocessed record.
     start: usize,
-    /// When bytes last came of a record that is not whole; `None` if there is none.
+    /// When the last bytes of an incomplete record arrived; `None` if there is none.
     partial_since: Option<Instant>,
-    /// Records on their way to the socket.
+    /// Encrypted records for the socket.
     sending: Vec<u8>,
-    /// How many of their bytes were sent.
+    /// Number of their bytes already sent.
     sent: usize,
-    /// True once anything came.
+    /// True once any bytes arrived.
     begun: bool,
     peer_closed: bool,
-    /// Nothing is read or sealed any more.
+    /// After a failure nothing is read or encrypted.
     failed: bool,
 }
 
 impl TlsSession {
-    /// Before the first byte. Fails for a configuration that cannot serve anybody.
+    /// Create the session. Fails if the configuration cannot serve any client.
     pub(crate) fn new(server: Arc<TlsServer>) -> Result<Self, rustls::Error> {
         Ok(TlsSession {
             connection: UnbufferedServerConnection::new(Arc::clone(&server.config))?,
@@ -95,13 +95,13 @@ impl TlsSession {
         })
     }
 
-    /// True until both sides have finished the handshake.
+    /// Return true until both sides have finished the handshake.
     pub(crate) fn is_handshaking(&self) -> bool {
         self.connection.is_handshaking()
     }
 
-    /// Who the client is by its certificate, after the handshake; `None` if it showed none. An error is the subject, of
-    /// which no rule makes a name.
+    /// Return the client's name from its certificate, after the handshake; `None` without certificate. The error is a
+    /// subject that no mapping rule matches.
     pub(crate) fn principal(&self) -> Option<Result<String, String>> {
         let shown = self.connection.peer_certificates()?.first()?;
         let Some(subject) = principal::subject(shown) else {
@@ -111,28 +111,28 @@ impl TlsSession {
         Some(name.map(|name| format!("User:{name}")).ok_or(subject))
     }
 
-    /// True if no record waits for the socket.
+    /// Return whether no record waits for the socket.
     pub(crate) fn is_flushed(&self) -> bool {
         self.sent == self.sending.len()
     }
 
-    /// Bytes of records that wait for the socket.
+    /// Return the bytes of records that wait for the socket.
     pub(crate) fn pending_bytes(&self) -> usize {
         self.sending.len() - self.sent
     }
 
-    /// Memory that the session holds between turns.
+    /// Return the memory held between turns, in bytes.
     pub(crate) fn held_bytes(&self) -> usize {
         self.received.capacity() + self.pending_bytes()
     }
 
-    /// When bytes last came of a record that is not whole.
+    /// Return when the last bytes of an incomplete record arrived.
     pub(crate) fn partial_since(&self) -> Option<Instant> {
         self.partial_since
     }
 
-    /// Reads once and appends what it brings to `plain`. Gives the bytes that came over the socket; 0 = the peer has
-    /// closed its side. After an error there may be an alert to send.
+    /// Read once and append the decrypted bytes to `plain`. Return the bytes read from the socket; 0 = the peer has
+    /// closed its side. After an error an alert may be pending.
     pub(crate) fn poll_read(
         &mut self,
         context: &mut Context<'_>,
@@ -192,7 +192,7 @@ impl TlsSession {
         Poll::Ready(Ok(read))
     }
 
-    /// Processes all whole records.
+    /// Process all whole records.
     fn process(&mut self, plain: &mut Vec<u8>) -> Result<(), rustls::Error> {
         loop {
             let UnbufferedStatus { mut discard, state } = self
@@ -218,7 +218,7 @@ impl TlsSession {
                 }
                 Ok(ConnectionState::EncodeTlsData(data)) => encode(data, &mut self.sending),
                 Ok(ConnectionState::TransmitTlsData(data)) => {
-                    // It is in `sending`, which goes out before anything that comes after it.
+                    // The data is in `sending`, which is sent before any later data.
                     data.done();
                     Ok(())
                 }
@@ -241,7 +241,7 @@ impl TlsSession {
         }
     }
 
-    /// What is left of a record comes to the front, so that the next read brings as much as this one.
+    /// Move an incomplete record to the front, so that the next read has as much room as this one.
     fn make_room(&mut self) {
         let left = self.received.len() - self.start;
         self.received.copy_within(self.start.., 0);
@@ -252,10 +252,10 @@ impl TlsSession {
         }
     }
 
-    /// The alert that tells the peer what is wrong, if there is one.
+    /// Queue the alert that reports the error to the peer, if there is one.
     fn queue_alert(&mut self) {
         self.failed = true;
-        // rustls wants to see what it has seen before, and gives what it has to say before it looks there.
+        // rustls requires the earlier input again, and returns its output before it reads it.
         while self.connection.wants_write()
             && let UnbufferedStatus {
                 state: Ok(ConnectionState::EncodeTlsData(data)),
@@ -270,7 +270,7 @@ impl TlsSession {
         }
     }
 
-    /// Says goodbye, so that the peer can tell an end from a cut.
+    /// Queue a close notification, so that the peer can distinguish a close from a truncation.
     pub(crate) fn queue_close(&mut self) {
         if self.failed || self.is_handshaking() {
             return;
@@ -286,14 +286,14 @@ impl TlsSession {
         }
     }
 
-    /// Hands the socket what it takes at once, at the end of a connection.
+    /// Send as much as the socket takes at once, when the connection closes.
     pub(crate) fn send_at_once(&mut self, socket: &TcpStream) {
-        // Nobody waits for the outcome: the connection ends either way.
+        // The result does not matter: the connection closes either way.
         let _ = socket.try_write(&self.sending[self.sent..]);
     }
 
-    /// Writes until everything is sent (`Ready(Ok(true))`), the turn's share `bytes_max` is used up
-    /// (`Ready(Ok(false))`) or the socket is full (`Pending`). Adds what was sent to `sent`.
+    /// Write until all output is sent (`Ready(Ok(true))`), the turn's share `bytes_max` is used up (`Ready(Ok(false))`)
+    /// or the socket is full (`Pending`). Adds the bytes sent to `sent`.
     pub(crate) fn poll_flush(
         &mut self,
         context: &mut Context<'_>,
@@ -323,7 +323,7 @@ impl TlsSession {
         }
     }
 
-    /// Makes records of what is next in `outgoing`.
+    /// Encrypt the next output of `outgoing`.
     fn seal(&mut self, outgoing: &mut Outgoing, pool: &mut BufferPool) -> io::Result<()> {
         if self.failed {
             return Err(io::ErrorKind::BrokenPipe.into());
@@ -348,7 +348,7 @@ impl TlsSession {
         Ok(())
     }
 
-    /// Ends a turn: gives the buffer back, or keeps what is left over.
+    /// End a turn: return the buffer, or keep the remaining bytes.
     pub(crate) fn end_turn(&mut self, pool: &mut BufferPool, got_bytes: bool, now: Instant) {
         let left = self.received.len() - self.start;
         if left == 0 {
@@ -371,7 +371,7 @@ impl TlsSession {
     }
 }
 
-/// What the first bytes are, if they do not begin a TLS connection.
+/// Return the protocol of the first bytes, if they do not start a TLS connection.
 fn other_protocol(bytes: &[u8]) -> Option<Guess> {
     match bytes {
         [HANDSHAKE_RECORD, ..] => None,
@@ -446,8 +446,8 @@ mod tests {
     use super::super::principal::PrincipalRules;
     use super::*;
 
-    /// What a listener makes of a client that begins with these bytes, and what it has taken for plain ones. It has no
-    /// certificate: nobody comes so far.
+    /// Return how a listener classifies a client whose first bytes are these, and the plain bytes. The listener has no
+    /// certificate, which the test never needs.
     fn begins_with(sent: &[u8]) -> (Result<usize, TlsProblem>, Vec<u8>) {
         let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
         let builder = builder.with_safe_default_protocol_versions();
@@ -488,7 +488,7 @@ mod tests {
         let (other, plain) = begins_with(&[1, 0, 0, 0, 9]);
         assert!(matches!(other, Err(TlsProblem::NotTls(Guess::Garbage))));
         assert!(plain.is_empty());
-        // A record that is not whole.
+        // An incomplete record.
         let (record, plain) = begins_with(&[HANDSHAKE_RECORD, 3, 1, 0, 50, 1]);
         assert!(matches!(record, Ok(6)));
         assert!(plain.is_empty());

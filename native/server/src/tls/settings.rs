@@ -1,4 +1,4 @@
-//! From PEM text and Kafka's words to what rustls needs.
+//! TLS configuration: from PEM text and Kafka's settings to rustls.
 
 use std::sync::Arc;
 
@@ -15,30 +15,30 @@ use super::refused::Naming;
 /// `ssl.client.auth`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientAuth {
-    /// Clients are not asked.
+    /// Do not request a certificate.
     None,
-    /// Asked; a client without a certificate is served, one with a wrong certificate is not.
+    /// Request a certificate: clients without one are served, clients with an invalid one are not.
     Requested,
-    /// Asked, and without one nobody is served.
+    /// Require a certificate.
     Required,
 }
 
-/// What a listener shows and whom it trusts.
+/// TLS material and settings of a listener.
 #[derive(Clone)]
 pub struct TlsMaterial {
-    /// Its certificate and what it is signed by, PEM.
+    /// Certificate chain, PEM.
     pub certificates: Vec<u8>,
-    /// The private key, PEM, not encrypted.
+    /// Private key, PEM, not encrypted.
     pub key: Vec<u8>,
-    /// Certificates of the authorities that clients' certificates must lead to, PEM; empty with `ClientAuth::None`.
+    /// Certificate authorities for client certificates, PEM; empty with `ClientAuth::None`.
     pub trusted: Vec<u8>,
-    /// Lists of certificates that their authorities have revoked, PEM; `None`: nobody asks.
+    /// Certificate revocation lists, PEM; `None`: no revocation check.
     pub revoked: Option<Vec<u8>>,
-    /// Whether clients show certificates.
+    /// Whether clients must present certificates.
     pub client_auth: ClientAuth,
     /// `ssl.enabled.protocols`: TLSv1.2, TLSv1.3.
     pub protocols: Vec<String>,
-    /// `ssl.cipher.suites` under Java's (IANA's) names; empty: all that there are.
+    /// `ssl.cipher.suites` under Java's (IANA's) names; empty: all supported ones.
     pub cipher_suites: Vec<String>,
     /// `ssl.principal.mapping.rules`.
     pub principal_rules: String,
@@ -55,17 +55,17 @@ impl core::fmt::Debug for TlsMaterial {
     }
 }
 
-/// A setting that cannot be used.
+/// An unusable setting.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{setting}: {problem}")]
 pub struct TlsError {
-    /// Which, or which group of them.
+    /// Name of the setting or group of settings.
     pub setting: &'static str,
-    /// Why, without anything secret.
+    /// The problem, without secrets.
     pub problem: String,
 }
 
-/// What a listener's connections are secured with, checked.
+/// Validated TLS configuration of a listener.
 #[derive(Debug)]
 pub struct TlsServer {
     pub(super) config: Arc<ServerConfig>,
@@ -73,9 +73,10 @@ pub struct TlsServer {
 }
 
 impl TlsServer {
-    /// Checks what was given.
+    /// Validate the material.
     ///
     /// # Errors
+    ///
     /// [`TlsError`], which names the setting.
     pub fn new(material: &TlsMaterial) -> Result<Self, TlsError> {
         let provider = Arc::new(provider(&material.cipher_suites)?);
@@ -144,7 +145,7 @@ fn verifier(
     };
     let (builder, setting) = match &material.revoked {
         None => (builder, "ssl.truststore"),
-        // An authority without a list, and a list that should have been followed by a newer one, vouch for nobody.
+        // Certificates of an authority without a list, or with an outdated one, are rejected.
         Some(pem) => {
             let builder = builder.with_crls(revocation_lists(pem)?);
             (builder.enforce_revocation_expiration(), CRL)
@@ -169,7 +170,7 @@ fn revocation_lists(pem: &[u8]) -> Result<Vec<CertificateRevocationListDer<'stat
     Ok(found)
 }
 
-/// Kafka's words for versions.
+/// Return the protocol versions for Kafka's names.
 fn versions(names: &[String]) -> Result<Vec<&'static SupportedProtocolVersion>, TlsError> {
     let found: Vec<_> = names
         .iter()
@@ -186,7 +187,7 @@ fn versions(names: &[String]) -> Result<Vec<&'static SupportedProtocolVersion>, 
     Ok(found)
 }
 
-/// The name that Java and IANA have for a suite.
+/// Return the name of a suite in Java and IANA.
 fn name_of(suite: rustls::SupportedCipherSuite) -> String {
     format!("{:?}", suite.suite()).replace("TLS13_", "TLS_")
 }
