@@ -291,6 +291,9 @@ class ConfigAdmin:
     def _topic(self, name: str) -> TopicImage:
         topic = self._view.image.topics.get(name)
         if topic is None:
+            if not name:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Topics have no default settings: name a topic.")
+            check_topic_name(name)
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
         return topic
 

@@ -60,6 +60,7 @@ async def handle(
         for topic, row in asked or ()
         if topic.refused is not None
     ]
+    rows += [_row(topic.asked, topic.told_id, []) for topic, row in asked or () if topic.refused is None and not row]
     given = {topic.name: (topic.asked, topic.told_id) for topic, _ in asked or ()}
     by_topic = groupby(sorted(outcomes, key=lambda one: one.topic), lambda one: one.topic)
     for name, found in by_topic:

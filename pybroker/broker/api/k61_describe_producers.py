@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Protocol
 
+from pybroker.broker.admin.topic_names import is_topic_name
 from pybroker.broker.api.topic_ids import Meant, meant
 from pybroker.broker.api.transactional import part_of
 from pybroker.broker.coordinators.shards.ports import Topics
@@ -65,6 +66,8 @@ def _describe(
     part = part_of(topics, topic, index)
     if topic.refused is not None:
         return _refused(index, ErrorCode(topic.refused.code), topic.refused.message or "")
+    if part == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not is_topic_name(topic.name):
+        return _refused(index, ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic's name is invalid.")
     if isinstance(part, ErrorCode):
         return _refused(index, part, f"There is no partition {topic.name}-{index}.")
     try:
