@@ -197,10 +197,9 @@ func (d *driver) open(c conversation.Command) (int, error) {
 	config.Producer.RequiredAcks = map[string]sarama.RequiredAcks{
 		"0": sarama.NoResponse, "1": sarama.WaitForLocal, "all": sarama.WaitForAll,
 	}[c.Acks]
-	if c.Idempotent {
-		config.Producer.Idempotent = true
-		config.Net.MaxOpenRequests = 1
-	}
+	// With several requests in flight a retry of one would reorder records; an idempotent producer demands one anyway.
+	config.Net.MaxOpenRequests = 1
+	config.Producer.Idempotent = c.Idempotent
 	sender, err := sarama.NewSyncProducer(d.addresses, config)
 	if err != nil {
 		return 0, err
