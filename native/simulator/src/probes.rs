@@ -17,9 +17,13 @@ impl World {
         let Some(quorum) = &place.quorum else {
             return Ok(());
         };
+        // What is due by time alone happens before.
         let now_ms = place.clock.now_ms(self.now);
-        for (request, expected) in self.probes(quorum, place.key(), random) {
-            let (error, epoch) = answer_of(quorum, now_ms, &request);
+        let mut quorum = quorum.clone();
+        quorum.step(now_ms, Event::Time, &mut Vec::new());
+        quorum.forget_held_messages();
+        for (request, expected) in self.probes(&quorum, place.key(), random) {
+            let (error, epoch) = answer_of(&quorum, now_ms, &request);
             require!(
                 error == Some(expected),
                 "foreign requests are refused",
@@ -120,7 +124,6 @@ impl World {
 /// What a copy of a replica answers, and its epoch after it.
 fn answer_of(quorum: &Quorum<u64>, now_ms: u64, request: &Request) -> (Option<Error>, i32) {
     let mut copy = quorum.clone();
-    copy.forget_held_messages();
     let mut actions = Vec::new();
     let request = request.clone();
     copy.step(now_ms, Event::Request { handle: 0, request }, &mut actions);

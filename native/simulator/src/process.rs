@@ -124,7 +124,8 @@ impl World {
             .heard_leader
             .is_some_and(|at| self.now - at < 400 * MILLISECOND);
         let hears_leader = place.quorum.as_ref().is_some_and(|quorum| {
-            quorum.is_leader() || (quorum.role() == RoleName::Follower && recently)
+            let hears = quorum.is_leader() || (quorum.role() == RoleName::Follower && recently);
+            hears && quorum.state().epoch == request.epoch
         });
         self.last_handle += 1;
         let handle = self.last_handle;
