@@ -66,6 +66,9 @@ impl<D> Quorum<D> {
                 true => self.grants_pre_vote(last),
                 false => self.grants_vote(request.sender, last),
             };
+        if pre_vote && !granted {
+            self.stand_instead_of(last);
+        }
         if granted && !pre_vote && self.state.voted != Some(request.sender) {
             self.become_unattached_voted(request.sender);
         }
@@ -90,6 +93,17 @@ impl<D> Quorum<D> {
             _ => false,
         };
         (!has_leader || planted!(self, PreVoteAlwaysGranted)) && self.is_up_to_date(last)
+    }
+
+    /// A candidate with a shorter log keeps asking and never wins: without a leader, this voter stands soon itself.
+    fn stand_instead_of(&mut self, last: EpochEnd) {
+        let soon = self.after(0, self.settings.timeouts.backoff_max_ms);
+        let better = !self.is_up_to_date(last) && self.may_elect();
+        if let Role::Unattached { election_at } = &mut self.role
+            && better
+        {
+            *election_at = soon.min(*election_at);
+        }
     }
 
     fn is_up_to_date(&self, last: EpochEnd) -> bool {

@@ -79,7 +79,7 @@ impl World {
         };
         for node in 0..self.nodes.len() {
             let place = &mut self.nodes[node];
-            place.paused_until = 0;
+            place.paused_until = place.paused_until.min(self.now);
             place.dies_in = None;
             place.slowness = 1;
             place.disk.fails = false;

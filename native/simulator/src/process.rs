@@ -154,7 +154,10 @@ impl World {
             .take_if(|fetch| *fetch == (peer, correlation))
             .is_some();
         let follows = |quorum: &Quorum<u64>| quorum.role() == RoleName::Follower;
+        // After a pause the process may have given up the fetch before it sees the response.
+        let paused = place.paused_until > 0 && self.now - place.paused_until < SECOND;
         let fetched = awaited
+            && !paused
             && place.quorum.as_ref().is_some_and(follows)
             && matches!(response.answer, Answer::Fetch { .. });
         self.step(
