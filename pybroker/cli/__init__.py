@@ -1,12 +1,12 @@
-"""The command line. Each command has its own file, which is imported when the command is named, so that
-`pybroker start` pays for nothing else.
+"""The command line. Each command has its own module, imported when the command is named, so `pybroker start` loads no
+other.
 
 | module | answers |
 |---|---|
-| `grammar` | how commands are said: verbs, names, the nearest one to a mistyped one |
-| `options`, `output` | what commands share that talk to a running broker; what they write |
-| `completion` | what a shell offers behind TAB |
-| `spark` | what commands share that run Spark |
+| `grammar` | the syntax of commands: verbs, names, suggestions for mistyped ones |
+| `options`, `output` | options and output of commands that talk to a running broker |
+| `completion` | shell completion |
+| `spark` | the common parts of commands that run Spark |
 | `records` | `produce` and `consume` |
 | the others | one command each |
 """

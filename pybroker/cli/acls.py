@@ -1,4 +1,4 @@
-"""`pybroker acls`: access control entries, in the manner of Kafka's kafka-acls."""
+"""`pybroker acls`: access control entries, like Kafka's kafka-acls."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ PRODUCER = {
     "transactional-id": ("WRITE", "DESCRIBE"),
 }
 CONSUMER = {"topic": ("READ", "DESCRIBE"), "group": ("READ",)}
-"""What the two conveniences allow on which resources, as kafka-acls does."""
+"""The operations that the shortcuts allow, as in kafka-acls."""
 
 
 def _all(*options: Callable[..., Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Several options as one decorator."""
+    """Combine several options into one decorator."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         for option in reversed(options):
@@ -53,7 +53,7 @@ def acls() -> None:
 
 
 def resource_options(pattern_types: Sequence[str]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Adds the options that say which resources entries are of."""
+    """Add the options that select resources."""
     return _all(
         click.option("--topic", multiple=True, metavar="NAME", shell_complete=topic_names, help="* is every topic."),
         click.option("--group", multiple=True, metavar="NAME", shell_complete=group_names, help="* is every group."),
@@ -81,7 +81,7 @@ entry_options = _all(
     click.option("--consumer", is_flag=True, help="Convenience: all that a consumer of --topic in --group needs."),
     click.option("--idempotent", is_flag=True, help="With --producer: idempotent writing on the cluster, too."),
 )
-"""What entries say of their resources."""
+"""Options of an entry's resources."""
 
 
 @acls.command()
@@ -119,13 +119,13 @@ def list_entries(target: Target, **given: Any) -> None:
 
 
 def _resources(given: dict[str, Any]) -> list[tuple[str, str]]:
-    """(kind, name) of every resource that was named."""
+    """Return (kind, name) of every given resource."""
     named = [(kind, name) for kind in RESOURCES if kind != "cluster" for name in given[kind.replace("-", "_")]]
     return [*named, ("cluster", CLUSTER)] if given["cluster"] else named
 
 
 def _rights(given: dict[str, Any]) -> list[tuple[str, str, str]]:
-    """(kind, name, operation) of everything that the call is about."""
+    """Return the (kind, name, operation) of all given resources and operations."""
     resources = _resources(given)
     if not given["producer"] and not given["consumer"]:
         if not resources:
@@ -162,7 +162,7 @@ def _operation(name: str) -> str:
 
 
 def _subjects(given: dict[str, Any]) -> list[tuple[str, str, str]]:
-    """(ALLOW or DENY, principal, host)."""
+    """Return (ALLOW or DENY, principal, host) of the given principals."""
     subjects = [
         (permission, principal, host)
         for permission in ("ALLOW", "DENY")
@@ -186,12 +186,12 @@ def _kind(name: str) -> Any:
 def _pattern(given: dict[str, Any], kind: str) -> Any:
     from pybroker.client import PatternType
 
-    # The cluster has one name, whatever the pattern of the others.
+    # The cluster has one name, whatever the pattern of the other resources.
     return PatternType.LITERAL if kind == "cluster" else PatternType[given["resource_pattern_type"].upper()]
 
 
 def _entries(given: dict[str, Any], subjects: Sequence[tuple[str, str | None, str | None]]) -> Iterator[dict[str, Any]]:
-    """The fields of an entry, or of a filter, for every right and every one of `subjects`."""
+    """Yield the fields of an entry or filter for every operation and each of `subjects`."""
     from pybroker.client import AclOperation, AclPermissionType
 
     for kind, name, operation in _rights(given):
@@ -217,11 +217,11 @@ def _bindings(given: dict[str, Any]) -> list[Any]:
 
 
 def _filters(given: dict[str, Any], resources: list[tuple[str, str]], principals: Sequence[str]) -> list[Any]:
-    """What `list`, or `remove` without principals and operations, is about."""
+    """Return the filters of `list`, or of `remove` without principals and operations."""
     from pybroker.client import AclBindingFilter, AclOperation, AclPermissionType, PatternType, ResourceType
 
     if not resources:
-        # Without a resource everything is meant, however its names are compared.
+        # Without a resource, match every resource of any pattern type.
         wanted: list[tuple[Any, Any, Any]] = [(ResourceType.ANY, PatternType.ANY, None)]
     else:
         wanted = [(_kind(kind), _pattern(given, kind), name) for kind, name in resources]
@@ -241,7 +241,8 @@ def _filters(given: dict[str, Any], resources: list[tuple[str, str]], principals
 
 
 def _removal_filters(given: dict[str, Any]) -> list[Any]:
-    """With principals exactly what `add` would make, else everything of the resources."""
+    """Return filters of the entries that `add` would create if principals are given, else of all entries of the
+    resources."""
     from pybroker.client import AclBindingFilter
 
     subjects = _subjects(given)

@@ -1,7 +1,7 @@
-"""What a shell offers behind TAB, and `pybroker completion`, which teaches the shell to ask.
+"""Shell completion, and `pybroker completion`, which sets it up.
 
-Names of topics, groups and brokers are asked of the broker that the command line names so far. Who gets no answer soon
-is offered nothing; an error has no place in the middle of a line that is being typed.
+Names of topics, groups and brokers come from the broker that the command line names. Without a quick response there are
+no suggestions; an error message would disturb a line that is being typed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def completion(shell: str) -> None:
 
 
 def topic_names(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Names of topics; the broker's own when `__` is typed."""
+    """Complete names of topics; internal ones after `__`."""
 
     async def ask(admin: AdminClient) -> Iterable[CompletionItem]:
         listed = await admin.list_topics(list_internal=incomplete.startswith("_"))
@@ -56,7 +56,7 @@ def topic_names(ctx: click.Context, _parameter: click.Parameter, incomplete: str
 
 
 def topic_ids(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Ids of topics, with their names as help."""
+    """Complete ids of topics, with their names as help."""
 
     async def ask(admin: AdminClient) -> Iterable[CompletionItem]:
         listed = (await admin.list_topics(list_internal=False)).listings()
@@ -66,7 +66,7 @@ def topic_ids(ctx: click.Context, _parameter: click.Parameter, incomplete: str) 
 
 
 def deleted_ids(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Ids of deleted topics that can come back, with the names that they had as help."""
+    """Complete ids of deleted topics that can be undeleted, with their former names as help."""
 
     async def ask(admin: AdminClient) -> Iterable[CompletionItem]:
         return [CompletionItem(str(each.topic_id), help=each.name) for each in await admin.describe_deletions()]
@@ -75,7 +75,7 @@ def deleted_ids(ctx: click.Context, _parameter: click.Parameter, incomplete: str
 
 
 def group_names(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Names of consumer groups."""
+    """Complete names of consumer groups."""
 
     async def ask(admin: AdminClient) -> Iterable[CompletionItem]:
         return [CompletionItem(each.group_id) for each in await admin.list_groups()]
@@ -84,7 +84,7 @@ def group_names(ctx: click.Context, _parameter: click.Parameter, incomplete: str
 
 
 def transactional_ids(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Transactional ids, with their states as help."""
+    """Complete transactional ids, with their states as help."""
 
     async def ask(admin: AdminClient) -> Iterable[CompletionItem]:
         listed = await admin.list_transactions()
@@ -94,7 +94,7 @@ def transactional_ids(ctx: click.Context, _parameter: click.Parameter, incomplet
 
 
 def broker_ids(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Ids of the brokers that are there, with their addresses as help."""
+    """Complete ids of live brokers, with their addresses as help."""
 
     async def ask(admin: AdminClient) -> Iterable[CompletionItem]:
         nodes = (await admin.describe_cluster()).nodes

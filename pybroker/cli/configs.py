@@ -1,4 +1,4 @@
-"""`pybroker configs`: settings of topics, brokers and groups, in the manner of kafka-configs."""
+"""`pybroker configs`: settings of topics, brokers and groups, like Kafka's kafka-configs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 ENTITY_TYPES = ("topics", "brokers", "broker-loggers", "groups", "client-metrics")
 LOG_DIRS = "log.dirs"
-"""Where a broker's data is: shown also if nobody has set it, with the directories that there are."""
+"""The setting with a broker's data directories: shown even with its default, with the existing directories."""
 
 
 @click.group(cls=VerbGroup)
@@ -33,7 +33,7 @@ def configs() -> None:
 
 
 def entity_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds the options that say whose settings; the function gets them as `resource`: ConfigResource."""
+    """Add the options that select a resource; the function gets it as `resource`: ConfigResource."""
 
     @click.option("--entity-type", type=click.Choice(ENTITY_TYPES), help="Whose settings; with --entity-name.")
     @click.option("--entity-name", metavar="NAME", help="A topic's or group's name, or a broker's id.")
@@ -122,7 +122,7 @@ def _resource(
 
 
 def split_settings(text: str) -> dict[str, str]:
-    """`a=1,b=[x,y]`: what --add-config takes. Raises click.UsageError."""
+    """Parse `a=1,b=[x,y]` of --add-config. Raises click.UsageError."""
     settings: dict[str, str] = {}
     rest = text
     while rest:
@@ -177,7 +177,8 @@ async def _describe(target: Target, resource: ConfigResource, everything: bool) 
 
 
 async def _where(admin: AdminClient, broker: int, entry: ConfigEntry) -> ConfigEntry:
-    """The setting with the broker's directories as its value; as it was if they may not be seen."""
+    """Return the setting with the broker's log directories as its value; unchanged if the caller may not describe
+    them."""
     from pybroker.errors import KafkaError
     from pybroker.protocol.error_codes import ErrorCode
 
@@ -191,9 +192,8 @@ async def _where(admin: AdminClient, broker: int, entry: ConfigEntry) -> ConfigE
 
 
 def _shown(entry: ConfigEntry, resource: ConfigResource) -> bool:
-    """Whether it is worth showing without --all: what is set for a topic or group itself, or for the broker at its
-    start or since, and where the broker's data is.
-    """
+    """Return whether to show the setting without --all: it is set for the topic or group itself, or for the broker
+    statically or dynamically, or it is the broker's data directories."""
     from pybroker.client import ConfigResourceType, ConfigSource
 
     own = {
@@ -217,7 +217,7 @@ def _source(code: int) -> str:
 
 @contextlib.asynccontextmanager
 async def _topic_named(admin: AdminClient, resource: ConfigResource) -> AsyncIterator[None]:
-    """Report a topic that does not exist by what became of it."""
+    """Explain what happened to a topic that does not exist."""
     from pybroker.client import ConfigResourceType, ErrorCode, KafkaError
 
     try:
@@ -230,7 +230,8 @@ async def _topic_named(admin: AdminClient, resource: ConfigResource) -> AsyncIte
 
 
 async def _check_broker(admin: AdminClient, resource: ConfigResource) -> None:
-    """A broker is asked itself, and the client waits a minute for one that is not there."""
+    """Fail early for a broker that is down: its own settings are requested from it, and the client would wait a
+    minute."""
     from pybroker.client import ConfigResourceType
 
     if resource.type not in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER) or not resource.name:
@@ -253,7 +254,7 @@ async def _check_deleted(admin: AdminClient, resource: ConfigResource, changes: 
     except KafkaError as error:
         if error.code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             raise
-        return  # it takes another right than the change does
+        return  # describing needs another permission than altering
     for name in deleted:
         if name not in known:
             raise click.ClickException(f"There is no setting {name!r} of topics{nearest(name, known)}")

@@ -1,4 +1,4 @@
-"""`pybroker console`: the web console, a process of its own."""
+"""`pybroker console`: the web console, a separate process."""
 
 from __future__ import annotations
 

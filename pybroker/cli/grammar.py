@@ -1,7 +1,7 @@
-"""The grammar of all commands: a noun, a verb, what it is about, options.
+"""The grammar of all commands: a noun, a verb, the object's name, options.
 
-`pybroker topics describe orders`, `pybroker topics describe --topic orders` and, as Kafka's tools have it,
-`pybroker topics --describe --topic orders` are the same command.
+`pybroker topics describe orders`, `pybroker topics describe --topic orders` and, like Kafka's tools, `pybroker topics
+--describe --topic orders` are the same command.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from pybroker.cli.target import address_in_front, split_address
 from pybroker.printable import printable
 
 SYNONYMS = (("list", "ls"), ("describe", "show"), ("create", "add"), ("delete", "remove"), ("alter", "set"))
-"""Verbs that mean the same: of a command that has one of them the others work as well."""
+"""Synonymous verbs: a command with one of them accepts the others."""
 
 
 class LazyGroup(click.Group):
     """A group that imports a command only when it is named.
 
-    `lazy` maps a command's name to `module:attribute` of its click command. A name that is not there is answered with
-    the nearest one.
+    `lazy` maps a command's name to `module:attribute` of its click command. The error for an unknown name suggests the
+    nearest one.
     """
 
     def __init__(self, *args: object, lazy: dict[str, str] | None = None, **settings: object) -> None:
@@ -66,7 +66,7 @@ class LazyGroup(click.Group):
 
 
 class VerbGroup(LazyGroup):
-    """What is done to one kind of thing. Each verb may be written as an option too, as Kafka's tools have it."""
+    """The verbs of one noun. Each verb also works as an option, like in Kafka's tools."""
 
     def __init__(self, *args: object, **settings: Any) -> None:
         settings.setdefault("epilog", "Each command may be written as an option, as Kafka's tools have it: --list.")
@@ -94,7 +94,7 @@ class VerbGroup(LazyGroup):
         return next((verb for verb in same if verb in there), name)
 
     def _verb_first(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """`--topic a --describe` as `describe --topic a`."""
+        """Turn `--topic a --describe` into `describe --topic a`."""
         there = self.list_commands(ctx)
         if not args or args[0] in ctx.help_option_names or self._primary(ctx, args[0]) in there:
             return args
@@ -114,13 +114,13 @@ class VerbGroup(LazyGroup):
         ctx.fail(f"Say what to do: {ctx.command_path} {'|'.join(self.list_commands(ctx))} …")
 
     def _options(self, ctx: click.Context, verbs: Iterable[str]) -> set[str]:
-        """The names of all options of the verbs."""
+        """Return the names of all options of the verbs."""
         commands = (self.get_command(ctx, verb) for verb in verbs)
         return {name for command in commands if command for each in command.params for name in each.opts}
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """The end of a sentence about a name that does not exist: which may have been meant."""
+    """Return the end of an error message that suggests an existing name."""
     near = difflib.get_close_matches(name, list(names), n=1, cutoff=0.5)
     return f"; did you mean {near[0]!r}?" if near else "."
 
@@ -128,9 +128,9 @@ def nearest(name: str, names: Iterable[str]) -> str:
 def named(
     parameter: str, metavar: str, what: str, *, required: bool = True, complete: Callable[..., Any] | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Adds what a command is about: behind the verb, or as an option called after `parameter`.
+    """Add the object's name: an argument after the verb, or an option called like `parameter`.
 
-    The function gets a text, or None unless it is `required`. complete: a completer as click wants it.
+    The function gets a text, or None unless it is `required`. `complete` is a click completer.
     """
     option = f"--{parameter.replace('_', '-')}"
 

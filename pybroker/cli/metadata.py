@@ -1,4 +1,4 @@
-"""`pybroker metadata`: where the metadata of a broker that does not run is kept."""
+"""`pybroker metadata`: moves the metadata store of a stopped broker."""
 
 from __future__ import annotations
 

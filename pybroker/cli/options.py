@@ -1,4 +1,4 @@
-"""What the commands that talk to a running broker share: their options and their errors."""
+"""Common options and errors of commands that talk to a running broker."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Result = TypeVar("Result")
 
 
 def broker_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds `--bootstrap-server`, `--command-config` and `--json`; the function gets them as `target`: Target."""
+    """Add `--bootstrap-server`, `--command-config` and `--json`; the function gets them as `target`: Target."""
 
     @address_option(f"The broker to ask; else {ADDRESS_VARIABLE}, a profile (docs/cli.md), {BOOTSTRAP_SERVER}.")
     @click.option(
@@ -60,16 +60,15 @@ def broker_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def run(work: Coroutine[Any, Any, Result]) -> Result:
-    """Runs a command's work. What the broker refuses and a connection that fails are one line on stderr and exit
-    code 1; a bug keeps its traceback.
-    """
+    """Run a command's work. A broker's error or a failed connection is one line on stderr and exit code 1; a bug keeps
+    its traceback."""
     with refusals_told():
         return asyncio.run(work)
 
 
 @contextlib.contextmanager
 def refusals_told() -> Iterator[None]:
-    """As `run`, for what is done in the block."""
+    """Handle errors of the block like `run`."""
     try:
         yield
     except refusals() as error:
@@ -77,7 +76,7 @@ def refusals_told() -> Iterator[None]:
 
 
 def described(error: Exception) -> str:
-    """One of `refusals` for people."""
+    """Return one of `refusals` as a sentence."""
     from pybroker.errors import KafkaError
 
     text = sentence(error.code, error.message) if isinstance(error, KafkaError) else str(error)
@@ -85,7 +84,7 @@ def described(error: Exception) -> str:
 
 
 def refusals() -> tuple[type[Exception], ...]:
-    """What a broker that refuses or is away, and settings that nobody can use, are raised as."""
+    """Return the exceptions of brokers that refuse or do not answer, and of invalid settings."""
     from pybroker.config.values import ConfigError
     from pybroker.errors import KafkaError
 
@@ -93,7 +92,7 @@ def refusals() -> tuple[type[Exception], ...]:
 
 
 def sentence(code: int, message: str | None) -> str:
-    """A Kafka error for people: its text and its name."""
+    """Return a Kafka error as a sentence: its text and its name."""
     from pybroker.protocol.error_codes import error_name
 
     name = error_name(code)

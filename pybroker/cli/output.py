@@ -1,7 +1,7 @@
-"""What commands write: a JSON document for machines, a table for people.
+"""Output of commands: a JSON document for machines, a table for people.
 
-The keys of JSON mean the same in every command (docs/cli.md); the heads of a table are these keys. Commands write text
-with `say` and `table` only, never with click's `echo`: a name that a client has chosen may hold escape sequences.
+JSON keys mean the same in every command (docs/cli.md), and are the column heads of tables. Commands write text only
+with `say` and `table`, never with click's `echo`: a name that a client has chosen may contain escape sequences.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ def escape_warnings() -> None:
 
 
 def say(text: str = "", *, err: bool = False) -> None:
-    """One line for people, on stdout or stderr; controls in it are escaped, tabs stay."""
+    """Print one line for people on stdout or stderr. Controls in it are escaped, except tabs."""
     click.echo(printable(text, keep="\t"), err=err)
 
 
 def write_json(value: object) -> None:
-    """One JSON document on stdout."""
+    """Print one JSON document on stdout."""
     click.echo(json.dumps(value, indent=2))
 
 
 def table(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> None:
-    """Rows as a table on stdout: `columns` names what is shown, in order; a missing value is empty.
+    """Print rows as a table on stdout. `columns` has the names of the columns in order; a missing value is empty.
 
-    Through a pipe the lines are as long as they need to be, so that grep and cut work.
+    In a pipe, lines are not cut or wrapped, so that grep and cut work.
     """
     import rich.box
     from rich.console import Console
@@ -75,7 +75,7 @@ def _text(value: object) -> str:
 
 
 def of_bytes(count: int) -> str:
-    """A size for people."""
+    """Return a size for people."""
     size = float(count)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if size < 1024:

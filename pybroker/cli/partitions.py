@@ -1,4 +1,4 @@
-"""The partitions of topics, for commands that ask of each."""
+"""The partitions of topics."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 async def partitions_of(admin: AdminClient, topics: Sequence[str]) -> list[TopicPartition]:
-    """All of them, in order. Raises KafkaError for a topic that does not exist."""
+    """Return all partitions, in order. Raises KafkaError for a topic that does not exist."""
     from pybroker.client import TopicPartition
 
     described = await admin.describe_topics(topics)

@@ -1,4 +1,4 @@
-"""`pybroker quotas`: how much users, client ids and addresses may use."""
+"""`pybroker quotas`: quotas of users, client ids and addresses."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def quotas() -> None:
 
 
 def entity_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds the options that say whom quotas are for."""
+    """Add the options that select the entity of quotas."""
     for kind, what in (("ip", "an address"), ("client-id", "a client id"), ("user", "a user")):
         command = click.option(f"--{kind}-default", is_flag=True, help=f"Whoever is not named as {what}.")(command)
         command = click.option(f"--{kind}", metavar="NAME", help=f"Of {what}.")(command)

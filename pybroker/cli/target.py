@@ -1,4 +1,4 @@
-"""Which cluster a command talks to: the address, and client settings from a file."""
+"""The cluster of a command: the address, and client settings from a file."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ ADDRESS_VARIABLE = "PYBROKER_BOOTSTRAP_SERVER"
 PROFILE_VARIABLE = "PYBROKER_PROFILE"
 WAIT = "bootstrap.wait.ms"
 _IN_FRONT = "pybroker.cli.address"
-"""Where click's context keeps an address that stands before the command."""
+"""Key of click's context for an address before the command."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Target:
-    """Which broker a command talks to, with which client settings, and for whom it writes."""
+    """A command's broker, client settings and output format."""
 
     bootstrap_server: str
     """`host:port[,host:port…]`."""
@@ -31,7 +31,7 @@ class Target:
     """Write JSON instead of a table."""
 
     def client_config(self) -> dict[str, Any]:
-        """Settings for `pybroker.client.AdminClient`."""
+        """Return settings for `pybroker.client.AdminClient`."""
         return {**self.settings, "bootstrap.servers": self.bootstrap_server}
 
 
@@ -43,14 +43,14 @@ def address_option(what: str) -> Callable[[Callable[..., None]], Callable[..., N
 
 
 def address_in_front() -> click.Option:
-    """The same option for a group of commands: it holds for the command behind it."""
+    """Return the same option for a group of commands: it applies to the command after it."""
     return click.Option(
         ADDRESS_OPTIONS, metavar="HOST:PORT[,…]", expose_value=False, callback=_keep, help="The broker to ask."
     )
 
 
 def split_address(args: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The address options at the beginning of a command line, and the rest."""
+    """Return the address options at the beginning of a command line, and the rest."""
     at = 0
     while at < len(args) and args[at].partition("=")[0] in ADDRESS_OPTIONS:
         at += 1 if "=" in args[at] else 2
@@ -58,10 +58,10 @@ def split_address(args: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def target_of(address: str | None, command_config: Path | None, *, json: bool) -> Target:
-    """The target of a command line. The address is the given one, else that of PYBROKER_BOOTSTRAP_SERVER, else
-    bootstrap.servers of the file: of `command_config`, or without that of the profile.
+    """Return the target of a command line. The address is the given one, else that of PYBROKER_BOOTSTRAP_SERVER, else
+    bootstrap.servers of the file: `command_config`, or the profile without it.
 
-    Raises click.ClickException for a file that cannot be read.
+    Raises click.ClickException for an unreadable file.
     """
     settings = _read(command_config or profile())
     found = address or os.environ.get(ADDRESS_VARIABLE) or settings.get("bootstrap.servers") or BOOTSTRAP_SERVER
@@ -69,7 +69,7 @@ def target_of(address: str | None, command_config: Path | None, *, json: bool) -
 
 
 def profile() -> Path | None:
-    """The file of client settings that holds without `--command-config`; None if there is none.
+    """Return the file of client settings that applies without `--command-config`; None if there is none.
 
     Raises click.ClickException if PYBROKER_PROFILE names a file that does not exist.
     """

@@ -1,6 +1,5 @@
-"""Times as command lines say them, in milliseconds since 1970. Without a zone they are UTC, on every machine: as
-Apache Kafka's tools take them, and so that a line means the same wherever it runs. And spans, as commands write them.
-"""
+"""Times on command lines, in milliseconds since 1970, and durations in output. Times without a zone are UTC on every
+machine, like in Apache Kafka's tools: a command line means the same wherever it runs."""
 
 from __future__ import annotations
 
@@ -9,7 +8,7 @@ import time
 from datetime import UTC, datetime, timedelta
 
 MS_MAX = 2**63 - 1
-"""What a request can carry."""
+"""Limit of the field in a request."""
 
 _1970 = datetime(1970, 1, 1, tzinfo=UTC)
 _UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -21,9 +20,9 @@ _DURATION = re.compile(
 
 
 def number(text: str) -> int | None:
-    """Of milliseconds since 1970; None for what is no number.
+    """Parse milliseconds since 1970; return None if the text is no number.
 
-    Raises ValueError: no record can be that young.
+    Raises ValueError if the number is too large for a record.
     """
     if not (text.isascii() and text.isdecimal()):
         return None
@@ -33,9 +32,9 @@ def number(text: str) -> int | None:
 
 
 def moment(text: str) -> int | None:
-    """Of an ISO 8601 date or time; None for what is none.
+    """Parse an ISO 8601 date or time; return None for other texts.
 
-    Raises ValueError: no record is that old.
+    Raises ValueError if the time is too early for a record.
     """
     try:
         said = datetime.fromisoformat(text)
@@ -44,26 +43,27 @@ def moment(text: str) -> int | None:
     when = said if said.tzinfo else said.replace(tzinfo=UTC)
     found = (when - _1970) // timedelta(milliseconds=1)
     if found < 0:
-        # As offsets of partitions are asked for, -1 and -2 mean their end and their start.
+        # In ListOffsets, -1 and -2 mean the end and the start of a partition.
         raise ValueError(f"{text}: records have times from 1970 on")
     return found
 
 
 def ago(text: str) -> int | None:
-    """Of `-90s`, `-15m`, `-2h` or `-7d`, counted from now; None for what is none."""
+    """Parse `-90s`, `-15m`, `-2h` or `-7d` and return the time that long ago; None for other texts."""
     said = _SPAN.fullmatch(text)
     return None if said is None else _before(int(said[1]) * _UNITS_MS[said[2]])
 
 
 def duration_ago(text: str) -> int | None:
-    """Of an ISO 8601 duration, as `P1DT2H30M` or `PT90S`, counted back from now; None for what is none."""
+    """Parse an ISO 8601 duration, such as `P1DT2H30M` or `PT90S`, and return the time that long ago; None for other
+    texts."""
     said = _DURATION.fullmatch(text)
     parts = {unit: amount for unit, amount in (said.groupdict() if said else {}).items() if amount}
     return _before(sum(int(float(amount) * _UNITS_MS[unit]) for unit, amount in parts.items())) if parts else None
 
 
 def span(ms: int) -> str:
-    """A time that passes, in whole seconds: 4 h, 1 d 2 min 3 s, 0 s."""
+    """Return a duration in whole seconds: 4 h, 1 d 2 min 3 s, 0 s."""
     left, found = ms // 1_000, []
     for unit, seconds in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
         amount, left = divmod(left, seconds)
@@ -73,16 +73,16 @@ def span(ms: int) -> str:
 
 
 def text(ms: int) -> str:
-    """A moment for people, in UTC; "" for none (below 0)."""
+    """Return a time for people, in UTC; "" for none (below 0)."""
     return "" if ms < 0 else datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def parsed_span(text: str) -> int | None:
-    """Milliseconds of `90s`, `15m`, `2h` or `7d`; None for what is none."""
+    """Parse `90s`, `15m`, `2h` or `7d` into milliseconds; return None for other texts."""
     said = _SPAN.fullmatch(f"-{text}")
     return None if said is None else int(said[1]) * _UNITS_MS[said[2]]
 
 
 def _before(span_ms: int) -> int:
-    """1970 at the earliest."""
+    """Return the time that long ago, 1970 at the earliest."""
     return max(0, time.time_ns() // 1_000_000 - span_ms)

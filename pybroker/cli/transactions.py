@@ -1,4 +1,4 @@
-"""`pybroker transactions`: which there are, and those that nobody ends, in the manner of kafka-transactions."""
+"""`pybroker transactions`: lists transactions and ends hanging ones, like Kafka's kafka-transactions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`pybroker users`: SCRAM credentials, of a broker that runs or of one that does not."""
+"""`pybroker users`: SCRAM credentials of a running or stopped broker."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def users() -> None:
 
 
 def offline_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds `--config`, `--set` and `--data-dir`; the function gets the store's place as `place`, None for
-    a running broker."""
+    """Add `--config`, `--set` and `--data-dir`; the function gets the store's place as `place`, None for a running
+    broker."""
 
     @click.option(
         "--config", "file", metavar="FILE", type=click.Path(), help="Settings file of a broker that does not run."
@@ -58,7 +58,7 @@ def offline_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _place(file: str | None, assignments: tuple[str, ...], data_dir: Path | None) -> Place | None:
-    """The first data directory, or the settings of a broker in a cluster; None if a running broker is meant."""
+    """Return the first data directory, or the settings of a broker in a cluster; None for a running broker."""
     from pybroker.files import keep_private
 
     if data_dir is not None:
@@ -94,7 +94,7 @@ def _mechanisms(names: tuple[str, ...]) -> list[ScramMechanism]:
 
 
 def _password(file: Path | None) -> str:
-    """Never from the command line, where every user of the machine could read it."""
+    """Read a password, never from the command line, where every user of the machine could read it."""
     if file is None:
         entered: str = click.prompt("Password", hide_input=True, confirmation_prompt=True)
         return entered

@@ -1,12 +1,12 @@
-"""`pybroker archive`: a topic into Parquet files, each row with where it came from.
+"""`pybroker archive`: a topic into Parquet files, each row with its origin.
 
-An archive is written in parts, each by a Spark job of its own, under a plan that stands in the folder while it is not
-finished: run again after whatever ended it, the command goes on behind the last part that is there.
+An archive is written in parts by separate Spark jobs. While it is unfinished, its plan is in the folder: after an
+interruption the command continues after the last finished part.
 
 | module | answers |
 |---|---|
-| `bounds` | what `--from` and `--to` mean |
-| `plan` | which offsets, in which parts |
-| `folder` | what is in the folder: plan, finished parts, files |
+| `bounds` | the meaning of `--from` and `--to` |
+| `plan` | offsets and parts |
+| `folder` | contents of the folder: plan, finished parts, files |
 | `command` | the command |
 """

@@ -1,4 +1,4 @@
-"""`--from` and `--to` of an archive: words, times and offsets become options of the data source."""
+"""Converts `--from` and `--to` of an archive (words, times, offsets) to options of the data source."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ OURS = {
     "failOnDataLoss=false reads what is there": "--from and --to must lie within them",
 }
 MS_DIGITS = 13
-"""Of milliseconds since 1970, from 2001 to 2286: with other digits seconds or a date may be meant."""
+"""Digits of milliseconds since 1970, from 2001 to 2286: a number with other digits may be seconds or a date."""
 
 
 def bound(_context: click.Context | None, parameter: click.Parameter, text: str | None) -> dict[str, str]:
-    """The options of the data source for `--from` or `--to`: a word, a time or offsets as JSON.
+    """Return the data source's options for `--from` or `--to`: a word, a time or offsets as JSON.
 
     Raises click.BadParameter.
     """
@@ -34,7 +34,7 @@ def bound(_context: click.Context | None, parameter: click.Parameter, text: str 
         return {f"{prefix}Offsets": text}
     if text.startswith("{"):
         return {f"{prefix}Offsets": _offsets(text)}
-    # Where no record is that young there is nothing to read.
+    # If no record is as young as the start, there is nothing to read.
     later = {"startingOffsetsByTimestampStrategy": "latest"} if name == "--from" else {}
     return {f"{prefix}Timestamp": str(_milliseconds(text, word)), **later}
 
@@ -69,7 +69,7 @@ def _milliseconds(text: str, word: str) -> int:
 
 
 def check_order(start: dict[str, str], end: dict[str, str]) -> None:
-    """Raises click.ClickException for times between which there is nothing."""
+    """Raise click.ClickException if the end is not after the start."""
     first, last = (int(each.get(name, -1)) for each, name in ((start, "startingTimestamp"), (end, "endingTimestamp")))
     if 0 <= last <= first:
         said = [dt.datetime.fromtimestamp(each / 1000, dt.UTC).isoformat() for each in (first, last)]
@@ -78,7 +78,7 @@ def check_order(start: dict[str, str], end: dict[str, str]) -> None:
 
 @contextmanager
 def named_as_here() -> Iterator[None]:
-    """The data source speaks of its own options."""
+    """Replace the data source's option names in errors by those of the command."""
     try:
         yield
     except click.ClickException as error:

@@ -1,4 +1,4 @@
-"""`pybroker archive`: a topic into Parquet files, each row with where it came from."""
+"""`pybroker archive`: a topic into Parquet files, each row with its origin."""
 
 from __future__ import annotations
 
@@ -108,12 +108,12 @@ def archive(
 
 
 def _text(options: dict[str, str]) -> str | None:
-    """What was said in words that `--from` and `--to` take."""
+    """Return the text that `--from` or `--to` had for these options."""
     return next((text for name, text in options.items() if name.endswith(("Offsets", "Timestamp"))), None)
 
 
 def _unfinished(folder: Folder, dest: str, asked: Asked, mode: str) -> Plan | None:
-    """What an earlier run has left to do. Raises click.ClickException if that was something else."""
+    """Return the unfinished plan of an earlier run. Raises click.ClickException if its arguments were different."""
     try:
         plan = folder.plan()
         if plan is None:
@@ -136,7 +136,7 @@ def _unfinished(folder: Folder, dest: str, asked: Asked, mode: str) -> Plan | No
 
 
 def _begun(folder: Folder, dest: str, mode: str, plan: Callable[[], Plan]) -> Plan:
-    """A plan that stands in the folder. A read that is refused leaves nothing behind."""
+    """Write a plan into the folder. If the read is refused, leave nothing behind."""
     if mode == "error" and folder.exists():
         raise click.ClickException(f"{dest} exists already: --mode append adds to it, overwrite replaces it")
     made = plan()
@@ -147,7 +147,7 @@ def _begun(folder: Folder, dest: str, mode: str, plan: Callable[[], Plan]) -> Pl
 
 
 def _summary(topic: Topic, dest: str, written: dict[int, Written], target: Target) -> None:
-    """All partitions of the topic, whether they had records or not."""
+    """Print all partitions of the topic, also those without records."""
     rows = [
         {"partition": number, "first": one and one.first, "last": one and one.last, "rows": one.rows if one else 0}
         for number in sorted({*range(topic.partitions), *written})
@@ -162,9 +162,9 @@ def _summary(topic: Topic, dest: str, written: dict[int, Written], target: Targe
 
 
 def topic_of(cluster: Cluster, text: str) -> Topic:
-    """The topic of an id; else that of a name, which may look like an id.
+    """Return the topic with an id, else with a name, which may look like an id.
 
-    Raises UnknownTopicError if there is none.
+    Raises UnknownTopicError.
     """
     from pybroker.native import Uuid
     from pybroker.spark.selection import Subscription

@@ -1,12 +1,12 @@
-"""The folder of an archive, wherever Spark can write: its plan while it is not finished, its parts, its files.
+"""The folder of an archive, wherever Spark can write: its plan while it is unfinished, its parts, its files.
 
-    DEST/part-….parquet                      files of finished parts, and of archives before
-    DEST/_pybroker_archive/plan.json         what is to be written; there until all of it is
-    DEST/_pybroker_archive/3/                what Spark has written of part 3
-    DEST/_pybroker_archive/3.json            part 3 is whole: its files, which are moved to DEST now
+    DEST/part-….parquet                      files of finished parts, and of earlier archives
+    DEST/_pybroker_archive/plan.json         the plan, until the archive is finished
+    DEST/_pybroker_archive/3/                Spark's output of part 3
+    DEST/_pybroker_archive/3.json            part 3 is complete: the list of its files, which move to DEST now
 
-Spark and others who read Parquet pass over names that begin with _. A file is written under another name and renamed,
-so that what is there is whole; a part's files have names that no other part has, so moving them may be done twice.
+Spark and other readers of Parquet skip names that begin with _. A file is written under another name and renamed, so
+existing files are complete. The files of parts have distinct names, so moving them is idempotent.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class Folder:
-    """A folder that Spark knows, as a path or a URL. All methods raise what Hadoop does."""
+    """A folder that Spark can access, by path or URL. All methods raise Hadoop's errors."""
 
     def __init__(self, spark: SparkSession, dest: str) -> None:
         self._jvm: Any = spark._jvm
@@ -36,30 +36,30 @@ class Folder:
         self._work = self._path(self._root, WORK)
 
     def exists(self) -> bool:
-        """Whether there is anything."""
+        """Return whether the folder exists."""
         return bool(self._files.exists(self._root))
 
     def clear(self) -> None:
-        """Removes it with all that is in it."""
+        """Remove the folder with its contents."""
         self._files.delete(self._root, True)
 
     # ---- the plan
 
     def plan(self) -> Plan | None:
-        """What was not finished; None if everything was. Raises click.ClickException for a plan that is damaged."""
+        """Return the unfinished plan; None if there is none. Raises click.ClickException for a damaged plan."""
         text = self._read(PLAN)
         if text is None:
-            # A command that ended while it tidied up.
+            # The command was interrupted while it cleaned up.
             self._files.delete(self._work, True)
             return None
         return self._parsed(Plan.from_json, PLAN, text)
 
     def begin(self, plan: Plan) -> None:
-        """Makes the folder, with a plan."""
+        """Create the folder with a plan."""
         self._write(PLAN, plan.to_json())
 
     def finish(self) -> None:
-        """Everything is written: says so as Spark does, and keeps nothing but the files."""
+        """Mark the archive as finished, as Spark does, and remove everything but its files."""
         self._files.create(self._path(self._root, "_SUCCESS"), True).close()
         self._files.delete(self._path(self._work, PLAN), False)
         self._files.delete(self._work, True)
@@ -67,19 +67,19 @@ class Folder:
     # ---- its parts
 
     def staging(self, number: int) -> str:
-        """Where Spark writes a part."""
+        """Return the path for Spark's output of a part."""
         return str(self._path(self._work, str(number)).toString())
 
     def staged(self, number: int) -> tuple[str, ...]:
-        """The files of a part that Spark has written."""
+        """Return the files of Spark's output of a part."""
         listed = self._files.listStatus(self._path(self._work, str(number)))
         names = (str(each.getPath().getName()) for each in listed)
         return tuple(sorted(name for name in names if not name.startswith(("_", "."))))
 
     def part(self, number: int) -> Part | None:
-        """A part that is whole, with all its files where they belong; None if it has to be written.
+        """Return a complete part after moving its files to DEST; None if it must be written.
 
-        Raises click.ClickException for one that is damaged.
+        Raises click.ClickException for a damaged part.
         """
         text = self._read(f"{number}.json")
         if text is None:
@@ -89,7 +89,7 @@ class Folder:
         return part
 
     def add(self, number: int, part: Part) -> None:
-        """A part has become whole."""
+        """Record that a part is complete."""
         self._write(f"{number}.json", part.to_json())
         self._move(number, part)
 

@@ -1,4 +1,4 @@
-"""The parts of an archive, each written by Spark jobs of its own."""
+"""Writes the parts of an archive with separate Spark jobs."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ COUNTED = "_partition int, _offset bigint"
 
 
 class Parts:
-    """Writes the parts of a plan. `partitions`: how many the topic has now."""
+    """Writes the parts of a plan. `partitions` is the topic's current number of partitions."""
 
     def __init__(self, spark: SparkSession, target: Target, folder: Folder, plan: Plan, partitions: int) -> None:
         self._spark, self._target, self._folder, self._plan = spark, target, folder, plan
         self._partitions = partitions
 
     def write(self, number: int) -> Part:
-        """Writes a part, whole or not at all: what an earlier attempt has left of it is replaced."""
+        """Write a part completely or not at all; replace the output of an earlier attempt."""
         from pyspark.sql import functions
 
         topic_id = self._plan.asked.topic_id

@@ -1,4 +1,4 @@
-"""Which offsets an archive has, and in which parts it is written. Pure."""
+"""The offsets of an archive and its division into parts. Pure."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pybroker.spark.errors import TopicChangedError
 from pybroker.spark.positions import Position, TopicPosition
 
 EMPTY = -2
-"""As start and end of a partition: both are the log's start, so nothing lies between them."""
+"""Start and end of a partition without records: both are the log's start."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What the user said, by which a command that is run again is known."""
+    """The user's arguments, which identify a command that is run again."""
 
     topic_id: str
     start: str | None
@@ -40,12 +40,12 @@ class Plan:
 
     @staticmethod
     def of(asked: Asked, topic: str, start: Position, end: Position, *, part_rows: int, now_ms: int) -> Plan:
-        """A plan with as many parts as it takes for none to have many more than `part_rows` offsets."""
+        """Return a plan with enough parts that none has many more than `part_rows` offsets."""
         size = sum(until - (start.get(topic_id, number) or 0) for topic_id, _, number, until in end)
         return Plan(asked, topic, start, end, max(1, -(-size // part_rows)), now_ms)
 
     def part(self, number: int, partitions: int) -> tuple[dict[int, int], dict[int, int]]:
-        """First offsets and ends of a part by partition, of all that the topic has now."""
+        """Return first offsets and ends of a part by partition, for all current partitions of the topic."""
         topic = self.end.topics.get(self.asked.topic_id, TopicPosition(self.topic, {}))
         first: dict[int, int] = dict.fromkeys(range(partitions), EMPTY)
         last = dict(first)
@@ -57,7 +57,6 @@ class Plan:
         return first, last
 
     def to_json(self) -> str:
-        """For the folder."""
         return json.dumps(
             {
                 "topic_id": self.asked.topic_id,
@@ -74,7 +73,7 @@ class Plan:
 
     @staticmethod
     def from_json(text: str) -> Plan:
-        """Raises ValueError for what is no plan."""
+        """Parse a plan. Raises ValueError."""
         try:
             found: dict[str, Any] = json.loads(text)
             return Plan(
@@ -91,7 +90,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Written:
-    """Records of one partition: offsets of the first and the last, and how many."""
+    """Records of one partition: first and last offset, and their number."""
 
     first: int
     last: int
@@ -103,19 +102,18 @@ class Written:
 
 @dataclass(frozen=True)
 class Part:
-    """A part that is written: its files, and what they hold by partition."""
+    """A written part: its files, and their records by partition."""
 
     files: tuple[str, ...]
     written: Mapping[int, Written]
 
     def to_json(self) -> str:
-        """For the folder."""
         places = {str(number): [one.first, one.last, one.rows] for number, one in self.written.items()}
         return json.dumps({"files": self.files, "partitions": places})
 
     @staticmethod
     def from_json(text: str) -> Part:
-        """Raises ValueError for what is no part."""
+        """Parse a part. Raises ValueError."""
         try:
             found: dict[str, Any] = json.loads(text)
             written = {int(number): Written(*map(int, one)) for number, one in found["partitions"].items()}

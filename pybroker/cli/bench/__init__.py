@@ -1,12 +1,12 @@
-"""`pybroker bench`: figures of a user's own, of his machine, his settings and his sizes.
+"""`pybroker bench`: measures the user's machine with the user's settings and sizes.
 
 | module | answers |
 |---|---|
-| `options` | what may be said on the command line, and the plan that it makes |
-| `topic` | the topic that is made for a run and removed behind it |
-| `produce`, `fetch`, `e2e` | one command each: what is measured, and how |
+| `options` | the command line's options, and the plan made from them |
+| `topic` | the topic that a run creates and removes |
+| `produce`, `fetch`, `e2e` | one measurement each |
 | `latencies` | many durations in little memory, and their percentiles |
-| `report` | the bar while it runs; the table and the JSON at the end |
+| `report` | the progress bar; the table and the JSON at the end |
 """
 
 from __future__ import annotations

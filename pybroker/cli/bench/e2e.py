@@ -1,7 +1,7 @@
-"""`pybroker bench e2e`: how long a record takes from the moment it is due to the moment a consumer has it.
+"""`pybroker bench e2e`: latency of records from their scheduled time to their arrival at a consumer.
 
-The loop is open: records are due at fixed times, whatever happened to those before, and the time counts from then. A
-broker that stands still for a second makes a second's worth of records late, and all of them are told.
+The loop is open: records are scheduled at fixed times, independently of earlier ones, and latency counts from then. If
+a broker stalls for a second, all records of that second are late and counted.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from pybroker.client import Consumer, Producer
 
 DUE = struct.Struct(">d")
-"""In front of each value: when it was due."""
+"""Prefix of each value: its scheduled time."""
 MARK_BYTES = 8
-"""Behind it: which run wrote it, in a topic that others write to."""
+"""Length of the mark after it, which identifies the run in a topic with other writers."""
 POLL_S = 0.1
 LAST_S_MAX = 60.0
-"""How long the last record may take."""
+"""Limit of the wait for the last record."""
 OF = "due → in the consumer's hand"
 
 
@@ -67,7 +67,7 @@ async def _e2e(plan: Plan, acks: str, compression: str, rate: float) -> None:
             reading = asyncio.create_task(through.read())
             writing = asyncio.create_task(_write(plan, producer, topic, through.mark, rate))
             try:
-                # Whichever fails ends the run.
+                # The first failure of either ends the run.
                 await asyncio.wait((reading, writing), return_when=asyncio.FIRST_COMPLETED)
                 written = await writing if writing.done() else await reading
                 through.wanted = written
@@ -85,7 +85,7 @@ async def _e2e(plan: Plan, acks: str, compression: str, rate: float) -> None:
 
 
 async def _at_the_end(consumer: Consumer, topic: str) -> None:
-    """What is in the topic already is nobody's."""
+    """Seek to the end: existing records belong to no run."""
     from pybroker.client import TopicPartition
 
     partitions = [TopicPartition(topic, each.partition) for each in await consumer.partitions_for(topic)]
@@ -95,7 +95,7 @@ async def _at_the_end(consumer: Consumer, topic: str) -> None:
 
 
 async def _write(plan: Plan, producer: Producer, topic: str, mark: bytes, rate: float) -> int:
-    """Each when it is due, or at once if that was before. How many."""
+    """Write each record at its scheduled time, or at once if that has passed. Return their number."""
     rest = mark + os.urandom(plan.size - DUE.size - len(mark))
     written, started_s = 0, time.monotonic()
     while not plan.is_over(written, started_s):
@@ -110,7 +110,7 @@ async def _write(plan: Plan, producer: Producer, topic: str, mark: bytes, rate: 
 
 
 class _Through:
-    """What has come through. wanted: how many there are, as soon as that is known."""
+    """Received records. `wanted` is their total as soon as it is known."""
 
     def __init__(self, consumer: Consumer, latencies: Latencies, shown: Bar) -> None:
         self._consumer, self._latencies, self._shown = consumer, latencies, shown
@@ -118,7 +118,7 @@ class _Through:
         self.wanted: int | None = None
 
     async def read(self) -> int:
-        """Until all have come. How many."""
+        """Read until all records have arrived and return their number."""
         place = slice(DUE.size, DUE.size + MARK_BYTES)
         while self.wanted is None or self._latencies.count < self.wanted:
             some = await self._consumer.poll(POLL_S)

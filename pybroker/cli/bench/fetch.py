@@ -1,4 +1,4 @@
-"""`pybroker bench fetch`: as many records as one consumer reads. What is read is written before."""
+"""`pybroker bench fetch`: throughput of one consumer. The records are written first."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def _fetch(plan: Plan, acks: str, compression: str) -> None:
 
 
 async def _read(plan: Plan, topic: str, shown: Bar) -> Measured:
-    """How long each poll took."""
+    """Read the records and time each poll."""
     from pybroker.client import Consumer, TopicPartition
 
     latencies, records, size = Latencies(), 0, 0

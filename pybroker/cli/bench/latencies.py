@@ -1,4 +1,4 @@
-"""Many durations in little memory: counted in classes that are 1 % wide, which is as exact as a percentile is told."""
+"""Many durations in little memory: counts in classes of 1 % width, the precision of the reported percentiles."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ class Latencies:
         self.count = 0
 
     def add(self, seconds: float) -> None:
-        """One duration."""
+        """Add one duration."""
         seconds = max(seconds, LEAST_S)
         self._classes[math.floor(math.log(seconds) / WIDTH)] += 1
         self._most_s = max(self._most_s, seconds)
         self.count += 1
 
     def percentile(self, share: float) -> float | None:
-        """What `share` percent stayed below, in seconds; 100: the longest. None: there are none."""
+        """Return the duration in seconds that `share` percent do not exceed; 100 returns the longest. None if there are
+        no durations."""
         if not self.count:
             return None
         wanted = max(1, math.ceil(self.count * share / 100))
@@ -41,7 +42,7 @@ class Latencies:
         raise AssertionError(share)
 
     def rows(self) -> list[dict[str, float | None]]:
-        """A row for each of PERCENTILES, in milliseconds; none if nothing was measured."""
+        """Return a row for each of PERCENTILES, in milliseconds; none without durations."""
         if not self.count:
             return []
         return [{"percentile": share, "latency_ms": _ms(self.percentile(share))} for share in PERCENTILES]
@@ -52,7 +53,7 @@ def _ms(seconds: float | None) -> float | None:
 
 
 class Measured(NamedTuple):
-    """What a run came to. size: bytes of all values."""
+    """The result of a run. `size` is the bytes of all values."""
 
     records: int
     size: int

@@ -1,4 +1,4 @@
-"""What may be said on the command line, and the plan that it makes."""
+"""Options of the command line, and the plan made from them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from pybroker.cli.records.options import client_settings
 from pybroker.cli.target import Target
 
 SECONDS = 10.0
-"""Of a run, where nothing is said."""
+"""Default duration of a run."""
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One run. records, seconds: what ends it; None: no bound of this kind."""
+    """One run. `records` and `seconds` end it; None means no limit."""
 
     target: Target
     records: int | None
@@ -31,24 +31,25 @@ class Plan:
     partitions: int
     replication_factor: int
     topic: str | None
-    """One that is there; None: one is made and removed."""
+    """An existing topic; None creates one and removes it afterwards."""
     settings: dict[str, str]
-    """Of the producer or the consumer, under Kafka's names."""
+    """Settings of the producer or consumer, under Kafka's names."""
 
     def client(self, **own: object) -> dict[str, Any]:
-        """Settings for a client: of this command, of the file, and what the caller said himself."""
+        """Return client settings: the command's own, those of the file, and the user's, which win."""
         ours = {name.replace("_", "."): value for name, value in own.items()}
         return {**ours, **self.target.client_config(), **self.settings}
 
     def is_over(self, done: int, started_s: float) -> bool:
-        """Whether enough was done."""
+        """Return whether the run has reached a limit."""
         if self.records is not None and done >= self.records:
             return True
         return self.seconds is not None and time.monotonic() - started_s >= self.seconds
 
 
 def plan_options(*, size: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Adds what all three commands know; the function gets it as `plan`: Plan. size: of a value, by default."""
+    """Add the options of all three commands; the function gets them as `plan`: Plan. `size` is the default size of a
+    value."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @click.option("--records", type=click.IntRange(min=1), metavar="N", help="Stop after so many.")
@@ -100,7 +101,7 @@ def plan_options(*, size: int) -> Callable[[Callable[..., None]], Callable[..., 
 
 
 def producer_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds `--acks` and `--compression`; the function gets them by these names."""
+    """Add `--acks` and `--compression`; the function gets them by these names."""
     command = click.option(
         "--compression", type=click.Choice(COMPRESSIONS), default="none", show_default=True, help="Of record batches."
     )(command)
@@ -110,5 +111,5 @@ def producer_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def producer_config(plan: Plan, acks: str, compression: str, **own: object) -> dict[str, Any]:
-    """Settings of the producer. Only acks=all goes with idempotence."""
+    """Return settings of the producer. Idempotence requires acks=all."""
     return plan.client(acks=acks, compression_type=compression, enable_idempotence=acks == "all", **own)

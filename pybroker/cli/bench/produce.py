@@ -1,4 +1,4 @@
-"""`pybroker bench produce`: as many records as one producer writes, or as many as it is asked to."""
+"""`pybroker bench produce`: throughput of one producer, at full speed or at a given rate."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES = 64 << 10
 CHUNK_MAX = 500
-"""Records between two whose acknowledgement is timed: timing each would be what is measured."""
+"""Records per timed acknowledgement: timing each record would dominate the measurement."""
 OF = "handed over → acknowledged"
 
 

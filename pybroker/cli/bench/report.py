@@ -1,4 +1,4 @@
-"""The bar while a run goes on; the table and the JSON at its end."""
+"""The progress bar of a run; the table and the JSON at its end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHOW_EVERY_S = 0.1
 
 
 class Bar:
-    """How far a run is. Tell it as often as you like."""
+    """The progress of a run. Updates are cheap."""
 
     def __init__(self, plan: Plan, started_s: float) -> None:
         self._plan, self._started_s, self._shown_s = plan, started_s, 0.0
@@ -27,7 +27,7 @@ class Bar:
         """Shows so many records after so many seconds."""
 
     def tell(self, records: int) -> None:
-        """records: done so far."""
+        """Show the number of records done so far."""
         now = time.monotonic()
         if self.update is not None and now - self._shown_s >= SHOW_EVERY_S:
             self._shown_s = now
@@ -36,7 +36,7 @@ class Bar:
 
 @contextlib.contextmanager
 def bar(plan: Plan, what: str) -> Iterator[Bar]:
-    """On a terminal a bar on stderr; elsewhere, and with --json, nothing."""
+    """Show a bar on stderr if it is a terminal; show nothing otherwise, or with --json."""
     from rich.console import Console
 
     made = Bar(plan, time.monotonic())
@@ -64,7 +64,7 @@ def bar(plan: Plan, what: str) -> Iterator[Bar]:
 
 
 def report(plan: Plan, what: str, measured: Measured, of: str) -> None:
-    """Writes what was measured. of: what the latencies are of."""
+    """Print the result. `of` names the measured latencies."""
     records, size, seconds, latencies = measured
     if not records:
         raise click.ClickException("Nothing was measured: no record was done in the time given.")

@@ -1,4 +1,4 @@
-"""The topic that is made for a run and removed behind it."""
+"""The topic that a run creates and removes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DELETE_RECORDS_TO_THE_END = -1
 
 @contextlib.asynccontextmanager
 async def topic_of(plan: Plan) -> AsyncIterator[str]:
-    """Its name. One that was made is removed, however the block ends; its records at once, not after
+    """Yield the topic's name. A created topic is removed however the block ends, its records at once instead of after
     `delete.topic.delay.ms`."""
     from pybroker.client import AdminClient, NewTopic, TopicPartition
 
@@ -36,6 +36,6 @@ async def topic_of(plan: Plan) -> AsyncIterator[str]:
             yield name
         finally:
             everything = {TopicPartition(name, each): DELETE_RECORDS_TO_THE_END for each in range(plan.partitions)}
-            with contextlib.suppress(Exception):  # it goes as a whole, only later
+            with contextlib.suppress(Exception):  # the topic is deleted as usual, only later
                 await admin.delete_records(everything)
             await admin.delete_topics([name])

@@ -1,4 +1,4 @@
-"""`pybroker cluster`: what concerns the cluster as a whole."""
+"""`pybroker cluster`: commands on the cluster as a whole."""
 
 from __future__ import annotations
 

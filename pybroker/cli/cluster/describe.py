@@ -22,7 +22,7 @@ COUNTS: Mapping[str, str] = {
     "reassigning": "reassigning_partitions",
     "too_few_replicas": "too_few_replicas_partitions",
 }
-"""What partitions are counted as → the field of the broker's answer."""
+"""Name of a count → field of the broker's response."""
 
 
 @click.command()
@@ -85,7 +85,7 @@ def _broker(one: BrokerReport, report: Report) -> dict[str, Any]:
 
 
 def partition(one: Any) -> dict[str, Any]:
-    """A partition of the broker's answer that is not as it should be."""
+    """Return an unhealthy partition of the broker's response for JSON."""
     return {
         "topic": one.name,
         "topic_id": str(one.topic_id) if one.topic_id else None,
@@ -102,7 +102,7 @@ def partition(one: Any) -> dict[str, Any]:
 
 
 def conditions(one: Any) -> list[str]:
-    """What is the matter with a partition: names as in `counts`."""
+    """Return the problems of a partition, named as in `counts`."""
     offline = one.leader_id < 0
     in_sync = 0 if offline else len(one.isr_nodes)
     found = {
@@ -157,7 +157,7 @@ def _show(report: Report) -> None:
 
 
 def _where(deletion: DeletionReport) -> list[str]:
-    """Each broker with what its replicas are, and how much of them is there: 1:staged:2048."""
+    """Return each broker with the state and size of its replicas: 1:staged:2048."""
     brokers: dict[int, list[Any]] = {}
     for each in deletion.partitions:
         brokers.setdefault(each.broker, []).append(each)

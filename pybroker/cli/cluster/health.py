@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pybroker.cli.cluster.report import Report
 
 Problem = dict[str, Any]
-"""`what` it is, whom it concerns, and `says`: the line for people."""
+"""`what` the problem is, what it concerns, and `says`: the line for people."""
 
 
 @click.command()
@@ -54,7 +54,7 @@ async def _health(target: Target) -> list[Problem]:
 
 
 def find_problems(report: Report) -> Iterator[Problem]:
-    """In the order in which somebody would look after them."""
+    """Yield problems by priority for an operator."""
     if report.controller is None:
         yield {"what": "no_controller", "says": "no broker is the controller: nothing can be decided"}
     yield from _of_brokers(report)
@@ -93,7 +93,7 @@ def _of_brokers(report: Report) -> Iterator[Problem]:
 
 
 def _of_roles(report: Report) -> Iterator[Problem]:
-    """Each partition once, as its own broker says it where it does."""
+    """Yield each partition once, preferably as its own broker reports it."""
     named: set[tuple[str, int]] = set()
     for one in report.wrong_roles:
         if (one.topic, one.partition) not in named:
@@ -104,7 +104,7 @@ def _of_roles(report: Report) -> Iterator[Problem]:
 
 
 def _of_partition(row: Any) -> Iterator[Problem]:
-    """The worst of it, once."""
+    """Yield the worst problem of a partition."""
     from pybroker.cli.cluster.describe import conditions
 
     found = conditions(row)
@@ -123,13 +123,13 @@ def _of_partition(row: Any) -> Iterator[Problem]:
         few = f"has {len(row.replica_nodes)} replicas, the brokers' settings ask for {row.replicas_wanted}"
         what, says = "too_few_replicas", f"{few}: pybroker cluster balance"
     else:
-        return  # being moved, which is no problem
+        return  # a reassignment is no problem
     about = {"topic": row.name, "topic_id": str(row.topic_id) if row.topic_id else None}
     yield {"what": what, **about, "partition": row.partition_index, "says": f"{where} {says}"}
 
 
 def _more(report: Report) -> int:
-    """Partitions in trouble that the answer had no room for, at least."""
+    """Return the minimum number of unhealthy partitions that the response omits."""
     from pybroker.cli.cluster.report import PARTITIONS_MAX
 
     state = report.state

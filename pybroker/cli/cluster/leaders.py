@@ -1,4 +1,5 @@
-"""Whether leaders lead: every partition's leader, as Metadata names it, is asked where the partition begins."""
+"""Checks that leaders lead: asks the leader of every partition, as Metadata names it, for the partition's start
+offset."""
 
 from __future__ import annotations
 
@@ -11,9 +12,9 @@ if TYPE_CHECKING:
 
 ATTEMPTS = 3
 PAUSE_S = 1.0
-"""A leader that has just been elected may not know it yet, and Metadata may be behind."""
+"""A leader that was just elected may not know it yet, and Metadata may be stale."""
 PARTITIONS_MAX = 2_000
-"""In one request."""
+"""Limit of one request."""
 ANSWER_SECONDS_MAX = 10.0
 
 
@@ -35,8 +36,8 @@ class NotLed(NamedTuple):
 
 
 async def find_not_led(admin: AdminClient, at: int | Literal["any"]) -> list[NotLed]:
-    """Ask all leaders that Metadata of broker `at` names. Give the partitions whose leader answers with an error each
-    time. A broker that does not answer is passed over."""
+    """Ask all leaders that Metadata of broker `at` names. Return the partitions whose leader answers with an error each
+    time. Skip brokers that do not answer."""
     found: list[NotLed] = []
     names: list[str] | None = None
     for attempt in range(ATTEMPTS):
@@ -81,7 +82,7 @@ async def _ask(admin: AdminClient, leader: int, batch: list[Led]) -> list[NotLed
 
     passing = (
         0,
-        # It is deleted, or moved on, since Metadata was asked; or its offsets are not for this caller.
+        # The partition was deleted or moved after the Metadata response, or the caller may not read its offsets.
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.UNKNOWN_TOPIC_ID,
         ErrorCode.FENCED_LEADER_EPOCH,

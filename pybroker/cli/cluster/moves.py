@@ -1,4 +1,4 @@
-"""`pybroker cluster drain | balance`: the plan first, then the moves."""
+"""`pybroker cluster drain | balance`: show the plan, then move replicas."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def _move_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds the options of what moves replicas; the function gets `target`, and the rest as `how`."""
+    """Add the options of commands that move replicas; the function gets `target`, and the rest as `how`."""
 
     @click.option("--dry-run", is_flag=True, help="Show the plan, and change nothing.")
     @click.option("--yes", is_flag=True, help="Do not ask.")
@@ -38,7 +38,7 @@ def _move_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 class _How:
-    """What is done with a plan."""
+    """How to execute a plan."""
 
     def __init__(self, dry_run: bool, yes: bool, waits: bool, timeout_s: float | None) -> None:
         self.dry_run = dry_run

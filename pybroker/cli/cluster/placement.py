@@ -1,4 +1,4 @@
-"""What `drain` and `balance` share: the cluster as plans see it, how a plan is shown, and how it is carried out."""
+"""Common parts of `drain` and `balance`: read the cluster for planning, show a plan, and execute it."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ if TYPE_CHECKING:
 POLL_S = 0.2
 HEARD_WITHIN_S = 10.0
 LINE_EVERY_S = 10.0
-"""Without a terminal a line now and then stands for the bar."""
+"""Interval of progress lines without a terminal."""
 PARTITIONS_A_REQUEST = 1_000
 
 
 class Layout(msgspec.Struct):
-    """Who is there and what is where. replicas_wanted: of internal topics that have fewer than the settings say."""
+    """Brokers and partitions of the cluster. `replicas_wanted` has internal topics with fewer replicas than the
+    settings require."""
 
     brokers: list[PlanBroker]
     partitions: list[PlanPartition]
@@ -33,7 +34,7 @@ class Layout(msgspec.Struct):
 
 
 async def read_layout(admin: AdminClient) -> Layout:
-    """Asks the cluster. What is being moved counts as moved. Raises KafkaError."""
+    """Read the cluster. Partitions that are being reassigned have their target replicas. Raises KafkaError."""
     from pybroker.cli.cluster.report import collect
     from pybroker.client import TopicPartition
 
@@ -67,7 +68,7 @@ async def read_layout(admin: AdminClient) -> Layout:
 
 
 def after(partitions: Sequence[PlanPartition], plan: Plan) -> list[PlanPartition]:
-    """The partitions as the plan leaves them."""
+    """Return the partitions after the plan."""
     moved = {(move.topic, move.partition): move.after for move in plan}
     return [
         msgspec.structs.replace(one, replicas=moved.get((one.topic, one.partition), one.replicas)) for one in partitions
@@ -75,7 +76,7 @@ def after(partitions: Sequence[PlanPartition], plan: Plan) -> list[PlanPartition
 
 
 def between(before: Sequence[PlanPartition], wanted: Sequence[PlanPartition]) -> Plan:
-    """One plan instead of several that follow each other."""
+    """Return one plan that replaces several consecutive ones."""
     return tuple(
         Move(old.topic, old.partition, old.replicas, new.replicas, old.size_bytes)
         for old, new in zip(before, wanted, strict=True)
@@ -84,7 +85,7 @@ def between(before: Sequence[PlanPartition], wanted: Sequence[PlanPartition]) ->
 
 
 def show_plan(plan: Plan) -> None:
-    """As a table, with what it costs."""
+    """Print the plan as a table, with its cost."""
     rows = [{**_document(move), "to": list(move.after)} for move in plan]
     table(rows, ["topic", "partition", "replicas", "to", "adding", "removing", "bytes"])
     copies = sum(len(move.adding) for move in plan)
@@ -93,7 +94,7 @@ def show_plan(plan: Plan) -> None:
 
 
 def write_plan(plan: Plan, *, executed: bool) -> None:
-    """As JSON."""
+    """Print the plan as JSON."""
     write_json(
         {
             "executed": executed,
@@ -115,7 +116,7 @@ def _document(move: Move) -> dict[str, Any]:
 
 
 async def begin(admin: AdminClient, plan: Plan) -> None:
-    """Has everything reassigned; returns when it has begun. Raises KafkaError."""
+    """Start all reassignments and return when they have begun. Raises KafkaError."""
     from pybroker.client import TopicPartition
 
     targets = [(TopicPartition(move.topic, move.partition), move.after) for move in plan]
@@ -125,8 +126,8 @@ async def begin(admin: AdminClient, plan: Plan) -> None:
 
 
 async def wait(admin: AdminClient, plan: Plan, timeout_s: float | None, *, silent: bool) -> None:
-    """Until everything is where the plan puts it; shows how far it is. Raises click.ClickException: the time is over,
-    or somebody has changed what was planned."""
+    """Wait until all replicas have moved, and show progress. Raises click.ClickException on timeout, or if the plan's
+    reassignments were changed."""
     from pybroker.client import ElectionType, TopicPartition
 
     planned = {TopicPartition(move.topic, move.partition): move.after for move in plan}
@@ -140,18 +141,18 @@ async def wait(admin: AdminClient, plan: Plan, timeout_s: float | None, *, silen
             if give_up is not None and time.monotonic() >= give_up:
                 raise click.ClickException(f"{len(left):,} partitions are still being moved after {timeout_s:g} s.")
             await asyncio.sleep(POLL_S)
-    # The broker that is asked may hear of the end a moment after the controller, which said that there is none left.
+    # The asked broker may learn of the end a moment after the controller, which reported that no reassignment is left.
     heard = time.monotonic() + HEARD_WITHIN_S
     while (wrong := await _elsewhere(admin, planned)) is not None:
         if time.monotonic() >= heard:
             raise click.ClickException(f"{wrong}: somebody changed it.")
         await asyncio.sleep(POLL_S)
-    # Those that cannot lead yet do so later by themselves (auto.leader.rebalance.enable).
+    # Replicas that cannot lead yet become leaders later (auto.leader.rebalance.enable).
     await admin.elect_leaders(ElectionType.PREFERRED, planned)
 
 
 async def _elsewhere(admin: AdminClient, planned: Mapping[TopicPartition, Sequence[int]]) -> str | None:
-    """What a partition that is not where it was planned has instead; None if there is none."""
+    """Return the actual replicas of a partition that differs from the plan, as text; None if there is none."""
     described = await admin.describe_topics(sorted({one.topic for one in planned})).all_topic_names()
     for where, wanted in planned.items():
         found = {node.id for node in described[where.topic].partitions[where.partition].replicas}
@@ -161,7 +162,7 @@ async def _elsewhere(admin: AdminClient, planned: Mapping[TopicPartition, Sequen
 
 
 class _shown:
-    """A bar on a terminal, lines elsewhere; nothing where JSON is written."""
+    """A bar on a terminal, lines otherwise; nothing with --json."""
 
     def __init__(self, total: int, silent: bool) -> None:
         self._total = total

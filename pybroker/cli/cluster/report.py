@@ -1,4 +1,4 @@
-"""How a cluster is, put together from what each of its brokers says."""
+"""The state of a cluster, assembled from the reports of its brokers."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from pybroker.client.cluster import Node
 
 ANSWER_SECONDS_MAX = 10.0
-"""A broker that is there and says nothing for so long does not answer."""
+"""A broker that does not respond within this time counts as silent."""
 
 PARTITIONS_MAX = 10_000
-"""That are named one by one; the counts are of all."""
+"""Limit of partitions that are listed; the counts include all."""
 
 
 class BrokerReport(msgspec.Struct):
-    """One broker that is there, or that has replicas and is not."""
+    """A registered broker, or an unregistered one with replicas."""
 
     broker: int
     broker_epoch: int | None = None
@@ -30,20 +30,20 @@ class BrokerReport(msgspec.Struct):
     port: int | None = None
     rack: str | None = None
     state: str = "running"
-    """running, leaving, absent, or silent: registered, and does not answer."""
+    """running, leaving, absent, or silent: registered but not responding."""
     leaders: int = 0
     replicas: int = 0
     store: str | None = None
     """Its session with the metadata store: connected, reconnected, suspended or lost."""
     controller: int | None = None
-    """Who the controller is, in this broker's view."""
+    """The controller in this broker's view."""
     offline_log_dirs: tuple[str, ...] = ()
     full_log_dirs: tuple[tuple[str, int, int], ...] = ()
     """Path, usable bytes and total bytes of each log directory whose disk is full."""
 
 
 class DeletedReplica(msgspec.Struct):
-    """What a broker has of a deleted topic's partition. size_bytes: None = it did not say."""
+    """A broker's replica of a deleted topic. `size_bytes` is None if the broker did not report it."""
 
     broker: int
     partition: int
@@ -52,7 +52,7 @@ class DeletedReplica(msgspec.Struct):
 
 
 class DeletionReport(msgspec.Struct):
-    """A topic whose data is not gone."""
+    """A deleted topic that still has data."""
 
     topic: str
     topic_id: str
@@ -63,7 +63,7 @@ class DeletionReport(msgspec.Struct):
 
 
 class WrongRole(msgspec.Struct):
-    """A partition that does not do what clients read of it. found: what its broker, or its answer, says."""
+    """A partition whose actual role differs from the metadata. `found` is its broker's report, or its response."""
 
     broker: int
     topic: str
@@ -73,8 +73,8 @@ class WrongRole(msgspec.Struct):
 
 
 class Report(msgspec.Struct):
-    """The cluster. state: the answer of the best informed broker to DescribeClusterState; None: no broker knows the
-    request, this is another's cluster."""
+    """The cluster. `state` is the best informed broker's response to DescribeClusterState; None if no broker knows the
+    request, because they are not pybroker's."""
 
     cluster_id: str | None
     controller: int | None
@@ -85,7 +85,7 @@ class Report(msgspec.Struct):
 
 
 class _Said(msgspec.Struct):
-    """By one broker; None where it did not answer in time, or may not."""
+    """The responses of one broker; None after a timeout or without permission."""
 
     state: Any = None
     log_dirs: Any = None
@@ -93,8 +93,8 @@ class _Said(msgspec.Struct):
 
 
 async def collect(admin: AdminClient, *, leaders: bool = False) -> Report:
-    """Ask every broker, and with `leaders` the leader of every partition whether it leads. Raises KafkaError: nobody
-    answers, or the caller may not look at the cluster."""
+    """Ask every broker, and with `leaders` the leader of every partition whether it leads. Raises KafkaError if no
+    broker answers, or if the caller may not describe the cluster."""
     found = await admin.describe_cluster()
     nodes = sorted(found.nodes)
     answers = await asyncio.gather(*(_ask(admin, node) for node in nodes))
@@ -103,7 +103,7 @@ async def collect(admin: AdminClient, *, leaders: bool = False) -> Report:
     states = [one.state for one in said.values() if one.state is not None]
     if not states:
         return Report(found.cluster_id, controller, [_basics(node) for node in nodes])
-    # The controller knows first; one that is cut off from the others has an older epoch.
+    # The controller is the first to know; a controller that is cut off from the others has an older epoch.
     best = max(states, key=lambda one: (one.controller_epoch, one.broker_id == one.controller_id))
     return Report(
         found.cluster_id,
@@ -188,7 +188,7 @@ def _brokers(best: Any, nodes: Iterable[Node], said: dict[int, _Said]) -> list[B
 
 
 async def _deletions(admin: AdminClient, broker: int) -> list[DeletionReport]:
-    """As one broker tells them: it asks the others what they hold."""
+    """Return the deletions as one broker reports them: it asks the others for their data."""
     from pybroker.client.errors import KafkaError, UnsupportedVersionError
     from pybroker.protocol import messages as m
 

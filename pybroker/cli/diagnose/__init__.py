@@ -2,10 +2,10 @@
 
 | module | answers |
 |---|---|
-| `command` | the command line, and which parts are asked for |
-| `archive` | the file that is written |
-| `machine` | what this machine and its Python are |
-| `directories` | what lies in the data directories |
-| `stopped` | what the metadata store of a broker holds that does not run |
-| `over_the_net` | what brokers say to an administrator |
+| `command` | the command line, and the selection of parts |
+| `archive` | the archive file |
+| `machine` | facts about this machine and its Python |
+| `directories` | contents of the data directories |
+| `stopped` | the metadata store of a stopped broker |
+| `over_the_net` | brokers' responses to an administrator |
 """

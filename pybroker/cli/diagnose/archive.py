@@ -1,6 +1,4 @@
-"""The archive: a gzipped tar with one folder, whose parts are texts and JSON documents. Its `README.txt` says what is
-missing.
-"""
+"""The archive: a gzipped tar with one folder of texts and JSON documents. Its `README.txt` lists missing parts."""
 
 from __future__ import annotations
 
@@ -18,9 +16,9 @@ from pybroker.broker.observability.diagnosis.report import cleaned
 
 
 class Archive:
-    """Is written from `__enter__` to `__exit__`, readable by this user only; every text goes through `clean`.
+    """Written from `__enter__` to `__exit__`, readable by this user only; `clean` processes every text.
 
-    Raises OSError: it is there already, or cannot be written; then it is removed again.
+    Raises OSError if the file exists already or cannot be written; in the latter case it is removed again.
     """
 
     def __init__(self, path: Path, clean: Callable[[str], str]) -> None:
@@ -52,17 +50,17 @@ class Archive:
                 self.path.unlink(missing_ok=True)
 
     def text(self, name: str, what: str, text: str) -> None:
-        """Adds a text."""
+        """Add a text."""
         self.parts[name] = what
         self._add(name, self.clean(text))
 
     def document(self, name: str, what: str, value: Any) -> None:
-        """Adds a JSON document."""
+        """Add a JSON document."""
         self.parts[name] = what
         self._add(name, json.dumps(cleaned(value, self.clean), indent=1, sort_keys=True, default=str) + "\n")
 
     def lacks(self, part: str, why: str) -> None:
-        """Notes what could not be had."""
+        """Note a missing part."""
         self.missing[part] = self.clean(why)
 
     def _add(self, name: str, text: str) -> None:

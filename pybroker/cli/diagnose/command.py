@@ -1,4 +1,4 @@
-"""The command line of `pybroker diagnose`, and which parts are asked for."""
+"""The command line of `pybroker diagnose`, and the selection of parts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pybroker.config import BrokerConfig
 
 LOG_BYTES_MAX = 4 << 20
-"""Of the end of each log file."""
+"""Bytes of the end of each log file."""
 
 
 @click.command()
@@ -138,11 +138,11 @@ RUNNING = {
     "kernel_threads": ("threads/kernel.txt", "all threads: state, CPU time, name, where they wait in the kernel"),
     "process": ("process.json", "the broker's process: memory, files, limits"),
 }
-"""Part of a running broker's report → file and what it is."""
+"""Part of a running broker's report → file and description."""
 
 
 def _of_running(archive: Archive, config: BrokerConfig) -> bool:
-    """Whether a broker that runs has told about itself."""
+    """Add a running broker's report; return whether one answered."""
     from pybroker.broker.observability.diagnosis.socket import ask
 
     try:

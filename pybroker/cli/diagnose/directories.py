@@ -1,5 +1,5 @@
-"""What lies in a data directory: names, sizes and times of files, and the small texts among them. Records are not read.
-"""
+"""Contents of a data directory: names, sizes and times of files, and the small texts among them. Records are not
+read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 from pybroker.cli.doctor.places import in_use, mount_of, nearest
 
 LINES_MAX = 200_000
-"""Of one directory's listing: ten files of 20,000 partitions."""
+"""Lines of one directory's listing: ten files of 20,000 partitions."""
 TEXT_BYTES_MAX = 256 << 10
 TEXTS = frozenset(
     (
@@ -26,12 +26,12 @@ TEXTS = frozenset(
         "cleaner-offset-checkpoint",
     )
 )
-"""Of the brokers' own files, those that are lines of names and numbers."""
+"""The brokers' own files that contain only lines of names and numbers."""
 TEXTS_BYTES_MAX = 32 << 20
 
 
 def disk(directory: Path, mountinfo: Path = Path("/proc/self/mountinfo")) -> dict[str, Any]:
-    """Room and file system, for JSON. Raises OSError."""
+    """Return size, free space and file system, for JSON. Raises OSError."""
     there = nearest(directory)
     room = os.statvfs(there)
     mount = mount_of(there, mountinfo)
@@ -48,7 +48,7 @@ def disk(directory: Path, mountinfo: Path = Path("/proc/self/mountinfo")) -> dic
 
 
 def listing(directory: Path) -> Iterator[str]:
-    """A line for each file: rights, owner, bytes, time of the last change (UTC), path."""
+    """Yield a line for each file: permissions, owner, bytes, modification time (UTC), path."""
     for number, (path, about) in enumerate(_walk(directory)):
         if number == LINES_MAX:
             yield f"… and more: only {LINES_MAX:,} files are listed\n"
@@ -62,7 +62,7 @@ def listing(directory: Path) -> Iterator[str]:
 
 
 def texts(directory: Path) -> Iterator[tuple[str, str]]:
-    """(path below the directory, content) of the small texts, TEXTS_BYTES_MAX in all."""
+    """Yield (path below the directory, content) of the small texts, TEXTS_BYTES_MAX in all."""
     left = TEXTS_BYTES_MAX
     for path, about in _walk(directory):
         if path.name not in TEXTS or isinstance(about, OSError) or not stat.S_ISREG(about.st_mode):
@@ -79,7 +79,8 @@ def texts(directory: Path) -> Iterator[tuple[str, str]]:
 
 
 def _walk(directory: Path) -> Iterator[tuple[Path, os.stat_result | OSError]]:
-    """Every file and folder below, by path; a running broker may have removed some since. Links are not followed."""
+    """Yield every file and folder below, by path; a running broker may have removed some meanwhile. Links are not
+    followed."""
     problems: list[OSError] = []
     for folder, folders, files in os.walk(directory, onerror=problems.append):
         folders.sort()

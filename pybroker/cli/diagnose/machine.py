@@ -1,4 +1,4 @@
-"""What this machine and its Python are, as far as they matter to a broker."""
+"""Facts about this machine and its Python that matter to a broker."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ FILES = (
     "/sys/fs/cgroup/memory.current",
     "/sys/fs/cgroup/cpu.stat",
 )
-"""Linux' own figures; where one is not there it is left out."""
+"""Files with statistics of Linux; missing ones are skipped."""
 
 
 def machine() -> dict[str, Any]:
-    """For JSON. No environment: it is where containers have their secrets."""
+    """Return the facts for JSON, without environment variables: containers keep secrets there."""
     figures = {}
     for each in FILES:
         try:

@@ -1,4 +1,4 @@
-"""What brokers say to an administrator: pybroker's or others'."""
+"""Responses of brokers, pybroker's or others', to an administrator."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ANSWER_S_MAX = 60.0
 
 
 async def cluster(archive: Archive, client_config: Mapping[str, Any]) -> None:
-    """Adds what is answered; what this user may not see is missing. Raises KafkaError: nobody answers."""
+    """Add the responses; those that this user may not see are missing. Raises KafkaError if no broker answers."""
     from pybroker.client import AdminClient
 
     async with AdminClient(dict(client_config)) as admin:

@@ -1,6 +1,5 @@
-"""What the metadata store of a broker holds that does not run. Nothing is changed: the embedded store is read from a
-copy, ZooKeeper is asked.
-"""
+"""The metadata store of a stopped broker. Nothing is changed: the embedded store is read from a copy, ZooKeeper by
+requests."""
 
 from __future__ import annotations
 
@@ -23,7 +22,8 @@ ANSWER_MS_MAX = 10_000
 
 
 async def metadata(config: BrokerConfig) -> dict[str, Any]:
-    """For JSON. Raises StartError, StoreError, OSError, sqlite3.Error: it cannot be read."""
+    """Return the nodes for JSON. Raises StartError, StoreError, OSError or sqlite3.Error if the store cannot be
+    read."""
     found = await _of_zookeeper(config) if config.in_cluster else _of_file(Path(config.log_dirs[0]))
     return nodes.document(found)
 
@@ -33,7 +33,7 @@ def _of_file(directory: Path) -> Mapping[str, Node]:
     with tempfile.TemporaryDirectory(prefix="pybroker-diagnose-") as place:
         copy = Path(place) / FILE_NAME
         shutil.copyfile(path, copy)
-        # What a crash has left there belongs to it.
+        # After a crash, the write-ahead log has a part of the data.
         with contextlib.suppress(FileNotFoundError):
             shutil.copyfile(f"{path}-wal", f"{copy}-wal")
         with contextlib.closing(sqlite3.connect(copy)) as connection:
@@ -50,7 +50,7 @@ async def _of_zookeeper(config: BrokerConfig) -> Mapping[str, Node]:
     from pybroker.broker.lifecycle.startup.store import open_store
 
     def on_fatal(problem: FatalError) -> None:
-        """The next call to the store raises it."""
+        """Ignore the failure: the next call to the store raises it."""
 
     static = {**config.layer(ConfigSource.STATIC_BROKER_CONFIG)}
     static["zookeeper.connection.timeout.ms"] = str(ANSWER_MS_MAX)

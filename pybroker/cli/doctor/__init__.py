@@ -1,12 +1,12 @@
-"""`pybroker doctor`: what endangers the data or the service of a broker, said before it does. It changes nothing.
+"""`pybroker doctor`: finds risks for a broker's data or service before they do harm. It changes nothing.
 
 | module | answers |
 |---|---|
 | `command` | the command line, the table, the exit code |
-| `finding` | what one look came to |
+| `finding` | the result of one check |
 | `machine` | limits of the process, memory, the clock |
-| `places` | the disks under the data, who may write to files, whose data it is |
-| `settings` | what settings mean for the data and for who may reach it |
-| `addresses`, `store` | whether ports are free; whether ZooKeeper answers, and what it says |
-| `running` | the same questions asked of brokers that run, and what their topics risk |
+| `places` | the disks of the data, file permissions, owner of the data |
+| `settings` | effects of settings on durability and access |
+| `addresses`, `store` | whether ports are free; whether ZooKeeper answers, and its data about this broker |
+| `running` | the same checks of running brokers, and risks of their topics |
 """

@@ -1,4 +1,4 @@
-"""Whether the addresses that a broker is to listen at are free."""
+"""Checks that a broker's listener addresses are free."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PORTS = "ports"
 
 
 def ports(config: BrokerConfig) -> Iterator[Finding]:
-    """Of the listeners and of metrics.listener. Where a broker runs on the data already, its ports are taken by it."""
+    """Check the listeners and metrics.listener. Skip them if a broker runs on the data: it uses the ports itself."""
     wanted = [(str(each), each.host, each.port) for each in config.listeners]
     if config["metrics.listener"]:
         address = config.get_str("metrics.listener")
@@ -37,7 +37,7 @@ def ports(config: BrokerConfig) -> Iterator[Finding]:
 
 
 def _taken(host: str, port: int) -> OSError | None:
-    """What stands in the way of listening there."""
+    """Return the error of listening there, or None."""
     try:
         found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, kind, protocol, _, address = found[0]

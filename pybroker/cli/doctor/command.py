@@ -70,7 +70,7 @@ def doctor(
 
 
 def machine_and_settings(file: str | None, assignments: tuple[str, ...]) -> list[Finding]:
-    """All that can be told without a broker that runs."""
+    """Return all findings that need no running broker."""
     from pybroker.config import ConfigError, load_config
 
     try:
@@ -88,7 +88,7 @@ def _local(file: str | None, config: BrokerConfig) -> Iterator[Finding]:
     from pybroker.cli.doctor import addresses, machine, places, settings
 
     texts = told(config)
-    # Of a cluster nobody here knows how many: what is said holds for three and more.
+    # The size of a cluster is unknown here: the findings are right for three and more brokers.
     yield from settings.check(texts, brokers=3 if config.in_cluster else 1)
     yield from machine.open_files(texts, places.partitions_in(config.log_dirs))
     yield from places.disks(config.log_dirs)
@@ -101,7 +101,7 @@ def _local(file: str | None, config: BrokerConfig) -> Iterator[Finding]:
 
 
 def told(config: BrokerConfig) -> dict[str, str]:
-    """The settings in force as texts, as DescribeConfigs has them, with those of single listeners."""
+    """Return the settings in force as texts, as in DescribeConfigs, including those of single listeners."""
     from pybroker.config import render_value
 
     texts = {name: text for name, value in config.items() if (text := render_value(value)) is not None}

@@ -1,6 +1,6 @@
-"""The machine under a broker: limits of the process, memory, the clock.
+"""Checks the machine: limits of the process, memory, the clock.
 
-What Linux alone has is asked of /proc and /sys; elsewhere these questions have no answer and no line.
+Some facts come from /proc and /sys of Linux; on other systems those checks are skipped.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ HUGE_PAGES = "huge pages"
 CLOCK = "clock"
 
 FILES_A_PARTITION = 4
-"""Of its active segment: the log, two indexes, and one more while it is rolled or flushed."""
+"""Files of its active segment: the log, two indexes, and one more while it is rolled or flushed."""
 FILES_BESIDES = 1_000
 FILES_ENOUGH = 65_536
 SWAPPINESS_MAX = 10
 AHEAD_S_MAX = 300.0
-"""A file that was written so long after now was written by another clock."""
+"""If a file's modification time is this far in the future, the clock was changed."""
 EARLIEST_S = 1_735_689_600.0
-"""2025 began: a clock before that was never set."""
+"""The start of 2025: an earlier clock was never set."""
 
 STA_UNSYNC = 0x0040
-"""Of adjtimex(2): nobody steers the clock."""
+"""adjtimex(2): the clock is not synchronized."""
 
 
 class _Timex(ctypes.Structure):
-    """`struct timex`, as far as `status`, and room for the rest."""
+    """`struct timex` up to `status`, and room for the rest."""
 
     _fields_ = (
         ("modes", ctypes.c_uint),
@@ -50,8 +50,8 @@ class _Timex(ctypes.Structure):
 def open_files(
     settings: Mapping[str, str], partitions: int, limit: int | None = None, system: Path = Path("/proc/sys/fs/nr_open")
 ) -> Iterator[Finding]:
-    """limit: how many files the process may have open at most (the broker takes what it may); None: this process's.
-    system: the kernel's bound, which a limit of "none" means."""
+    """Check the limit of open files. `limit` is the hard limit of the process, which the broker uses; None reads this
+    process's. `system` is the kernel's bound, which replaces a limit of "none"."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1] if limit is None else limit
     if hard == resource.RLIM_INFINITY:
         try:
@@ -73,7 +73,7 @@ def open_files(
 
 
 def memory(proc: Path = Path("/proc"), sys_root: Path = Path("/sys")) -> Iterator[Finding]:
-    """Whether the kernel may take a broker's memory away, or give it too much at once."""
+    """Check whether the kernel may swap out a broker's memory, or give it huge pages."""
     swappiness = _number(proc / "sys/vm/swappiness")
     swap_kib = _swap_kib(proc / "meminfo")
     if swap_kib is not None and swappiness is not None:
@@ -96,10 +96,10 @@ def memory(proc: Path = Path("/proc"), sys_root: Path = Path("/sys")) -> Iterato
 def clock(
     written: Iterable[Path], now_s: float | None = None, unsteered: Callable[[], bool | None] | None = None
 ) -> Iterator[Finding]:
-    """Whether times can be trusted: retention, searches by time and deadlines go by them.
+    """Check whether times are right: retention, searches by time and deadlines depend on them.
 
-    written: files of the broker, which were written before now. unsteered: whether nobody sets the clock right, None if
-    that cannot be known; without it the kernel is asked.
+    `written` are files of the broker, written in the past. `unsteered` returns whether the clock is not synchronized,
+    None if unknown; without it the kernel is asked.
     """
     now = time.time() if now_s is None else now_s
     if now < EARLIEST_S:
@@ -127,7 +127,7 @@ def _changed_s(path: Path) -> float:
 
 
 def _unsteered() -> bool | None:
-    """None: nobody says. Reading needs no right."""
+    """Return whether the clock is not synchronized; None if unknown. Needs no privilege."""
     if sys.platform != "linux":
         return None
     try:
@@ -151,7 +151,7 @@ def _number(path: Path) -> int | None:
 
 
 def _text(path: Path) -> str | None:
-    """None: not this kernel, or not for us."""
+    """Return the text of a file; None if this kernel lacks it or denies access."""
     try:
         return path.read_text()
     except OSError:

@@ -1,4 +1,4 @@
-"""The disks under the data, who may write to the broker's files, and whose data it is."""
+"""Checks the disks of the data, permissions of the broker's files, and the owner of the data."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ FREE_BYTES_MIN = 1 << 30
 FREE_SHARE_MIN = 0.1
 INODES_SHARE_MIN = 0.05
 NETWORK = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "fuse.sshfs", "fuse.s3fs", "glusterfs"}
-"""Where locks, links or a flush may not mean what they say."""
+"""File systems on which locks, links or a flush may not work as specified."""
 MEMORY = {"tmpfs", "ramfs"}
 TEMPORARY = (Path("/tmp"), Path("/var/tmp"), Path("/dev/shm"))
 UNSAFE_OPTIONS = {"nobarrier", "barrier=0", "data=writeback", "nojournal"}
-"""Of mounts: a power cut takes back what was flushed, or shows what never was."""
+"""Mount options with which a power cut reverts flushed data, or exposes data that was never flushed."""
 SECRETS = ("ssl.keystore.location", "zookeeper.ssl.keystore.location")
 
 
 class Mount(NamedTuple):
-    """Where a path lies."""
+    """The mount of a path."""
 
     point: str
     kind: str
@@ -50,7 +50,7 @@ class Mount(NamedTuple):
 
 
 def disks(directories: Sequence[str], mountinfo: Path = Path("/proc/self/mountinfo")) -> Iterator[Finding]:
-    """Room, and what the file systems promise."""
+    """Check free space and the guarantees of the file systems."""
     devices: dict[int, str] = {}
     for directory in directories:
         there = nearest(Path(directory))
@@ -75,7 +75,7 @@ def _room(directory: str, there: Path) -> Iterator[Finding]:
 
 
 def free_room(directory: str, free: int, total: int) -> Finding:
-    """What so many free bytes of a disk mean."""
+    """Return the finding for this many free bytes of a disk."""
     says = f"{directory}: {of_bytes(free)} of {of_bytes(total)} free"
     if free < FREE_BYTES_MIN:
         return bad(DISK, says, "make room: a full disk refuses every write; retention.bytes bounds a topic")
@@ -107,7 +107,7 @@ def _file_system(directory: str, there: Path, mountinfo: Path) -> Iterator[Findi
 
 
 def mount_of(path: Path, mountinfo: Path) -> Mount | None:
-    """The mount that a path is on; None where the kernel does not say."""
+    """Return the mount of a path; None if the kernel does not list it."""
     try:
         lines = mountinfo.read_text().splitlines()
     except OSError:
@@ -124,12 +124,12 @@ def mount_of(path: Path, mountinfo: Path) -> Mount | None:
 
 
 def nearest(path: Path) -> Path:
-    """The path, or what exists of the way to it."""
+    """Return the path or its nearest existing parent."""
     return next(each for each in (path.absolute(), *path.absolute().parents) if each.exists())
 
 
 def rights(file: str | None, config: BrokerConfig) -> Iterator[Finding]:
-    """Files that others may change, and secrets and data that others may read."""
+    """Check for files that other users may change, and for secrets and data that they may read."""
     found = False
     for says in exposed(file, config.log_dirs):
         sentence, _, advice = says.partition("; ")
@@ -143,7 +143,7 @@ def rights(file: str | None, config: BrokerConfig) -> Iterator[Finding]:
     if file is not None and _has_passwords(config):
         secrets.append((file, "the settings, which hold passwords"))
     for place, name in secrets:
-        with contextlib.suppress(OSError):  # who needs it says that it is not there
+        with contextlib.suppress(OSError):  # the code that needs the file reports that it is missing
             if Path(place).stat().st_mode & (stat.S_IROTH | stat.S_IWOTH):
                 found = True
                 yield bad(RIGHTS, f"{place} ({name}) can be read by every user of this machine", f"chmod o-rwx {place}")
@@ -160,7 +160,7 @@ def _has_passwords(config: BrokerConfig) -> bool:
 
 
 def ids(config: BrokerConfig) -> Iterator[Finding]:
-    """Whether the directories belong to this broker, and to one cluster."""
+    """Check that the directories belong to this broker, and to one cluster."""
     try:
         refuse_others_data(config.log_dirs, config.broker_id, own_store=not config.in_cluster)
         owners = {each: read_properties_of(Path(each)) for each in config.log_dirs}
@@ -182,7 +182,7 @@ def ids(config: BrokerConfig) -> Iterator[Finding]:
 
 
 def stored_cluster_id(directory: Path) -> str | None:
-    """As the metadata of a stopped broker has it; None: there is none, or it is in use."""
+    """Return the cluster id in the metadata of a stopped broker; None if there is none or the store is in use."""
     path = directory / STORE_FILE
     if not path.is_file() or in_use(directory):
         return None
@@ -191,17 +191,17 @@ def stored_cluster_id(directory: Path) -> str | None:
             row = connection.execute("SELECT data FROM node WHERE parent=? AND name=?", split(CLUSTER_ID)).fetchone()
         return None if row is None else decode_cluster_id(bytes(row[0]))
     except (sqlite3.Error, DamagedNodeError):
-        return None  # a start opens it and says what is wrong
+        return None  # a start opens it and reports the error
 
 
 def in_use(directory: Path) -> bool:
-    """Whether a broker runs on it."""
+    """Return whether a broker runs on the directory."""
     try:
         fd = os.open(directory / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return False
     try:
-        # Shared, and let go at once: a broker holds it alone.
+        # A shared lock, released at once: it fails if a broker holds its exclusive lock.
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
         return False
     except OSError:
@@ -211,20 +211,21 @@ def in_use(directory: Path) -> bool:
 
 
 def last_stop(directories: Sequence[str]) -> Iterator[Finding]:
-    """Whether the last stop was a clean one; of a broker that runs nobody knows."""
+    """Check whether the last stop was clean; unknown while a broker runs."""
     left = [] if any(in_use(Path(each)) for each in directories) else unclean(directories)
     for says in left:
         yield warn(LAST_STOP, says, "the next start takes longer; look why the broker was ended")
 
 
 def partitions_in(directories: Sequence[str]) -> int:
-    """How many partition directories there are, of both layouts."""
+    """Return the number of partition directories, of both layouts."""
     layouts = ("*/partition.metadata", "??/*/partition.metadata")
     return sum(1 for each in directories for layout in layouts for _ in Path(each).glob(layout))
 
 
 def files_of(directories: Sequence[str]) -> list[Path]:
-    """Those at the top of the data directories: written at starts, stops and every few seconds."""
+    """Return the files at the top of the data directories, which are written at starts, at stops and every few
+    seconds."""
     found: list[Path] = []
     for each in directories:
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""The same questions asked of brokers that run, whoever made them, and what their topics risk."""
+"""The same checks of running brokers, pybroker's or others', and risks of their topics."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ SAME_EVERYWHERE = (
     "super.users",
     "unclean.leader.election.enable",
 )
-"""Where brokers that differ surprise: what holds depends on who leads or decides."""
+"""Settings that should be equal on all brokers: otherwise the effective value depends on the leader or controller."""
 TOPICS_A_REQUEST = 500
 NAMES_SHOWN = 5
 
 
 async def running(bootstrap: str, client_config: Mapping[str, Any]) -> list[Finding]:
-    """Of all brokers of the cluster. Raises KafkaError, OSError, TimeoutError: no answer, or no right to it."""
+    """Check all brokers of the cluster. Raises KafkaError, OSError or TimeoutError if they do not answer or deny it."""
     from pybroker.client import AdminClient
 
     found = await _one_cluster(bootstrap, client_config)
@@ -53,7 +53,7 @@ async def running(bootstrap: str, client_config: Mapping[str, Any]) -> list[Find
 
 
 async def _one_cluster(bootstrap: str, client_config: Mapping[str, Any]) -> list[Finding]:
-    """Each address on its own: one of another cluster is only met when the others are away."""
+    """Check each address separately: a client would use one of another cluster only while the others are down."""
     from pybroker.client import AdminClient
     from pybroker.client.errors import KafkaError
 
@@ -86,7 +86,7 @@ async def _settings(admin: AdminClient, brokers: Sequence[int]) -> dict[int, dic
 
 
 def _of_brokers(settings: Mapping[int, Mapping[str, str]]) -> Iterator[Finding]:
-    """What all of them have in common stands once."""
+    """Report a finding that all brokers share only once."""
     who: dict[Finding, list[int]] = defaultdict(list)
     for broker, each in settings.items():
         for finding in of_settings.check(each, brokers=len(settings)):
@@ -124,7 +124,7 @@ async def _health(admin: AdminClient) -> list[Finding]:
 
     report = await collect(admin, leaders=True)
     if report.state is None:
-        return []  # not a pybroker: nobody can say
+        return []  # not a pybroker: unknown
     problems = [bad(HEALTH, each["says"], "pybroker cluster describe") for each in find_problems(report)]
     state = report.state
     told = f"{len(report.brokers)} brokers, {state.topics:,} topics, {state.partitions:,} partitions"
@@ -132,7 +132,7 @@ async def _health(admin: AdminClient) -> list[Finding]:
 
 
 async def _topics(admin: AdminClient, brokers: int) -> list[Finding]:
-    """What single topics have been told, against what the brokers' settings say."""
+    """Compare settings of topics with the brokers' settings."""
     from pybroker.client.admin.config_messages import describe_request, described
     from pybroker.client.admin.config_types import ConfigResource
 
@@ -154,7 +154,8 @@ async def _topics(admin: AdminClient, brokers: int) -> list[Finding]:
 
 
 def of_topics(factors: Mapping[str, int], told: Mapping[str, Mapping[str, str | None]]) -> Iterator[Finding]:
-    """factors: the fewest replicas that a partition of the topic has. told: its settings. Pure."""
+    """Check topics. `factors` has the smallest number of replicas of a topic's partitions, `told` its settings.
+    Pure."""
 
     def least(name: str) -> int:
         return int(told.get(name, {}).get(of_settings.MIN_ISR) or 1)

@@ -1,6 +1,5 @@
-"""What the settings of a broker mean for its data and for who may reach it. Pure: texts by name, of a file or as a
-broker that runs tells them.
-"""
+"""Checks effects of a broker's settings on durability and access. Pure: takes texts by name, from a file or a running
+broker."""
 
 from __future__ import annotations
 
@@ -28,14 +27,14 @@ ENDURING = (
 
 
 def check(settings: Mapping[str, str], *, brokers: int) -> Iterator[Finding]:
-    """All of this module. brokers: how many there are; 1: replicas cannot help."""
+    """Run all checks of this module. `brokers` is their number; with 1, replication cannot help."""
     yield from durability(settings, brokers=brokers)
     yield from listeners(settings)
     yield from access(settings)
 
 
 def durability(settings: Mapping[str, str], *, brokers: int) -> Iterator[Finding]:
-    """What a power cut, a lost disk or a lost broker takes along."""
+    """Check which data a power cut, a lost disk or a lost broker destroys."""
     factor = _number(settings, FACTOR, 1)
     mode = settings.get("log.flush.mode")
     if mode == "os" and (brokers == 1 or factor == 1):
@@ -85,7 +84,7 @@ def _of_internal_topics(settings: Mapping[str, str], brokers: int) -> Iterator[F
 
 
 def listeners(settings: Mapping[str, str]) -> Iterator[Finding]:
-    """Who can connect without saying who he is, and what can be read on the way."""
+    """Check for clients without authentication and for traffic without encryption."""
     try:
         protocols = protocol_map(settings.get("listener.security.protocol.map", ""))
         listening = parse_listeners(_list(settings, "listeners"), protocols)
@@ -131,14 +130,14 @@ def _of_metrics(address: str) -> Iterator[Finding]:
         try:
             host, _ = host_port(address)
         except InvalidValue:
-            return  # said by whoever reads the settings
+            return  # the parser of settings reports it
         if not is_local(host):
             says = f"metrics.listener={address}: plain HTTP without a login"
             yield warn(LISTENERS, says, "an address that only your monitoring reaches")
 
 
 def access(settings: Mapping[str, str]) -> Iterator[Finding]:
-    """What those may do who are in."""
+    """Check the permissions of connected clients."""
     authorizer = settings.get("authorizer.class.name", "")
     users = [each.strip() for each in settings.get("super.users", "").split(";")]
     if "User:ANONYMOUS" in users:
@@ -164,7 +163,7 @@ def _logs_in(settings: Mapping[str, str]) -> bool:
 
 
 def is_local(host: str) -> bool:
-    """Whether nobody but this machine reaches the address. "" is every interface."""
+    """Return whether only this machine reaches the address. "" is every interface."""
     if host == "localhost":
         return True
     try:

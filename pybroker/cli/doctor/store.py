@@ -1,4 +1,4 @@
-"""Whether ZooKeeper answers, and what it says about this broker. Nothing is written there."""
+"""Checks whether ZooKeeper answers, and its data about this broker. Writes nothing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SKEW_MS_MAX = 2_000
 
 
 async def zookeeper(config: BrokerConfig) -> AsyncIterator[Finding]:
-    """Asks the ensemble that the settings name."""
+    """Check the ensemble of the settings."""
     from pybroker.broker.lifecycle.startup.store import open_store
 
     connect = config.get_str("zookeeper.connect")
@@ -35,9 +35,9 @@ async def zookeeper(config: BrokerConfig) -> AsyncIterator[Finding]:
     chroot = f"{slash}{path}".rstrip("/")
 
     def on_fatal(problem: FatalError) -> None:
-        """The next call to the store raises it."""
+        """Ignore the failure: the next call to the store raises it."""
 
-    # Opening a store makes its chroot: here it stays as it is.
+    # Opening a store would create its chroot: leave it out, because nothing may change.
     static = {**config.layer(ConfigSource.STATIC_BROKER_CONFIG), "zookeeper.connect": hosts}
     static["zookeeper.connection.timeout.ms"] = str(ANSWER_MS_MAX)
     try:

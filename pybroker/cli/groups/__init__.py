@@ -1,4 +1,4 @@
-"""`pybroker groups`: consumer, share and streams groups, in the manner of kafka-consumer-groups and its sisters."""
+"""`pybroker groups`: consumer, share and streams groups, like Kafka's kafka-consumer-groups and its siblings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where `reset-offsets` moves positions: Kafka's options, and the file that `--export` writes."""
+"""Targets of `reset-offsets`: Kafka's options, and the file that `--export` writes."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """`number`: an offset, milliseconds since 1970, or by how much."""
+    """`number`: an offset, milliseconds since 1970, or a difference."""
 
     kind: Literal["earliest", "latest", "current", "offset", "shift", "time"]
     number: int = 0
 
 
 def goals(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds the options of which one is to be given; the function gets it as `goal`, a Path for `--from-file`."""
+    """Add the options, exactly one of which must be given; the function gets it as `goal`, a Path for `--from-file`."""
 
     @click.option("--to-earliest", is_flag=True, help="To the first record that is there.")
     @click.option("--to-latest", is_flag=True, help="Behind the last record.")
@@ -96,14 +96,14 @@ def _before(text: str) -> int:
 
 
 def csv_line(partition: TopicPartition, offset: int) -> str:
-    """A line of `--export`, as Kafka's tool writes it."""
+    """Return a line of `--export` in the format of Kafka's tool."""
     line = io.StringIO()
     csv.writer(line, lineterminator="").writerow([partition.topic, partition.partition, offset])
     return line.getvalue()
 
 
 def read_plan(path: Path) -> dict[TopicPartition, int]:
-    """What a file of `--export` says. Raises click.ClickException, which names the line."""
+    """Read a file of `--export`. Raises click.ClickException, which names the line."""
     from pybroker.client import TopicPartition
 
     try:

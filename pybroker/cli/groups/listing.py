@@ -1,4 +1,4 @@
-"""What groups there are, and where they are: `list`, `describe`."""
+"""Groups and their positions: `list`, `describe`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pybroker.client import AdminClient, GroupDescription, TopicPartition
 
 OLDEST_S = 10.0
-"""How long the oldest unread records are waited for."""
+"""Limit of the wait for the oldest unread records."""
 
 
 @click.command("list")
@@ -105,7 +105,7 @@ async def _positions(target: Target, group: str, time_lag: bool) -> None:
 
 
 async def _share_positions(target: Target, admin: AdminClient, described: GroupDescription) -> None:
-    """Several members may read one partition, from where all before is done."""
+    """Print positions of a share group: several members may read one partition, all from its start offset."""
     group, found = described.group_id, await admin.list_share_group_offsets(described.group_id)
     rows = [
         {
@@ -125,7 +125,8 @@ async def _share_positions(target: Target, admin: AdminClient, described: GroupD
 
 
 async def _oldest(target: Target, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """When the first record at each position, or behind it, was written; without those that nobody can read."""
+    """Return the timestamp of the first record at or after each position; skip partitions that the caller cannot
+    read."""
     from pybroker.client import Consumer, TopicPartition
 
     found: dict[TopicPartition, int] = {}

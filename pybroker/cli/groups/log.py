@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 async def offsets(
     admin: AdminClient, partitions: Sequence[TopicPartition], spec: OffsetSpec
 ) -> dict[TopicPartition, int]:
-    """-1 for a time after the last record."""
+    """Return the offsets; -1 for a time after the last record."""
     if not partitions:
         return {}
     return {each: row.offset for each, row in (await admin.list_offsets(dict.fromkeys(partitions, spec))).items()}

@@ -1,4 +1,4 @@
-"""What changes a group: `delete`, `delete-offsets`, `reset-offsets`."""
+"""Commands that change a group: `delete`, `delete-offsets`, `reset-offsets`."""
 
 from __future__ import annotations
 
@@ -149,9 +149,8 @@ def _after_members(members: int) -> str:
 
 
 async def _committed(admin: AdminClient, group: str) -> tuple[bool, int, dict[TopicPartition, int]]:
-    """Whether it is a share group, how many members it has, and its positions. A group that does not exist yet has
-    none.
-    """
+    """Return whether it is a share group, its number of members, and its positions. A group that does not exist yet has
+    none."""
     from pybroker.client import ErrorCode, KafkaError
 
     try:
@@ -168,7 +167,7 @@ async def _committed(admin: AdminClient, group: str) -> tuple[bool, int, dict[To
 
 
 async def _named(admin: AdminClient, topics: Iterable[str]) -> list[TopicPartition]:
-    """Those that `NAME` or `NAME:0,1` mean, in order. KafkaError for a topic that does not exist."""
+    """Return the partitions of `NAME` or `NAME:0,1`, in order. Raises KafkaError for a topic that does not exist."""
     from pybroker.client import TopicPartition
 
     found: set[TopicPartition] = set()
@@ -185,7 +184,7 @@ async def _named(admin: AdminClient, topics: Iterable[str]) -> list[TopicPartiti
 async def _reached(
     admin: AdminClient, partitions: list[TopicPartition], goal: Goal, committed: dict[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """The offset of each partition; a time after the last record is its end."""
+    """Return the target offset of each partition; the log end for a time after the last record."""
     from pybroker.client import OffsetSpec
 
     if goal.kind in ("current", "shift"):
@@ -203,7 +202,7 @@ async def _reached(
 
 
 async def _within(admin: AdminClient, wanted: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """Kept within what is there."""
+    """Limit offsets to the existing log."""
     from pybroker.client import OffsetSpec
 
     partitions = sorted(wanted)

@@ -1,4 +1,4 @@
-"""`pybroker ingest`: files into a topic exactly once, and the ingests that a broker knows."""
+"""`pybroker ingest`: loads files into a topic exactly once, and manages the ingests of a broker."""
 
 from __future__ import annotations
 

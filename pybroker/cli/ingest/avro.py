@@ -35,10 +35,10 @@ SIMPLE: dict[str, Any] = {
 
 
 def schema_of(struct: StructType, name: str = "Row") -> dict[str, Any]:
-    """The Avro schema of a row: fields that may be null are unions with null, as Spark's own conversion has them.
+    """Return the Avro schema of a row. Like in Spark's own conversion, nullable fields are unions with null.
 
-    The record of a field is named by the way to it, `Row.a.b`: no two have one name. Raises click.ClickException for a
-    type that Avro does not have and for a field that it does not let have its name.
+    The record of a field has its path as its name, `Row.a.b`, which is unique. Raises click.ClickException for a type
+    that Avro lacks and for a field name that it does not allow.
     """
     fields = []
     for field in struct.fields:
@@ -72,20 +72,20 @@ def _type_of(kind: DataType, name: str) -> Any:
 
 
 def avro_column(frame: DataFrame) -> Column:
-    """All columns of a frame as one value; the schema goes to stderr, for those who read the topic."""
+    """Return all columns of a frame as one value; print the schema on stderr, for readers of the topic."""
     from pyspark.sql import functions
     from pyspark.sql.types import BinaryType
 
     schema = schema_of(frame.schema)
     say(f"Avro schema of the values: {json.dumps(schema)}", err=True)
 
-    # Without annotations: Spark takes those for which kind of function it is, and warns of all but its own.
+    # No annotations: Spark derives the kind of function from them, and warns of all but its own.
     encode = functions.udf(lambda row: encoded(schema, row.asDict(recursive=True)), BinaryType())
     return encode(functions.struct(*(column_of(each) for each in frame.columns)))
 
 
 def encoded(schema: dict[str, Any], row: dict[str, Any]) -> bytes:
-    """One row in Avro's binary encoding."""
+    """Return one row in Avro's binary encoding."""
     import fastavro
 
     out = io.BytesIO()

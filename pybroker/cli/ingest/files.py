@@ -1,4 +1,4 @@
-"""Reading the files of a load by Spark: options of its readers, and which line cannot be read."""
+"""Reads the files of a load by Spark: options of its readers, and search for malformed lines."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
 FORMATS = ("parquet", "csv", "json", "text", "orc")
 MODES = ("FAILFAST", "PERMISSIVE", "DROPMALFORMED")
-"""What Spark's readers of CSV and JSON do about a line that cannot be read; the first unless told otherwise."""
+"""Handling of malformed lines by Spark's readers of CSV and JSON; the first is the default."""
 SHOWN = 120
 """Characters of such a line in an error."""
 
 
 def reader_options(_context: object, _parameter: object, given: tuple[str, ...]) -> dict[str, str]:
-    """NAME=VALUE of `--option`, with what holds unless it is given. Raises click.BadParameter."""
+    """Parse NAME=VALUE of `--option` and add defaults. Raises click.BadParameter."""
     wrong = next((each for each in given if "=" not in each.lstrip("=")), None)
     if wrong is not None:
         raise click.BadParameter(f"{wrong}: NAME=VALUE is needed, as header=true")
     options = dict(each.partition("=")[::2] for each in given)
-    # Spark takes names in any case, and a mode that it does not know for PERMISSIVE.
+    # Spark ignores the case of names, and treats an unknown mode as PERMISSIVE.
     mode = next((options.pop(name) for name in list(options) if name.lower() == "mode"), MODES[0])
     if mode.upper() not in MODES:
         raise click.BadParameter(f"mode={mode}: one of {', '.join(MODES)} is needed")
@@ -40,13 +40,13 @@ class Files:
         self._spark, self._src, self._kind, self._options = spark, src, kind, options
 
     def frame(self) -> DataFrame:
-        """Their rows. Raises click.ClickException, which names the files, or a line of one."""
+        """Return the rows. Raises click.ClickException, which names the files or a malformed line."""
         with errors_as_lines(f"{self._src} (--format {self._kind})"), self.malformed_lines():
             return self._spark.read.format(self._kind).options(**self._options).load(self._src)
 
     @contextmanager
     def malformed_lines(self) -> Iterator[None]:
-        """Spark says of JSON that a line of some file cannot be read; this says which. And what to do."""
+        """Add the malformed line and a remedy to Spark's error, which for JSON does not name the line."""
         try:
             yield
         except spark_errors() as error:
@@ -59,7 +59,7 @@ class Files:
             ) from None
 
     def _broken_json(self) -> str | None:
-        # Spark refuses to read nothing but what cannot be parsed: hence a second column.
+        # Spark refuses to read only the column of malformed lines: hence a second column.
         found = (
             self._spark.read.format("json")
             .options(**{**self._options, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": "broken"})

@@ -1,4 +1,4 @@
-"""`pybroker ingest list | describe | abort`: the ingests that a broker knows."""
+"""`pybroker ingest list | describe | abort`: the ingests of a broker."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def abort(ingest_id: str, topic: str | None, target: Target) -> None:
 
 
 def topic_id_of(target: Target, cluster: Cluster, name: str) -> str:
-    """The id of a topic. Raises click.ClickException if there is none of that name."""
+    """Return the id of a topic. Raises click.ClickException if the topic does not exist."""
     found = cluster.topics_named([name]).get(name)
     if found is None:
         raise click.ClickException(absent_topic(target, name))

@@ -30,7 +30,7 @@ VALUES = ("json", "raw", "avro")
 
 
 def name_of_load(_context: object, _parameter: object, given: str | None) -> str | None:
-    """`--ingest-id`. Raises click.BadParameter for an empty one, as of a variable that is not set."""
+    """Check `--ingest-id`. Raises click.BadParameter for an empty one, for example from an unset variable."""
     if given is not None and not given.strip():
         raise click.BadParameter("is empty")
     return given
@@ -151,7 +151,8 @@ def _topic_options(target: Target, topic: str, create: bool, partitions: int | N
 
 
 def _existing(target: Target, cluster: Cluster, topic: str, wanted: WriteOptions) -> str | None:
-    """The topic's id; None if the load may create it. Raises click.ClickException if there is none and it may not."""
+    """Return the topic's id; None if the load may create it. Raises click.ClickException if it does not exist and may
+    not be created."""
     from pybroker.spark.target import check_new_topic
 
     found = cluster.topics_named([topic]).get(topic)

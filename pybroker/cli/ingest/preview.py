@@ -1,7 +1,7 @@
-"""What can be known of a load's files without Spark, which takes seconds to start: whether they exist, can be read and
-are of their kind, and which columns they have.
+"""Checks a load's files without Spark, which takes seconds to start: whether they exist, are readable and of their
+kind, and which columns they have.
 
-Only local files are looked at, and only what is certain: what is not understood here is left to Spark.
+It only reads local files and only reports certain errors; Spark handles everything else.
 """
 
 from __future__ import annotations
@@ -18,22 +18,23 @@ import click
 
 MAGIC = {"parquet": b"PAR1", "orc": b"ORC"}
 FILES_MAX = 1_000
-"""So many files of a folder are looked at."""
+"""Limit of the files of a folder that are checked."""
 COMPRESSED = (".gz", ".bz2", ".zst", ".lz4", ".snappy", ".deflate")
 PLAIN_CSV = frozenset({"header", "sep", "delimiter", "mode", "inferschema"})
-"""Options of Spark's reader of CSV that are understood here."""
+"""The supported options of Spark's CSV reader."""
 _NAME = re.compile(r"[^\W\d][\w .-]*")
 
 
 class Preview:
-    """The files SRC of one kind. options: of Spark's reader."""
+    """The files SRC of one kind. `options` are those of Spark's reader."""
 
     def __init__(self, src: str, kind: str, options: Mapping[str, str]) -> None:
         self._src, self._kind = src, kind
         self._options = {name.lower(): value for name, value in options.items()}
 
     def check(self, key: str | None, encoding: str) -> str | None:
-        """Raise click.ClickException for what would make Spark fail. Return a hint if a first line looks like names."""
+        """Raise click.ClickException for files on which Spark would fail. Return a hint if a first line looks like
+        column names."""
         if self._is_elsewhere():
             return None
         found = [Path(each) for each in glob.glob(self._src)]
@@ -54,7 +55,7 @@ class Preview:
         return None
 
     def _is_elsewhere(self) -> bool:
-        """Whether Spark would look in another file system, or by a pattern that only it knows."""
+        """Return whether Spark would look in another file system, or expand a pattern that only it knows."""
         return bool(re.match(r"[a-z0-9]+:", self._src) or set("{}") & set(self._src) or "HADOOP_CONF_DIR" in os.environ)
 
     def _problem(self, text: str) -> click.ClickException:
@@ -101,7 +102,8 @@ def check_columns(columns: Sequence[str], key: str | None, encoding: str, hint: 
 
 
 def _look_like_names(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether the first row has different words only, and the second one something else in at least one place."""
+    """Return whether the first row has only distinct words, and the second row differs in kind in at least one
+    place."""
     first, *others = rows
     if len(set(first)) < len(first) or not all(_NAME.fullmatch(cell) for cell in first):
         return False
@@ -109,7 +111,7 @@ def _look_like_names(rows: Sequence[Sequence[str]]) -> bool:
 
 
 def _files(paths: Sequence[Path]) -> Iterator[Path]:
-    """As Spark reads them: also those of folders, without hidden ones."""
+    """Yield files as Spark reads them: including those of folders, without hidden ones."""
     for path in paths:
         if path.is_dir():
             yield from _files([each for each in sorted(path.iterdir()) if each.name[:1] not in "._"])

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def records(frame: DataFrame, key: str | None, encoding: str) -> DataFrame:
-    """Rows as key and value. Raises click.ClickException for columns that are not there."""
+    """Return rows as key and value. Raises click.ClickException for missing columns."""
     from pyspark.sql import functions
 
     check_columns(frame.columns, key, encoding)

@@ -1,4 +1,4 @@
-"""An ingest as commands show it."""
+"""Prints an ingest."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def details(each: Any) -> dict[str, object]:
 
 
 def summary(each: Any, target: Target, more: dict[str, object] | None = None) -> None:
-    """`more` is for JSON."""
+    """Print an ingest; `more` has additional fields for JSON."""
     told = {**details(each), **(more or {})}
     if target.json:
         write_json(told)

@@ -1,4 +1,4 @@
-"""A load as the broker knows it while it runs, and dropping it."""
+"""A running load as the broker reports it, and its abort."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ if TYPE_CHECKING:
 
 
 class Staged:
-    """Rows and bytes that the broker has staged for a load; asked while the job runs."""
+    """Rows and bytes that the broker has staged for a load; polled while the job runs."""
 
     def __init__(self, cluster: Cluster, topic_id: str | None, ingest_id: str) -> None:
-        """topic_id: None while the topic does not exist."""
+        """`topic_id` is None while the topic does not exist."""
         self._cluster, self.topic_id, self._ingest_id = cluster, topic_id, ingest_id
         self._last = (0, 0)
         self.begun = False
 
     def given_up(self) -> str:
-        """Drops what is staged, unless that is decided; says what holds. Not through Spark, which may be gone."""
+        """Abort the load unless its outcome is decided, and return the outcome as text. Does not use Spark, which may
+        be gone."""
         from pybroker.native import NativeError
         from pybroker.spark import ingest as steps
         from pybroker.spark.errors import SparkSourceError
@@ -34,7 +35,7 @@ class Staged:
         return f"ingest {self._ingest_id} is {state.name.lower()}: its records are in the topic"
 
     def found(self) -> Any | None:
-        """The load as the broker knows it: other topics, and streams, may have ingests of the same name."""
+        """Return the load as the broker reports it: other topics and streams may have ingests of the same name."""
         from pybroker.spark import ingest as steps
 
         if self.topic_id is None:
@@ -49,7 +50,7 @@ class Staged:
         try:
             found = self.found()
         except (NativeError, SparkSourceError):
-            return self._last  # the job itself says what is wrong; the bar just stands
+            return self._last  # the job itself reports the error; the bar just stops
         if found is not None:
             self._last = (found.rows, found.bytes)
         return self._last

@@ -1,1 +1,1 @@
-"""`pybroker produce` and `pybroker consume`: records between files and topics, in the manner of kcat and rpk."""
+"""`pybroker produce` and `pybroker consume`: records between files and topics, like kcat and rpk."""

@@ -28,11 +28,11 @@ POLL_S = 0.2
 RECORDS_A_POLL = 10_000
 
 Shown = Callable[["ConsumerRecord"], bytes]
-"""What is written of a record."""
+"""Converts a record to output."""
 
 
 def place_option(name: str, parameter: str, what: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """`--from`, `--to`."""
+    """Add `--from` or `--to`."""
     return click.option(name, parameter, callback=parsed(places.parse), metavar="PLACE", help=what)
 
 
@@ -88,15 +88,15 @@ def consume(
             else:
                 _read_as_member({**config, "group.id": group}, topic, output, follow=follow)
         except KeyboardInterrupt:
-            # How one stops following.
+            # The user stops following with Ctrl-C.
             return
         except BrokenPipeError:
-            # Who reads has enough, as `head`; what Python flushes at its end must not complain either.
+            # The reader has closed the pipe, as `head` does; Python's flush at exit must not fail either.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class Output:
-    """Stdout, for so many records at most."""
+    """Stdout with a limit of records."""
 
     def __init__(self, show: Shown, limit: int | None) -> None:
         self._show = show
@@ -104,16 +104,16 @@ class Output:
 
     @property
     def is_full(self) -> bool:
-        """So many were asked for."""
+        """Return whether the limit is reached."""
         return self._left == 0
 
     @property
     def room(self) -> int:
-        """How many records may come at once."""
+        """Return how many records may be fetched at once."""
         return RECORDS_A_POLL if self._left is None else min(self._left, RECORDS_A_POLL)
 
     def write(self, records: list[ConsumerRecord]) -> None:
-        """They are out when this returns."""
+        """Write records and flush."""
         sys.stdout.buffer.write(b"".join([self._show(record) for record in records]))
         sys.stdout.buffer.flush()
         if self._left is not None:
@@ -145,7 +145,7 @@ def _shown(
 def _read(
     config: dict[str, Any], topic: str, only: tuple[int, ...], between: tuple[Place, Place | None], output: Output
 ) -> bool:
-    """Return whether the topic exists. `between`: where to begin, and where to stop if anywhere."""
+    """Return whether the topic exists. `between` has the start and, unless None, the end."""
     from pybroker.client import TopicPartition
     from pybroker.client.blocking import Consumer
 
@@ -169,7 +169,7 @@ def _read(
                 output.write(records)
                 continue
             output.write([one for one in records if one.offset < stops[TopicPartition(topic, one.partition)]])
-            # Control records and what compaction took may stand at the end: the position is what counts.
+            # Compare positions, not records: the last offsets may be control records or compacted away.
             ended = {each for each in reading if consumer.position(each) >= stops[each]}
             consumer.pause(*ended)
             reading = [each for each in reading if each not in ended]
@@ -177,7 +177,8 @@ def _read(
 
 
 def _read_as_member(config: dict[str, Any], topic: str, output: Output, *, follow: bool) -> None:
-    """Commits what is out. Unless it is to follow it ends when nothing is left of the partitions that it was given."""
+    """Read as a group member and commit written records. Unless it follows, stop at the end of the assigned
+    partitions."""
     from pybroker.client.blocking import Consumer
 
     with Consumer({**config, "enable.auto.commit": False}) as consumer:

@@ -1,6 +1,6 @@
-"""A record as a line of JSON. What `consume --json` writes, `produce --json` reads.
+"""A record as a line of JSON, which `consume --json` writes and `produce --json` reads.
 
-Bytes that are UTF-8 are text; others are `{"base64": "…"}`.
+Bytes in UTF-8 are text; others are `{"base64": "…"}`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ BASE64 = "base64"
 
 
 def encode(record: ConsumerRecord) -> bytes:
-    """The record's line, without an end."""
+    """Return the record's line, without a line end."""
     told = {
         "topic": record.topic,
         "topic_id": str(record.topic_id),
@@ -42,10 +42,10 @@ def _told(data: bytes | None) -> str | dict[str, str] | None:
 
 
 def decode(line: bytes) -> dict[str, Any]:
-    """`key`, `value`, `headers`, `partition` and `timestamp_ms` of a line, as `Producer.enqueue` takes them; what is
-    not given is None. A value that is a number, a list or an object is taken as JSON text. Other names are left alone.
+    """Parse a line and return `key`, `value`, `headers`, `partition` and `timestamp_ms` for `Producer.enqueue`; missing
+    fields are None. A value that is a number, list or object becomes JSON text. Other names are ignored.
 
-    Raises ValueError, which says what is wrong.
+    Raises ValueError with the reason.
     """
     try:
         found = json.loads(line)
@@ -84,7 +84,7 @@ def _whole(found: Mapping[str, Any], name: str) -> int | None:
 
 
 def _headers(given: Any) -> HeaderList:
-    """Pairs, or an object where each name is there once."""
+    """Return headers from pairs, or from an object with distinct names."""
     if not given:
         return ()
     pairs = given.items() if isinstance(given, dict) else given

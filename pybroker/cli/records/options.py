@@ -1,4 +1,4 @@
-"""Options that `produce` and `consume` share."""
+"""Common options of `produce` and `consume`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
 
 def parsed(parse: Callable[[str], Any]) -> Callable[[click.Context, click.Parameter, str | None], Any]:
-    """An option's callback: what `parse` makes of its text. ValueError says what is wrong with that."""
+    """Return an option's callback that applies `parse` to its text. A ValueError gives the reason of a usage error."""
 
     def callback(_ctx: click.Context, _parameter: click.Parameter, text: str | None) -> Any:
         try:
@@ -33,24 +33,24 @@ def _separator(text: str) -> bytes:
 
 
 def key_separator_option(what: str) -> Decorator:
-    """`--key-separator`."""
+    """Add `--key-separator`."""
     return click.option("--key-separator", "-K", callback=parsed(_separator), metavar="TEXT", help=what)
 
 
 def delimiter_option(what: str) -> Decorator:
-    """`--delimiter`."""
+    """Add `--delimiter`."""
     return click.option(
         "--delimiter", "-D", callback=parsed(_separator), default="\\n", show_default=True, metavar="TEXT", help=what
     )
 
 
 def null_option(what: str) -> Decorator:
-    """`--null`."""
+    """Add `--null`."""
     return click.option("--null", metavar="TEXT", help=what)
 
 
 def client_settings(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds `--command-property`; the function gets them as `settings`, by name."""
+    """Add `--command-property`; the function gets them as `settings`, by name."""
 
     @click.option(
         "--command-property",

@@ -1,4 +1,4 @@
-"""Where `consume` begins and ends: `--from`, `--to`."""
+"""Start and end of `consume`: `--from`, `--to`."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ GRAMMAR = "start, end, an offset, +N (after the start), -N (before the end), @TI
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A place in each partition. `number` goes with all but "start" and "end"; of "time" it is milliseconds."""
+    """A position in each partition. All kinds but "start" and "end" have a `number`; that of "time" is milliseconds."""
 
     kind: Literal["start", "end", "offset", "after", "before", "time"]
     number: int = 0
 
 
 def parse(text: str) -> Place:
-    """A place as the command line says it. Raises ValueError, which says what it may be."""
+    """Parse a place of the command line. Raises ValueError with the allowed forms."""
     if text in ("start", "beginning", "earliest"):
         return Place("start")
     if text in ("end", "latest"):
@@ -50,7 +50,7 @@ def _time(text: str) -> int:
 
 
 def offsets(consumer: Consumer, partitions: Sequence[TopicPartition], place: Place) -> dict[TopicPartition, int]:
-    """The offset of the place in each partition, within what is there now."""
+    """Return the offset of the place in each partition, limited to the existing log."""
     starts = consumer.beginning_offsets(partitions)
     ends = consumer.end_offsets(partitions)
     if place.kind == "start":

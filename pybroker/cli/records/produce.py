@@ -1,4 +1,4 @@
-"""`pybroker produce`: what stands in files or comes on stdin becomes records."""
+"""`pybroker produce`: turns the content of files or stdin into records."""
 
 from __future__ import annotations
 
@@ -97,8 +97,8 @@ def _whole(files: Iterable[Path]) -> Iterator[tuple[str, bytes]]:
 
 
 def _split(files: Iterable[Path], delimiter: bytes) -> Iterator[tuple[str, bytes]]:
-    """Each record as soon as its end is there, with its place for messages. What stands behind the last delimiter is
-    one too; an empty line is a record."""
+    """Yield each record as soon as it is complete, with its place for messages. Text after the last delimiter is a
+    record; so is an empty line."""
     for name, file in _inputs(files):
         rest = b""
         number = 0

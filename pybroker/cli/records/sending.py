@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pybroker.client.producer.delivery import OnDelivery
 
 Fields = dict[str, Any]
-"""What `Producer.enqueue` takes."""
+"""Arguments of `Producer.enqueue`."""
 Row = tuple[str, Fields]
 """A record and its place in the input, for messages."""
 
@@ -38,7 +38,7 @@ class Written:
         self.last: dict[int, RecordMetadata] = {}
 
     def outcome_of(self, number: int, place: str) -> OnDelivery:
-        """The callback of one record."""
+        """Return the callback of one record."""
 
         def settle(metadata: RecordMetadata | None, error: Exception | None) -> None:
             if metadata is None:
@@ -57,7 +57,7 @@ class Written:
             self.first_refused = number, place, error
 
     def failure(self, topic: str) -> str | None:
-        """The message if not everything was written."""
+        """Return the error message if a record was not written, else None."""
         reasons = []
         if self.first_refused is not None:
             _, place, error = self.first_refused
@@ -96,14 +96,14 @@ def _enqueue(producer: Producer, topic: str, rows: Iterable[Row], written: Writt
                 written.refuse(number, place, error)
             if written.refused:
                 return
-    except click.ClickException as problem:  # an input that cannot be read; the records before it are written
+    except click.ClickException as problem:  # the input cannot be read further; the records before it are written
         written.problem = problem.message
     else:
         written.read = None
 
 
 def report(topic: str, written: Written, *, as_json: bool) -> None:
-    """Say what was written. Raises click.ClickException if that is not everything."""
+    """Print the number of written records. Raises click.ClickException if some were not written."""
     failure = written.failure(topic)
     if as_json:
         ids = {str(each.topic_id) for each in written.last.values()}
@@ -122,5 +122,5 @@ def report(topic: str, written: Written, *, as_json: bool) -> None:
 
 
 def count_of(rows: int) -> str:
-    """A number of records, for people."""
+    """Return a number of records, for people."""
     return f"{rows} record{'' if rows == 1 else 's'}"

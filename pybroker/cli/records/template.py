@@ -1,4 +1,4 @@
-"""What `consume --format` writes of a record: kcat's letters."""
+"""Templates of `consume --format`, with kcat's letters."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _TOKEN = re.compile(r"%(?P<letter>.?)|\\(?:x(?P<hex>[0-9a-fA-F]{2})|(?P<escape>.
 
 
 def compiled(template: str) -> Callable[[ConsumerRecord], bytes]:
-    """The bytes of a record by a template. Raises ValueError for a letter that means nothing."""
+    """Return a function that formats a record by a template. Raises ValueError for an unknown letter."""
     parts: list[Part] = []
     at = 0
     for token in _TOKEN.finditer(template):

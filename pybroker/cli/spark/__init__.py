@@ -1,4 +1,4 @@
-"""What the commands share that run Spark: its session, its end by a signal, progress, errors as one line.
+"""Common parts of commands that run Spark: session, signals, progress, errors as one line.
 
-pyspark is imported when a function needs it.
+Functions import pyspark when they need it.
 """

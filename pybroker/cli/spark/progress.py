@@ -1,4 +1,4 @@
-"""How far a command is that runs Spark: a bar on a terminal, a line now and then elsewhere."""
+"""Progress of a command that runs Spark: a bar on a terminal, otherwise lines at intervals."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 POLL_S = 0.5
 LINE_EVERY_S = 10.0
-"""Without a terminal. What takes less time says nothing."""
+"""Interval of lines without a terminal. Shorter work prints none."""
 
 
 class Counts(Protocol):
@@ -32,14 +32,14 @@ class Counts(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Tasks:
-    """Of the jobs that a step has started so far."""
+    """Tasks of the jobs that a step has started so far."""
 
     done: int = 0
     total: int = 0
 
 
 class Progress:
-    """What a command is at: the step, and the tasks of its jobs as soon as there are any."""
+    """The current step of a command, and the tasks of its jobs."""
 
     def __init__(self, what: str, counts: Counts | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self.what = what
@@ -51,13 +51,13 @@ class Progress:
         self._group = ""
 
     def step(self, context: SparkContext, name: str = "") -> None:
-        """The next step, with all jobs that this thread starts from here on."""
+        """Begin the next step, with all jobs that this thread starts afterwards."""
         self._tracker, self._step, self._group = context.statusTracker(), name, f"pybroker-{uuid.uuid4()}"
         context.setJobGroup(self._group, self.what)
 
     @property
     def tasks(self) -> Tasks:
-        """Whatever has ended counts, although Spark's own list of active stages forgets it."""
+        """Count tasks, including those of finished stages, which Spark's list of active stages omits."""
         tracker, done, total = self._tracker, 0, 0
         if tracker is None:
             return Tasks()
@@ -66,13 +66,13 @@ class Progress:
             for stage in about.stageIds if about is not None else ():
                 info = tracker.getStageInfo(stage)
                 if about is not None and info is not None:
-                    # A stage whose result was there already is skipped: it never has tasks that end.
+                    # Spark skips a stage whose result exists already: its tasks never end.
                     done += info.numTasks if about.status == "SUCCEEDED" else info.numCompletedTasks
                     total += info.numTasks
         return Tasks(done, total)
 
     def told(self, tasks: Tasks) -> str:
-        """In words; rows and bytes as the broker tells them."""
+        """Return the progress as text, with the rows and bytes that the broker reports."""
         at = f"{tasks.done}/{tasks.total} tasks" if tasks.total else "" if self._step else "planning"
         parts = [each for each in (self._step, at) if each]
         if self._counts is not None and tasks.total:
@@ -83,13 +83,13 @@ class Progress:
 
     @property
     def seconds(self) -> float:
-        """Since the command began."""
+        """Return seconds since the command began."""
         return self._clock() - self._started_s
 
 
 @contextmanager
 def progress(what: str, counts: Counts | None = None, console: Console | None = None) -> Iterator[Progress]:
-    """Shows on stderr how far the block is, which does `what` and says so by the Progress that it gets."""
+    """Show on stderr the progress of the block, which does `what` and updates the yielded Progress."""
     from rich.console import Console
 
     made = Progress(printable(what), counts)
@@ -101,10 +101,10 @@ def progress(what: str, counts: Counts | None = None, console: Console | None = 
 
 @contextmanager
 def _stderr() -> Iterator[TextIO]:
-    """stderr of its own: while Spark starts, the process's goes elsewhere."""
+    """Yield a duplicate of stderr: while Spark starts, the process's own is redirected."""
     try:
         copy = os.dup(sys.stderr.fileno())
-    except OSError:  # a test's, which is no file
+    except OSError:  # in a test, stderr is no file
         yield sys.stderr
     else:
         with open(copy, "w", buffering=1) as stream:
@@ -141,8 +141,7 @@ def _lines(made: Progress, console: Console) -> Iterator[None]:
 
 @contextmanager
 def meanwhile(every_s: float, look: Callable[[], None]) -> Iterator[None]:
-    """Calls `look` again and again in a thread while the block runs in this one. What Spark says is wrong the block
-    says itself."""
+    """Call `look` repeatedly in a thread while the block runs in this one. The block itself raises Spark's errors."""
     done = threading.Event()
 
     def watch() -> None:

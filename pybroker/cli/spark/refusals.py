@@ -16,16 +16,16 @@ NO_JVM = "JAVA_GATEWAY_EXITED"
 _CALLING = "An error occurred while calling"
 _CLASS = re.compile(r"^(?:: )?(?:[\w$]+\.)+[\w$]*(?:Exception|Error)(?:: |$)")
 _TASK = re.compile(r"^Job aborted due to stage failure: .*?\(TID \d+\) \([^)]*\): ")
-# With three slashes it is quoted as a URL; Spark writes files with one slash as they are called.
+# Names with three slashes are URL-encoded; Spark prints file names after one slash unencoded.
 _FILE = re.compile(r"\bfile:///\S+")
 _STATE = re.compile(r"\s*SQLSTATE: \w+(?:; line \d+ pos \d+)?;?$")
 
 
 @contextmanager
 def errors_as_lines(what: str | None = None, log: IO[bytes] | None = None) -> Iterator[None]:
-    """Whatever Spark raises is one line, which begins with `what`; stack traces stay out of sight.
+    """Turn Spark's exceptions into one line that begins with `what`; hide stack traces.
 
-    `log`: what the JVM wrote, for one that did not start.
+    `log` is the JVM's output, for a JVM that did not start.
     """
     try:
         yield
@@ -38,7 +38,7 @@ def errors_as_lines(what: str | None = None, log: IO[bytes] | None = None) -> It
 
 
 def spark_errors() -> tuple[type[Exception], ...]:
-    """What Spark raises: those that it has classes for in Python, and all others."""
+    """Return Spark's exceptions: those with Python classes, and the general one."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # published without types
     from pyspark.errors import PySparkException
 
@@ -46,7 +46,7 @@ def spark_errors() -> tuple[type[Exception], ...]:
 
 
 def no_jvm(log: str) -> str:
-    """The line of what the JVM wrote that says why there is none."""
+    """Return the line of the JVM's output with the reason for its failure."""
     lines = [line for line in log.splitlines() if line.strip() and not line.startswith("WARNING")]
     said = next((line.partition(": ")[2] for line in lines if line.startswith("Exception in thread")), None)
     said = said or next((line for line in lines if "java" in line.lower()), None)
@@ -54,8 +54,8 @@ def no_jvm(log: str) -> str:
 
 
 def reason(text: str) -> str:
-    """What an error of Spark's says, in a line: the end of a Python worker's traceback, or its first line and what the
-    cause was."""
+    """Return the reason in an error of Spark as one line: the end of a Python worker's traceback, or the first line and
+    the cause."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     told = [line for line in lines if any(mark in line for mark in REASON_LINES)]
     if told:
@@ -71,12 +71,12 @@ def reason(text: str) -> str:
 
 
 def file_name(url: str) -> str:
-    """A local file as a user knows it, from Spark's URL; others as they are."""
+    """Return the path of a local file from Spark's URL; other URLs unchanged."""
     return "/" + unquote(url.removeprefix("file:").lstrip("/")) if url.startswith("file:/") else url
 
 
 def _plain(line: str) -> str:
-    """Without names of classes, and of the task that met it."""
+    """Remove names of classes, and of the failed task."""
     line = _FILE.sub(lambda url: file_name(url[0]), line)
     while (shorter := _STATE.sub("", _TASK.sub("", _CLASS.sub("", line)))) != line:
         line = shorter
@@ -85,7 +85,7 @@ def _plain(line: str) -> str:
 
 @contextmanager
 def refusals_as_lines() -> Iterator[None]:
-    """What the broker refuses, outside of Spark, is one line."""
+    """Turn the broker's errors outside of Spark into one line."""
     from pybroker.native import NativeError
     from pybroker.spark.errors import SparkSourceError
 

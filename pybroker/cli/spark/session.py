@@ -1,4 +1,4 @@
-"""A quiet Spark for a command, and the data source's readers and writers for the broker that it names."""
+"""A quiet Spark session, and the data source's readers and writers for the broker of the command line."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ EXTRA = "spark"
 
 
 def require_spark(also: str = "pyspark") -> None:
-    """Raises click.ClickException, which says what to install, if Java or pyspark (or another module) is not there."""
+    """Raise click.ClickException, with what to install, if Java or pyspark (or another module) is missing."""
     if importlib.util.find_spec(also) is None:
         raise click.ClickException(f"this needs {also}, which is not installed: pip install {_requirements()}")
     if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
@@ -42,7 +42,7 @@ def require_spark(also: str = "pyspark") -> None:
 
 
 def _requirements() -> str:
-    """What pybroker's metadata says that Spark needs: it may have been installed from anywhere."""
+    """Return the requirements of Spark in pybroker's metadata, wherever it was installed from."""
     marked = (each.partition(";") for each in importlib.metadata.requires("pybroker") or ())
     wanted = [name.strip() for name, _, marker in marked if "extra" in marker and EXTRA in marker]
     return " ".join(f"'{each}'" for each in wanted)
@@ -53,11 +53,11 @@ verbose_option = click.option("-v", "--verbose", is_flag=True, help="Show Spark'
 
 @contextmanager
 def session(master: str, *, verbose: bool = False) -> Iterator[SparkSession]:
-    """A quiet Spark, stopped at the end; what goes wrong in the block is one line.
+    """Yield a quiet Spark session and stop it at the end; errors of the block become one line.
 
     Raises click.ClickException, also if pyspark is not installed.
     """
-    # Without this, workers start whatever `python3` comes first on the path, which lacks our modules.
+    # Without this, workers start the first `python3` on the path, which lacks our modules.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     local = master.startswith("local")
     if local:
@@ -74,9 +74,9 @@ def session(master: str, *, verbose: bool = False) -> Iterator[SparkSession]:
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.log.level", level)
         .config("spark.sql.session.timeZone", "UTC")
-        # Columns id and ID are two.
+        # Columns id and ID are distinct.
         .config("spark.sql.caseSensitive", "true")
-        # PySpark's workers make local times of timestamps, and an hour comes twice where clocks are set back.
+        # PySpark's workers convert timestamps to local time, in which an hour occurs twice when clocks are set back.
         .config("spark.executorEnv.TZ", "UTC")
     )
     if local:
@@ -96,7 +96,7 @@ def session(master: str, *, verbose: bool = False) -> Iterator[SparkSession]:
 
 
 def quiet_pyspark(*, verbose: bool) -> None:
-    """PySpark writes some of its errors to stderr as JSON with the stack trace, beside raising them."""
+    """Silence PySpark, which writes some errors to stderr as JSON with the stack trace besides raising them."""
     from pyspark.logger import PySparkLogger
 
     for name in PYSPARK_LOGGERS:
@@ -105,9 +105,9 @@ def quiet_pyspark(*, verbose: bool) -> None:
 
 @contextmanager
 def _stderr_into(log: IO[bytes]) -> Iterator[None]:
-    """What processes that are started here write to stderr goes into a file: a JVM keeps it so. Its launcher, Spark
-    before it has read its settings, and tasks write there whatever the log level. What this process says is still said.
-    """
+    """Redirect stderr of processes that start in the block into a file; a JVM keeps that file. Its launcher, Spark
+    before it has read its settings, and tasks write to stderr whatever the log level. This process's own output still
+    appears."""
     sys.stderr.flush()
     kept, own = os.dup(STDERR), sys.stderr
     os.dup2(log.fileno(), STDERR)
@@ -123,7 +123,8 @@ def _stderr_into(log: IO[bytes]) -> Iterator[None]:
 
 
 def cluster_of(target: Target) -> Cluster:
-    """The cluster that the options name. Raises click.ClickException if a broker that is waited for does not come."""
+    """Return the cluster of the options. Raises click.ClickException if a broker that the command waits for does not
+    start."""
     from pybroker.client import blocking
     from pybroker.spark.cluster import Cluster
 
@@ -135,7 +136,7 @@ def cluster_of(target: Target) -> Cluster:
 
 
 def client_options(target: Target) -> dict[str, str]:
-    """The data source's `kafka.*` options of a command's broker options."""
+    """Return the data source's `kafka.*` options for a command's broker options."""
     return {f"kafka.{name}": value for name, value in _settings(target).items()}
 
 
@@ -144,7 +145,7 @@ def _settings(target: Target) -> dict[str, str]:
 
 
 def reader(spark: SparkSession, target: Target, topic_id: str, options: Mapping[str, str]) -> DataFrameReader:
-    """A reader of a topic by its id, with all columns that an archive has."""
+    """Return a reader of a topic by its id, with all columns of an archive."""
     return (
         spark.read.format("pybroker")
         .options(**client_options(target))
@@ -154,14 +155,14 @@ def reader(spark: SparkSession, target: Target, topic_id: str, options: Mapping[
 
 
 def writer(frame: DataFrame, target: Target, topic: str, options: Mapping[str, str]) -> DataFrameWriter:
-    """A writer into a topic."""
+    """Return a writer into a topic."""
     return (
         frame.write.format("pybroker").options(**client_options(target)).options(topic=topic, **options).mode("append")
     )
 
 
 def column_of(name: str) -> Column:
-    """A column by its whole name: a dot in it means no field."""
+    """Return a column by its whole name: a dot in it does not select a field."""
     from pyspark.sql import functions
 
     return functions.col("`" + name.replace("`", "``") + "`")

@@ -1,4 +1,4 @@
-"""Commands that SIGINT and SIGTERM end together with the Spark that they run."""
+"""Ends a command and its Spark on SIGINT and SIGTERM."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from pybroker.cli.spark.refusals import spark_errors
 
 POLL_S = 0.5
 GRACE_S = 30.0
-"""How long a command that is stopped waits for Spark to end."""
+"""Limit of a stopped command's wait for Spark's end."""
 STARTING_S = 2.0
-"""How long for a Spark that only starts: it has done nothing yet, and ends by itself when this process has."""
+"""The same for a Spark that is starting: it has done no work yet, and ends with this process."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 EXIT_OF_SIGNAL = 128
 T = TypeVar("T")
 
 running: list[Any] = []
-"""The JVM's SparkContext of the session that there is."""
+"""The JVM's SparkContext of the current session."""
 stopped = threading.Event()
-"""No session may begin any more."""
+"""Set when no session may begin any more."""
 
 
 class StoppedError(Exception):
-    """A signal ended a command; `exit_code` is what shells make of it."""
+    """A signal ended a command; `exit_code` is the shell's code for it."""
 
     def __init__(self, number: int) -> None:
         self.exit_code = EXIT_OF_SIGNAL + number
@@ -35,9 +35,10 @@ class StoppedError(Exception):
 
 
 def stoppable(work: Callable[[], T]) -> T:
-    """What `work` gives, which runs Spark. Raises StoppedError once SIGINT or SIGTERM came and Spark has ended.
+    """Run `work`, which uses Spark, and return its result. Raises StoppedError after SIGINT or SIGTERM, once Spark has
+    ended.
 
-    The work is done in a thread: one that a signal interrupts inside of a call of the JVM can call it no more.
+    A thread does the work: a thread that a signal interrupts within a call of the JVM cannot call it again.
     """
     given: list[T] = []
     raised: list[BaseException] = []
@@ -47,7 +48,7 @@ def stoppable(work: Callable[[], T]) -> T:
     def run() -> None:
         try:
             given.append(work())
-        except BaseException as error:  # raised again by the thread that waits
+        except BaseException as error:  # the waiting thread raises it again
             raised.append(error)
 
     thread = threading.Thread(target=run, daemon=True)
@@ -69,7 +70,7 @@ def stoppable(work: Callable[[], T]) -> T:
 
 
 def _end_spark(thread: threading.Thread) -> None:
-    """Cancels all jobs, lets no other begin, and waits for the thread that is at it."""
+    """Cancel all jobs, prevent new ones, and wait for the thread that runs them."""
     begun = time.monotonic()
     give_up = begun + STARTING_S
     while thread.is_alive() and time.monotonic() < give_up:

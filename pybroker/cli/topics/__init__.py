@@ -1,4 +1,4 @@
-"""`pybroker topics`: in the manner of kafka-topics, and what topic ids add."""
+"""`pybroker topics`: like Kafka's kafka-topics, with commands for topic ids."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How commands about topics name them."""
+"""Topic names and ids as arguments of commands."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ topic_id_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.opti
 
 
 def parsed_id(text: str) -> Uuid:
-    """An id in any of its forms. Raises click.UsageError."""
+    """Parse an id in any of its forms. Raises click.UsageError."""
     from pybroker.native import Uuid
 
     try:
@@ -33,7 +33,7 @@ def parsed_id(text: str) -> Uuid:
 
 
 def name_or_id(text: str) -> tuple[str | None, Uuid]:
-    """What looks like an id is one; who finds nothing of it tries it as a name."""
+    """Return a text that looks like an id as an id; if there is no such topic, the caller tries it as a name."""
     from pybroker.native import Uuid
 
     try:

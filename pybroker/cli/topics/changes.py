@@ -101,7 +101,7 @@ def delete(
 async def _delete(
     target: Target, which: str | Uuid | None, *, if_exists: bool, now: bool
 ) -> tuple[Mapping[str, object], str]:
-    """What was done, for machines and for people."""
+    """Delete a topic and return the result for machines and for people."""
     from pybroker.cli.topics.gone import deletions_of, no_topic
     from pybroker.client import AdminClient, ErrorCode, KafkaError, TopicCollection
 
@@ -132,7 +132,7 @@ async def _delete(
 async def _with_receipt(
     admin: AdminClient, row: Mapping[str, object], said: str, waiting: TopicDeletion, *, now: bool
 ) -> tuple[Mapping[str, object], str]:
-    """What becomes of the data: until when it waits, or (`now`) that it is gone."""
+    """Add the fate of the data: the end of its delay, or (`now`) its removal."""
     from pybroker.cli.topics.gone import way_back
     from pybroker.cli.topics.lives import purged, receipt, receipt_sentence
 
@@ -145,7 +145,7 @@ async def _with_receipt(
 
 
 async def _living_id(admin: AdminClient, topic: str) -> Uuid | None:
-    """None where the topic does not exist or brokers know no ids: the request by name says which."""
+    """Return the id; None if the topic does not exist or brokers have no ids: the request by name finds out which."""
     from pybroker.client import KafkaError
 
     try:
@@ -171,7 +171,7 @@ def alter(
         raise click.UsageError("alter needs --partitions; settings are changed by pybroker configs.")
 
     async def work() -> str | None:
-        """What is there instead of the topic; None: it was altered."""
+        """Alter the topic; return a sentence about a topic that does not exist, else None."""
         from pybroker.cli.topics.gone import no_topic
         from pybroker.client import AdminClient
         from pybroker.errors import KafkaError
@@ -205,7 +205,7 @@ def _settings(pairs: Iterable[str]) -> dict[str, str]:
 
 
 def _too_few_replicas(topic: str, made: TopicMetadataAndConfig) -> str | None:
-    """A warning if min.insync.replicas cannot be met. A broker that says nothing of its settings causes none."""
+    """Return a warning if min.insync.replicas cannot be met; None if the broker does not report its settings."""
     entry = (made.config or {}).get("min.insync.replicas")
     if entry is None or entry.value is None or not 0 < made.replication_factor < int(entry.value):
         return None
@@ -222,7 +222,7 @@ async def _id_of(admin: AdminClient, topic: str) -> str | None:
 
 
 def _text(topic_id: Uuid | None) -> str | None:
-    """A broker without topic ids (or from before them) says none, or ZERO."""
+    """Return the id as text; None for a broker without topic ids, which sends none or ZERO."""
     return str(topic_id) if topic_id else None
 
 

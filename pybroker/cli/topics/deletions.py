@@ -1,4 +1,4 @@
-"""`pybroker topics deletions`: what is deleted and still on disks."""
+"""`pybroker topics deletions`: deleted topics with data on disks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pybroker.client import AdminClient, TopicDeletion
 
 POLL_S = 0.2
-"""Between two looks at a deletion that is waited for."""
+"""Interval of polling a deletion."""
 
 
 @click.command()
@@ -90,7 +90,7 @@ async def _work(
 
 
 async def _shown(admin: AdminClient, which: str | None) -> list[TopicDeletion]:
-    """All whose data is not gone, or all of one topic."""
+    """Return all deletions that still have data, or all of one topic."""
     from pybroker.client import TopicCollection
 
     if which is None:
@@ -159,7 +159,7 @@ def _row(one: TopicDeletion) -> dict[str, object]:
 
 
 def _on_brokers(one: TopicDeletion) -> str:
-    """How far each broker has come, where they differ: `1,3: staged, 2: deleting`."""
+    """Return the state by broker if it differs: `1,3: staged, 2: deleting`."""
     states: dict[str, set[int]] = {}
     for broker in {replica.broker_id for replica in one.replicas}:
         those = {replica.state for replica in one.replicas if replica.broker_id == broker}

@@ -1,4 +1,4 @@
-"""What the commands of `pybroker topics` say about deleted topics, and how they find one by its name or its id."""
+"""Messages of `pybroker topics` about deleted topics, and their lookup by name or id."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REMOVED, FOUND = "removed", "found"
 
 
 async def deletions_of(admin: AdminClient, which: str | Uuid) -> list[TopicDeletion]:
-    """Every deletion of a name, or the one of an id, the latest first; none where the cluster remembers none, or the
+    """Return every deletion of a name, or that of an id, the latest first; none if the cluster remembers none, or the
     caller may not see them."""
     from pybroker.client import KafkaError, TopicCollection
 
@@ -29,13 +29,13 @@ async def deletions_of(admin: AdminClient, which: str | Uuid) -> list[TopicDelet
     try:
         return sorted(await admin.describe_deletions(wanted), key=lambda each: -each.deleted_ms)
     except KafkaError:
-        # Apache Kafka, and versions without topic ids, know no such request.
+        # Apache Kafka, and versions without topic ids, do not know this request.
         return []
 
 
 async def one_deleted(admin: AdminClient, text: str, *, purge: bool = False) -> TopicDeletion:
-    """The deleted topic that TEXT names, by its id or by the name that it had: one that can come back, or (`purge`) of
-    which data is left. Raises click.ClickException: there is none, or there are several."""
+    """Return the deleted topic with this id or former name: one that can be undeleted, or (`purge`) one that still has
+    data. Raises click.ClickException if there is none, or if there are several."""
     name, topic_id = name_or_id(text)
     by_id = [] if name is not None else await deletions_of(admin, topic_id)
     if by_id:
@@ -56,7 +56,7 @@ async def one_deleted(admin: AdminClient, text: str, *, purge: bool = False) -> 
 
 
 def story(deletion: TopicDeletion) -> str:
-    """When it was deleted, by whom, and until when it can come back."""
+    """Return a sentence: when and by whom the topic was deleted, and until when it can be undeleted."""
     if deletion.state == FOUND:
         return f"found by a broker at {times.text(deletion.deleted_ms)}"
     told = f"deleted at {times.text(deletion.deleted_ms)} by {deletion.deleted_by or 'an unknown principal'}"
@@ -66,7 +66,7 @@ def story(deletion: TopicDeletion) -> str:
 
 
 def way_back(deletion: TopicDeletion) -> str:
-    """A sentence with the command that brings a deleted topic back; "" if none does."""
+    """Return a sentence with the command that undeletes the topic; "" if it cannot be undeleted."""
     if not deletion.undeletable:
         return ""
     until = "" if deletion.remove_after_ms is None else f"Until {times.text(deletion.remove_after_ms)} "
@@ -74,7 +74,7 @@ def way_back(deletion: TopicDeletion) -> str:
 
 
 async def no_topic(admin: AdminClient, which: str | Uuid) -> str:
-    """The sentence for a topic that does not exist: what became of it, and how it comes back."""
+    """Return a sentence about a topic that does not exist: its deletion, and how to undelete it."""
     shown = f"topic {which}" if isinstance(which, str) else f"topic with id {which}"
     known = await deletions_of(admin, which)
     if not known:
@@ -84,7 +84,7 @@ async def no_topic(admin: AdminClient, which: str | Uuid) -> str:
 
 
 def absent_topic(target: Target, name: str) -> str:
-    """`no_topic`, for commands that have no admin client."""
+    """Return `no_topic`, for commands without an admin client."""
     from pybroker.client import AdminClient
 
     async def ask() -> str:

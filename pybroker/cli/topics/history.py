@@ -1,4 +1,4 @@
-"""`pybroker topics history`: what became of a topic."""
+"""`pybroker topics history`: the incarnations of a topic."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ async def _asked(target: Target, which: str) -> tuple[TopicIncarnation, ...]:
 
 
 async def incarnations(admin: AdminClient, which: str | Uuid) -> tuple[TopicIncarnation, ...]:
-    """Of a name or an id, the latest first. Raises KafkaError: nothing is known."""
+    """Return the incarnations of a name or id, the latest first. Raises KafkaError if none is known."""
     from pybroker.client import TopicCollection
 
     wanted: TopicCollection

@@ -1,4 +1,4 @@
-"""`pybroker topics delete|truncate --dry-run`: what a deletion or a truncation would take away."""
+"""`pybroker topics delete|truncate --dry-run`: the data that a deletion or truncation would remove."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def show_impact(
     truncates: bool = False,
     keep_offsets: bool = False,
 ) -> None:
-    """On stdout; nothing is changed. truncates: of a truncation, else of a deletion."""
+    """Print the impact without a change; `truncates`: of a truncation, else of a deletion."""
     found = run(_impact(target, topic or "", if_exists))
     if isinstance(found, str):
         if target.json:
@@ -45,7 +45,7 @@ def show_impact(
 
 
 async def _impact(target: Target, topic: str | Uuid, if_exists: bool) -> DeletionImpact | str:
-    """What would be gone, or a sentence about a topic that does not exist."""
+    """Return the impact, or a sentence about a topic that does not exist."""
     from pybroker.client import AdminClient, UnknownTopicError, deletion_impact
 
     async with AdminClient(target.client_config()) as admin:

@@ -114,7 +114,7 @@ async def _by_id(admin: AdminClient, topic_id: Uuid, if_exists: bool) -> list[To
 
 
 async def _by_names(admin: AdminClient, names: Sequence[str]) -> list[TopicDescription]:
-    """Topics that go away meanwhile are left out."""
+    """Return topics, without those that are deleted meanwhile."""
     from pybroker.errors import KafkaError
     from pybroker.protocol.error_codes import ErrorCode
 
@@ -132,7 +132,7 @@ async def _by_names(admin: AdminClient, names: Sequence[str]) -> list[TopicDescr
 
 
 async def _configs_of(admin: AdminClient, names: Sequence[str]) -> Mapping[str, Mapping[str, str | None]]:
-    """What was set for these topics themselves; nothing for those whose settings may not be seen."""
+    """Return the topics' own settings; none for topics whose settings the caller may not see."""
     from pybroker.client import ConfigResource, ConfigSource
     from pybroker.errors import KafkaError
     from pybroker.protocol.error_codes import ErrorCode
@@ -171,7 +171,7 @@ def _as_json(topic: TopicDescription, configs: Mapping[str, str | None]) -> dict
 
 
 def _print(topic: TopicDescription, configs: Mapping[str, str | None]) -> None:
-    """As kafka-topics does, so that what reads its output reads this."""
+    """Print like kafka-topics, so that scripts that parse its output work."""
     factor = len(topic.partitions[0].replicas) if topic.partitions else 0
     settings = ",".join(f"{name}={value}" for name, value in sorted(configs.items()))
     head = {

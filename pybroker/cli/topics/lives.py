@@ -1,4 +1,4 @@
-"""`pybroker topics undelete | purge | truncate`: topics come back, go for good, or are emptied."""
+"""`pybroker topics undelete | purge | truncate`: restores, finally removes, or empties topics."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from pybroker.native import Uuid
 
 TIMEOUT_S = 60.0
-"""For the broker: an undeletion moves directories, it copies nothing."""
+"""Limit for the broker: an undelete moves directories and copies nothing."""
 PURGE_WAIT_S = 10.0
-"""Brokers that run remove files in that time, unless there are very many."""
+"""Running brokers remove files within this time, unless there are very many."""
 POLL_S = 0.1
 
 
@@ -45,7 +45,7 @@ def undelete(topic_id: str, new_name: str | None, target: Target) -> None:
             which = _id_or_none(topic_id)
             if which is None or (not await deletions_of(admin, which) and await deletions_of(admin, topic_id)):
                 which = (await one_deleted(admin, topic_id)).topic_id
-            # An id is tried as it is: the broker says why a topic cannot come back.
+            # Send an id unchecked: the broker gives the reason if the topic cannot be undeleted.
             return (await admin.undelete_topics({which: new_name}, timeout_s=TIMEOUT_S))[which]
 
     made = run(work())
@@ -91,21 +91,23 @@ def purge(topic_id: str, yes: bool, target: Target) -> None:
 
 
 def confirm_purge(found: TopicDeletion) -> None:
-    """Asks on the terminal. Raises click.Abort."""
+    """Ask for confirmation on the terminal. Raises click.Abort."""
     size = "an unknown number of" if found.size_bytes is None else f"{found.size_bytes:,}"
     told = f"Topic {found.name} with id {found.topic_id}, {story(found)}, {size} bytes"
     click.confirm(f"{told}: remove it for good?", abort=True, err=True)
 
 
 async def purged(admin: AdminClient, found: TopicDeletion) -> TopicDeletion:
-    """Purges a deleted topic; what is left of it when the brokers that run have removed it, or after some seconds."""
+    """Purge a deleted topic. Return its remaining data once all running brokers have removed theirs, or after some
+    seconds."""
     await admin.purge_topics([found.topic_id], timeout_s=TIMEOUT_S)
     give_up = time.monotonic() + PURGE_WAIT_S
     running = {node.id for node in (await admin.describe_cluster()).nodes}
     while True:
         left = next(iter(await deletions_of(admin, found.topic_id)), None)
         if left is None:
-            # Gone everywhere, and the oldest of more than topic.history.max.incarnations.
+            # The data is gone on every broker, and the history has dropped the oldest entries beyond
+            # topic.history.max.incarnations.
             return dataclasses.replace(found, state=REMOVED, replicas=())
         if not running & _holders(left) or time.monotonic() >= give_up:
             return left
@@ -117,7 +119,7 @@ def _holders(deletion: TopicDeletion) -> set[int]:
 
 
 def receipt(before: TopicDeletion, after: TopicDeletion) -> dict[str, Any]:
-    """What was removed, and the brokers that still have their part."""
+    """Return the removed data, and the brokers that still have theirs."""
     return {
         "topic": before.name,
         "topic_id": str(before.topic_id),
@@ -129,7 +131,7 @@ def receipt(before: TopicDeletion, after: TopicDeletion) -> dict[str, Any]:
 
 
 def receipt_sentence(before: TopicDeletion, after: TopicDeletion) -> str:
-    """The same, for people."""
+    """Return the receipt as a sentence for people."""
     size = "" if before.size_bytes is None else f", {before.size_bytes:,} bytes"
     said = f"Purged topic {before.name} with id {before.topic_id}{size}"
     missing = sorted(_holders(after))
@@ -140,7 +142,7 @@ def receipt_sentence(before: TopicDeletion, after: TopicDeletion) -> str:
 
 
 async def _living(admin: AdminClient, topic: str) -> Uuid:
-    """The id of the topic that has a name, as the controller sees it. Raises UnknownTopicError."""
+    """Return the id of the topic with a name, from the controller. Raises UnknownTopicError."""
     from pybroker.client import ErrorCode, UnknownTopicError
 
     for one in await incarnations(admin, topic):
@@ -170,7 +172,7 @@ def truncate(topic: str, keep_offsets: bool, dry_run: bool, target: Target) -> N
 
         async with AdminClient(target.client_config()) as admin:
             try:
-                # By id, so that a request that is sent twice does not truncate twice.
+                # Truncate by id: a retried request does not truncate twice.
                 old = await _living(admin, topic)
                 which = TopicCollection.of_topic_ids([old])
                 made = (await admin.truncate_topics(which, keep_offsets=keep_offsets, timeout_s=TIMEOUT_S))[old]
