@@ -1,4 +1,4 @@
-"""Tables of figures in benches/README.md: written by the benches themselves, between two lines that stay."""
+"""Tables in benches/README.md, which the benches replace between two marker lines."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ README = Path(__file__).with_name("README.md")
 
 
 def shown(value: float) -> str:
-    """Three significant digits."""
+    """Format a value with three significant digits."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def table(title: str, first: str, columns: Sequence[str], rows: Mapping[str, Sequence[str]]) -> str:
-    """A Markdown table under its title; `first`: what heads the names of the rows."""
+    """Return a Markdown table under its title; `first` is the head of the row names."""
     lines = [f"**{title}**", "", f"| {first} | {' | '.join(columns)} |", f"|---|{'---|' * len(columns)}"]
     lines += [f"| {name} | {' | '.join(cells)} |" for name, cells in rows.items()]
     return "\n".join(lines)
 
 
 def add_option(parser: argparse.ArgumentParser) -> None:
-    """`--readme`, for `publish`."""
+    """Add `--readme`, for `publish`."""
     parser.add_argument("--readme", action="store_true", help="put the tables into benches/README.md as well")
 
 
 def publish(section: str, tables: Sequence[str], *, into_readme: bool) -> None:
-    """Prints the tables; with `into_readme` they take the place of those that stand in the section. Raises ValueError
-    if the README has no such section."""
+    """Print the tables; with `into_readme`, replace those of the section. Raises ValueError if the README has no such
+    section."""
     text = "\n\n".join(tables)
     print(text)
     if not into_readme:

@@ -1,4 +1,4 @@
-"""Two settings of one broker against each other, round by round, so that both saw the same machine."""
+"""Compares two settings of one broker in alternating rounds, so that the state of the machine is the same for both."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from statistics import median
 from tests.support.processes import data_threads
 
 MEGABYTES = 20
-"""Of 100 B records, one a request: 200,000 requests."""
+"""Volume of 100 B records, one per request: 200,000 requests."""
 CPU = "broker_cpu_us_per_request"
 
 
 def compared(
     without: Callable[[], float], with_it: Callable[[], float], rounds: int
 ) -> tuple[float, float, float]:
-    """Medians of both, and of the ratios of the rounds. Which of them goes first changes from round to round."""
+    """Return the medians of both, and of the ratios of the rounds. Their order alternates between rounds."""
     pairs = []
     for number in range(rounds):
         if number % 2:
@@ -31,10 +31,10 @@ def compared(
 
 
 def data_threads_ran(pid: int) -> int:
-    """Nanoseconds that the data threads of a broker's process have run, all together."""
+    """Return the nanoseconds of CPU of a broker's data threads, summed."""
     return sum(ran for ran, *_ in data_threads(pid))
 
 
 def verdict(ratio: float, most: float) -> str:
-    """A ratio with its bar."""
+    """Return a ratio with its bar."""
     return f"{ratio:.3f} (bar ≤ {most}: {'met' if ratio <= most else 'MISSED'})"

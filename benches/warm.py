@@ -1,4 +1,4 @@
-"""A broker is warm when its figures stand still: a JVM compiles what it runs often, for minutes."""
+"""Warms up a broker until its figures are stable: a JVM compiles hot code for minutes."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from dataclasses import dataclass
 STEADY = 0.05
 RUNS = 3
 SECONDS_MAX = 300.0
-"""A figure that does not settle by then is taken as it is, and the table says so."""
+"""A figure that is not stable by then is used as it is, and the table says so."""
 
 
 @dataclass(frozen=True, slots=True)
 class Warmth:
-    """How a broker was loaded before anything counted."""
+    """The warm-up of a broker."""
 
     runs: int
     spread: float
-    """Of the last RUNS runs: how much the largest exceeds the least; 0.05 are 5 %."""
+    """Relative difference of the largest and smallest of the last RUNS runs; 0.05 is 5 %."""
 
     @property
     def steady(self) -> bool:
-        """Whether it was warm."""
+        """Return whether the figures were stable."""
         return self.runs >= RUNS and self.spread < STEADY
 
     def __str__(self) -> str:
@@ -32,8 +32,8 @@ class Warmth:
 def until_steady(
     run: Callable[[], float], seconds_max: float = SECONDS_MAX, clock: Callable[[], float] = time.monotonic
 ) -> Warmth:
-    """Loads a broker by `run`, which gives its CPU a request or row, until the last RUNS figures differ by less than
-    STEADY, at most about `seconds_max` seconds long."""
+    """Load a broker by `run`, which returns its CPU per request or row, until the last RUNS figures differ by less than
+    STEADY, for about `seconds_max` seconds at most."""
     figures: list[float] = []
     give_up = clock() + seconds_max
     while True:

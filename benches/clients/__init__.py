@@ -1,1 +1,1 @@
-"""Python clients compared on one broker."""
+"""Compares Python clients on one broker."""

@@ -25,7 +25,7 @@ LINGER_MS = 5
 
 
 def write_rows(bootstrap: str, topic: str, count: int) -> None:
-    """`send_many`, 1,000 rows a call."""
+    """Write with `send_many`, 1,000 rows per call."""
 
     async def work() -> None:
         async with Producer({"bootstrap.servers": bootstrap, "linger.ms": LINGER_MS}) as producer:
@@ -37,7 +37,7 @@ def write_rows(bootstrap: str, topic: str, count: int) -> None:
 
 
 def write_each(bootstrap: str, topic: str, count: int) -> None:
-    """`enqueue`, a record a call."""
+    """Write with `enqueue`, one record per call."""
 
     async def work() -> None:
         async with Producer({"bootstrap.servers": bootstrap, "linger.ms": LINGER_MS}) as producer:
@@ -48,7 +48,7 @@ def write_each(bootstrap: str, topic: str, count: int) -> None:
 
 
 def write_gathered(bootstrap: str, topic: str, count: int) -> None:
-    """`gather` of as many `send`s."""
+    """Write with `gather` over concurrent `send`s."""
 
     async def work() -> None:
         async with Producer({"bootstrap.servers": bootstrap, "linger.ms": LINGER_MS}) as producer:
@@ -58,7 +58,7 @@ def write_gathered(bootstrap: str, topic: str, count: int) -> None:
 
 
 def write_awaited(bootstrap: str, topic: str, count: int) -> None:
-    """`await send`, one after the other, `linger.ms` as it is by default."""
+    """Write with `await send`, one after the other, with the default `linger.ms`."""
 
     async def work() -> None:
         async with Producer({"bootstrap.servers": bootstrap}) as producer:
@@ -69,7 +69,7 @@ def write_awaited(bootstrap: str, topic: str, count: int) -> None:
 
 
 def write_awaited_at_once(bootstrap: str, topic: str, count: int) -> None:
-    """The same with `linger.ms=0`."""
+    """Write with `await send`, one after the other, with `linger.ms=0`."""
 
     async def work() -> None:
         async with Producer({"bootstrap.servers": bootstrap, "linger.ms": 0}) as producer:
@@ -80,21 +80,21 @@ def write_awaited_at_once(bootstrap: str, topic: str, count: int) -> None:
 
 
 def write_blocking(bootstrap: str, topic: str, count: int) -> None:
-    """`enqueue` without asyncio, a record a call."""
+    """Write with `enqueue` without asyncio, one record per call."""
     with blocking.Producer({"bootstrap.servers": bootstrap, "linger.ms": LINGER_MS}) as producer:
         for _ in range(count):
             producer.enqueue(topic, VALUE)
 
 
 def write_blocking_awaited(bootstrap: str, topic: str, count: int) -> None:
-    """`send` without asyncio, one after the other."""
+    """Write with `send` without asyncio, one after the other."""
     with blocking.Producer({"bootstrap.servers": bootstrap}) as producer:
         for _ in range(count):
             producer.send(topic, VALUE)
 
 
 def write_confluent(bootstrap: str, topic: str, count: int) -> None:
-    """`produce`, a record a call."""
+    """Write with `produce`, one record per call."""
     settings = {"bootstrap.servers": bootstrap, "linger.ms": LINGER_MS, "enable.idempotence": True}
     producer = confluent_kafka.Producer(settings)
     for _ in range(count):
@@ -108,7 +108,7 @@ def write_confluent(bootstrap: str, topic: str, count: int) -> None:
 
 
 def read_polled(bootstrap: str, topic: str, count: int) -> None:
-    """`poll`, a list a call."""
+    """Read with `poll`, a list per call."""
 
     async def work() -> None:
         async with Consumer({"bootstrap.servers": bootstrap, "auto.offset.reset": "earliest"}) as consumer:
@@ -121,7 +121,7 @@ def read_polled(bootstrap: str, topic: str, count: int) -> None:
 
 
 def read_each(bootstrap: str, topic: str, count: int) -> None:
-    """`async for`, a record a turn."""
+    """Read with `async for`, one record per iteration."""
 
     async def work() -> None:
         async with Consumer({"bootstrap.servers": bootstrap, "auto.offset.reset": "earliest"}) as consumer:
@@ -136,7 +136,7 @@ def read_each(bootstrap: str, topic: str, count: int) -> None:
 
 
 def read_confluent(bootstrap: str, topic: str, count: int) -> None:
-    """`consume`, 500 records a call."""
+    """Read with `consume`, 500 records per call."""
     settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False}
     consumer = confluent_kafka.Consumer(settings)
     consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
@@ -160,11 +160,11 @@ WAYS: dict[str, tuple[Way, float]] = {
     "read: pybroker async for": (read_each, 1),
     "read: confluent consume": (read_confluent, 1),
 }
-"""Name → the way, and its share of the records."""
+"""Name → the variant, and its share of the records."""
 
 
 def main() -> None:
-    """Runs all and prints the table."""
+    """Run all variants and print the table."""
     parser = argparse.ArgumentParser(prog="python -m benches.clients", description=__doc__)
     parser.add_argument("--records", type=int, default=500_000, help="a round and way; a multiple of 1,000")
     parser.add_argument("--rounds", type=int, default=3)

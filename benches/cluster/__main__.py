@@ -11,7 +11,6 @@ from benches.compare.bench import parser, take
 
 
 def main() -> None:
-    """Entry point."""
     arguments = parser("python -m benches.cluster", __doc__).parse_args()
     load.build_client()
     take(PEERS, [case for case in CASES if re.search(arguments.only, case.name)], arguments)

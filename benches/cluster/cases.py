@@ -1,4 +1,4 @@
-"""What is measured of clusters, and the bar of each figure."""
+"""The cases of clusters, and the bar of each figure."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from benches.compare.peers import resident_mib
 _MANY: dict[str, object] = {"topic": "many", "topics": 10, "partitions": 1000, "replication": 3}
 _LIMIT = "900s"
 _START_LIMIT_S = 900.0
-"""Apache Kafka 3.9 reads 10,000 logs again after a kill -9: more than 200 s."""
+"""Apache Kafka 3.9 recovers 10,000 logs after a kill -9: more than 200 s."""
 _OUTAGE_S = 20.0
-"""How long a broker is down where the name of a deleted topic stays taken until it is back."""
+"""Downtime of a broker, for clusters in which a deleted topic's name is reserved until the broker is back."""
 
 
 def _produce(**options: object) -> Callable[[ClusterPeer], Figures]:
-    """Leaders on all three; the CPU of all three counts."""
+    """Produce to leaders on all three brokers; their CPU is summed."""
 
     def measure(cluster: ClusterPeer) -> Figures:
         topic = fresh("cluster")
@@ -56,8 +56,8 @@ def _idle(peer: str, folder: Path) -> Figures:
 
 
 def _failover(peer: str, folder: Path) -> Figures:
-    """The leader of a partition is killed, hangs, is stopped: how long no record is acknowledged. Its coordinator is
-    killed: how long no commit is."""
+    """Measure the gap without acknowledgements after the leader of a partition is killed, hangs or stops, and the gap
+    without commits after a group's coordinator is killed."""
     cluster = PEERS[peer](folder)
     try:
         cluster.start()
@@ -72,9 +72,9 @@ def _failover(peer: str, folder: Path) -> Figures:
 
 
 def _name_reused(peer: str, folder: Path) -> Figures:
-    """One of the three brokers is down and known to be; topics with a replica there are deleted, and made again with as
-    many replicas. Apache Kafka on ZooKeeper waits for the broker, so that one topic says it, with as many replicas as
-    there are brokers then: it is back after 20 s."""
+    """Delete and re-create topics with a replica on a broker that the cluster knows to be down, with the same number of
+    replicas. Apache Kafka on ZooKeeper waits for the broker, which returns after 20 s: one topic shows it, with as many
+    replicas as there are brokers then."""
     cluster = PEERS[peer](folder)
     waits = peer == KAFKA_39
     topics: dict[str, object] = {"topic": "reused", "topics": 1 if waits else 20, "partitions": 3}
@@ -88,7 +88,7 @@ def _name_reused(peer: str, folder: Path) -> Figures:
             reused = aside.submit(load.run, cluster, "reuse", replication=replication, limit=_LIMIT, **topics)
             if waits:
                 time.sleep(_OUTAGE_S)
-                # By this thread: the broker ends with the thread that started it.
+                # Launch in this thread: the broker ends with the thread that started it.
                 cluster.brokers[3].launch()
             figures = reused.result()
         return {"name_usable_p50_ms": figures["created_p50_ms"], "name_usable_p99_ms": figures["created_p99_ms"],
@@ -98,7 +98,7 @@ def _name_reused(peer: str, folder: Path) -> Figures:
 
 
 def _until_missed(cluster: ClusterPeer) -> None:
-    """Waits until nobody counts broker 3 as alive."""
+    """Wait until no broker lists broker 3 as alive."""
     give_up = time.monotonic() + 120
     while time.monotonic() < give_up:
         with cluster.admin() as admin:
@@ -109,7 +109,7 @@ def _until_missed(cluster: ClusterPeer) -> None:
 
 
 def _many_partitions(peer: str, folder: Path) -> Figures:
-    """10 topics of 1,000 partitions with three replicas each."""
+    """Measure 10 topics of 1,000 partitions with three replicas each."""
     cluster = PEERS[peer](folder)
     for broker in cluster.brokers.values():
         broker.start_limit_s = _START_LIMIT_S
@@ -122,7 +122,7 @@ def _many_partitions(peer: str, folder: Path) -> Figures:
         for figure, end in (("controller_killed_ms", kill), ("controller_stopped_ms", stop)):
             figures[figure] = create_gap(cluster, end)
             load.run(cluster, "insync", limit=_LIMIT, **_MANY)
-        # The earliest moment at which it could be known: what is noticed before its session ends counts from the kill.
+        # Subtract the session timeout, the earliest moment of detection; a detection before it counts from the kill.
         whole = figures["controller_killed_ms"]
         figures["controller_known_ms"] = whole - SESSION_MS if whole > SESSION_MS else whole
         since = time.time_ns()
@@ -141,7 +141,7 @@ def _all_killed(cluster: ClusterPeer) -> Figures:
     since = time.time_ns()
     with ThreadPoolExecutor() as aside:
         writing = aside.submit(load.run, cluster, "firstwrite", since=since, limit=_LIMIT, **_MANY)
-        # By this thread: brokers end with the thread that started them.
+        # Start in this thread: brokers end with the thread that started them.
         cluster.start()
         took = writing.result()
     return {"all_killed_first_ms": took["first_ms"], "all_killed_all_ms": took["all_ms"]}

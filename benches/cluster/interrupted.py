@@ -1,4 +1,4 @@
-"""How long something does not go on when a broker is killed, hangs or is stopped."""
+"""Measures interruptions after a broker is killed, hangs or stops."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ from tests.support.brokers import BrokerProcess
 
 SETTLE_S = 2.0
 WATCH_S = 12.0 + SESSION_MS / 1000
-"""Longer than anybody here takes; what is still missing then counts as this long."""
+"""Longer than any of the systems takes; a longer interruption counts as this long."""
 
 End = Callable[[BrokerProcess], None]
 
 
 def kill(broker: BrokerProcess) -> None:
-    """kill -9."""
+    """Kill with SIGKILL."""
     broker.kill()
 
 
 def stop(broker: BrokerProcess) -> None:
-    """A clean stop."""
+    """Stop cleanly."""
     broker.stop()
 
 
 def hang(broker: BrokerProcess) -> None:
-    """Lives and says nothing, for longer than its session, and then is killed."""
+    """Suspend a broker for longer than its session, then kill it."""
     os.kill(broker.pid, signal.SIGSTOP)
     time.sleep(SESSION_MS / 1000 + 4)
     broker.kill()
 
 
 def produce_gap(cluster: ClusterPeer, end: End) -> float:
-    """The longest while, in ms, without an acknowledgement of a partition whose leader ends."""
+    """Return the longest gap in ms between acknowledgements of a partition whose leader ends."""
     topic = fresh("gap")
     command = load.command(cluster, "gap", topic=topic, partitions=1, replication=3, duration=f"{WATCH_S:.0f}s")
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writing:
         assert writing.stdout is not None
-        writing.stdout.readline()  # it writes
+        writing.stdout.readline()  # the writer has started
         time.sleep(SETTLE_S)
         leader = cluster.brokers[_leader(cluster, topic)]
         end(leader)
@@ -64,7 +64,7 @@ def _leader(cluster: ClusterPeer, topic: str) -> int:
 
 
 def create_gap(cluster: ClusterPeer, end: End) -> float:
-    """From the end of the controller until a topic can be made again, in ms."""
+    """Return the time in ms from the end of the controller until a topic can be created again."""
     controller = cluster.brokers[cluster.controller()]
     others = ",".join(one.bootstrap for one in cluster.brokers.values() if one is not controller)
     with blocking.AdminClient({"bootstrap.servers": others}) as admin:
@@ -92,7 +92,7 @@ def _create(admin: blocking.AdminClient, give_up: float) -> None:
 
 
 def commits_gap(cluster: ClusterPeer) -> float:
-    """The longest while, in ms, without a commit of a group whose coordinator is killed."""
+    """Return the longest gap in ms between commits of a group whose coordinator is killed."""
     topic, longest = fresh("grouped"), 0.0
     settings = {"bootstrap.servers": cluster.bootstrap, "group.id": fresh("group"), "auto.offset.reset": "earliest"}
     with cluster.admin() as admin, blocking.Consumer(settings) as consumer:

@@ -1,4 +1,4 @@
-"""Apache Kafka as it was for as long as it ran on ZooKeeper: one broker."""
+"""The last Apache Kafka on ZooKeeper: one broker."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class KafkaOnZooKeeper(BrokerProcess):
     clean_exit_codes = frozenset({0, 143})
 
     def __init__(self, folder: Path, broker_id: int, connect: str, settings: Mapping[str, str]) -> None:
-        """`connect`: its `zookeeper.connect`."""
+        """`connect` is the value of `zookeeper.connect`."""
         super().__init__(folder)
         self.settings |= {
             "broker.id": str(broker_id),

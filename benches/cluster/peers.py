@@ -1,4 +1,4 @@
-"""Three brokers of each kind, on this machine."""
+"""Clusters of three brokers on this machine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.zookeeper import ZooKeeperServer
 
 BROKERS = (1, 2, 3)
 SESSION_MS = 6_000
-"""After how long a broker counts as gone of which nothing is heard; the same for all."""
+"""Session timeout of brokers; the same for all systems."""
 
 COMMON = {
     "default.replication.factor": "3",
@@ -30,43 +30,43 @@ COMMON = {
 
 
 class ClusterPeer(ABC):
-    """A cluster whose brokers can be stopped, killed and started one by one."""
+    """A cluster whose brokers can be stopped, killed and started individually."""
 
     name: str
     brokers: dict[int, BrokerProcess]
 
     @property
     def bootstrap(self) -> str:
-        """All brokers, whether they run or not."""
+        """Return the addresses of all brokers, running or not."""
         return ",".join(broker.bootstrap for broker in self.brokers.values())
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Of the brokers, and of what they cannot be without."""
+        """Return the processes of the brokers and of their dependencies."""
         return tuple(broker.pid for broker in self.brokers.values() if broker.running)
 
     def start(self) -> None:
-        """All brokers, at the same time; returns when each answers."""
+        """Start all brokers at once and return when each answers."""
         for broker in self.brokers.values():
             broker.launch()
         for broker in self.brokers.values():
             broker.await_answers()
 
     def kill_brokers(self) -> None:
-        """kill -9 of all brokers."""
+        """Kill all brokers with SIGKILL."""
         for broker in self.brokers.values():
             broker.kill()
 
     def kill(self) -> None:
-        """Ends everything at once."""
+        """Kill all processes."""
         self.kill_brokers()
 
     @abstractmethod
     def controller(self) -> int:
-        """The id of the broker that decides now."""
+        """Return the id of the current controller."""
 
     def admin(self) -> blocking.AdminClient:
-        """For what the cases look at; the same client for everybody."""
+        """Return an admin client for the cases; the same client for all systems."""
         return blocking.AdminClient({"bootstrap.servers": self.bootstrap})
 
 
@@ -101,24 +101,24 @@ class KafkaCluster(ClusterPeer):
 
 
 class OnZooKeeper(ClusterPeer):
-    """A cluster with one ZooKeeper, whose CPU counts as the brokers' does."""
+    """A cluster with one ZooKeeper, whose CPU is added to the brokers'."""
 
     def __init__(self, folder: Path) -> None:
         self._zookeeper = ZooKeeperServer(folder / "zookeeper")
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """With ZooKeeper's."""
+        """Return the processes, including ZooKeeper's."""
         return (*super().pids, self._zookeeper.pid)
 
     def start(self) -> None:
-        """ZooKeeper, then all brokers."""
+        """Start ZooKeeper, then all brokers."""
         if not self._zookeeper.running:
             self._zookeeper.start()
         super().start()
 
     def kill(self) -> None:
-        """Ends everything at once."""
+        """Kill all processes."""
         self.kill_brokers()
         self._zookeeper.kill()
 
@@ -148,7 +148,7 @@ class KafkaOnZooKeeperCluster(OnZooKeeper):
         }
 
     def start(self) -> None:
-        """Returns when all know of each other: each answers before it does."""
+        """Start, and return when all brokers know each other, which is after each answers."""
         super().start()
         until(lambda: all(self._shown_at(broker) == set(BROKERS) for broker in self.brokers.values()))
 
@@ -158,7 +158,7 @@ class KafkaOnZooKeeperCluster(OnZooKeeper):
 
 
 class PybrokerCluster(OnZooKeeper):
-    """The product."""
+    """pybroker on ZooKeeper."""
 
     def __init__(self, folder: Path, flush_mode: str) -> None:
         super().__init__(folder)

@@ -1,4 +1,4 @@
-"""When a controller and the channels to its brokers have nothing to do any more."""
+"""Detects that a controller and its channels to brokers are idle."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LOOK_S = 0.05
 
 
 class WatchedPort(LocalPort):
-    """Knows whether the controller has an event to work on: much of that work is on threads, and sends nothing."""
+    """Tracks whether the controller is processing an event: much of that work runs on threads and sends nothing."""
 
     def __init__(self, broker_id: int) -> None:
         super().__init__(broker_id)
@@ -22,11 +22,11 @@ class WatchedPort(LocalPort):
 
     @property
     def rests(self) -> bool:
-        """All events are done with."""
+        """Return whether all events are processed."""
         return not self._at_work and not self.waiting
 
     async def take(self) -> Submission:
-        """The next one: the one before is done with."""
+        """Return the next event; the previous one is processed then."""
         if self._at_work:
             self._at_work = False
             self.moved = time.perf_counter()
@@ -37,18 +37,19 @@ class WatchedPort(LocalPort):
 
 
 class WatchedChannels(Protocol):
-    """To brokers."""
+    """Channels to brokers."""
 
     moved: float
-    """When a message was answered last."""
+    """Time of the last response."""
 
     async def drain(self) -> None:
-        """Waits until everything has been answered."""
+        """Wait until all messages have a response."""
         ...
 
 
 async def until_at_rest(port: WatchedPort, channels: WatchedChannels, quiet_s: float) -> float:
-    """Until nothing is under way, and nothing has come of it for `quiet_s`; gives when the last thing ended."""
+    """Wait until nothing is in progress and nothing has happened for `quiet_s`. Return the time of the last
+    activity."""
     while True:
         await channels.drain()
         ended = max(port.moved, channels.moved)

@@ -51,10 +51,10 @@ from tests.support.zookeeper import ZooKeeperServer
 
 BEAT_S = 0.002
 QUIET_S = 3.0
-"""Between what a controller has done and what it hears of that in the store."""
+"""Time between a controller's write and its notification by the store."""
 REPLICAS = 3
 PARTITIONS = 1_000
-"""Of each topic."""
+"""Partitions of each topic."""
 
 
 def _done(request: ControlRequest) -> ControlResponse:
@@ -72,7 +72,7 @@ def _done(request: ControlRequest) -> ControlResponse:
 
 
 class AnsweringChannels:
-    """`cluster.channel.Channels` to brokers that are not there: what is sent is encoded, and answered as done."""
+    """`cluster.channel.Channels` to simulated brokers: encodes messages and answers that they succeeded."""
 
     def __init__(self) -> None:
         self.counts = {"messages": 0, "bytes": 0}
@@ -81,11 +81,11 @@ class AnsweringChannels:
         self._turn = asyncio.Lock()
 
     def to(self, broker: BrokerImage) -> Channel | None:
-        """A queue for each broker, as in a cluster."""
+        """Return a queue for each broker, as in a cluster."""
         return self._channels.setdefault(broker.broker_id, LocalChannel(self._answer))
 
     async def _answer(self, request: ControlRequest) -> ControlResponse:
-        async with self._turn:  # as `RemoteChannel` does
+        async with self._turn:  # as in `RemoteChannel`
             wire = await sendable(request)
             self.counts["messages"] += 1
             self.counts["bytes"] += len(encode(wire, InterBrokerConnection.facts(type(wire)).highest))
@@ -94,20 +94,21 @@ class AnsweringChannels:
         return _done(request)
 
     def follow(self, brokers: Mapping[int, BrokerImage]) -> None:
-        """Nobody is reached anyway."""
+        """Do nothing: there are no real connections."""
 
     async def close(self) -> None:
-        """After what was sent has been answered."""
+        """Close after all messages have a response."""
         await self.drain()
 
     async def drain(self) -> None:
-        """Waits until everything has been answered."""
+        """Wait until all messages have a response."""
         for channel in list(self._channels.values()):
             await channel.drain()
 
 
 class Turns:
-    """How long the loop was held at most, in CPU time of its thread: others have the machine as well."""
+    """Measures the longest occupation of the loop, in CPU time of its thread, because other processes share the
+    machine."""
 
     def __init__(self) -> None:
         self.longest_s = 0.0
@@ -124,17 +125,15 @@ class Unbounded:
     """`controller.mutations.Mutations` of clients without a quota."""
 
     def bounds(self, caller: Caller) -> bool:
-        """See `Mutations`."""
         del caller
         return False
 
     def take(self, caller: Caller, partitions: int) -> tuple[bool, int]:
-        """See `Mutations`."""
         raise AssertionError((caller, partitions))
 
 
 class Simulation:
-    """A controller, its store, and the table that is printed."""
+    """A controller, its store, and the printed table."""
 
     def __init__(self, store: ZooKeeperStore) -> None:
         self._store = store
@@ -165,7 +164,7 @@ class Simulation:
         )
 
     async def start(self) -> None:
-        """Becomes the controller."""
+        """Become the controller."""
 
         async def nothing_local() -> dict[str, Any]:
             return {}
@@ -173,16 +172,17 @@ class Simulation:
         await self.controller.start(nothing_local, lambda stored, shown: True)
 
     async def start_anew(self) -> None:
-        """As another broker does when the controller is gone."""
+        """Take over as another broker does after the controller is gone."""
         await self.controller.stop()
         await self._store.delete(znodes.CONTROLLER)
-        # The one before was in another process: what it knew is not freed here.
+        # Keep the old controller: it would be in another process, so its memory must not be freed here.
         self._before = self.controller
         self.controller = self._controller()
         await self.start()
 
     async def measured(self, name: str, work: Callable[[], Awaitable[object]]) -> None:
-        """One row of the table, until nothing follows any more; the time that shows that does not count."""
+        """Print one row of the table after all effects of the work have ended; the time that detects the end is not
+        included."""
         self._turns.longest_s = 0.0
         self.channels.counts |= {"messages": 0, "bytes": 0}
         cpu, since = cpu_seconds(os.getpid()), time.perf_counter()
@@ -203,7 +203,7 @@ def _registration(broker_id: int) -> Create:
 
 
 async def simulate(address: str, brokers: int, topics: int) -> None:
-    """Prints the table."""
+    """Run all cases and print the table."""
     store = await ZooKeeperStore.open(ZooKeeperSettings(address, 60_000, 60_000))
     try:
         await prepare_store(store)
@@ -237,7 +237,6 @@ async def simulate(address: str, brokers: int, topics: int) -> None:
 
 
 def main() -> None:
-    """Entry point."""
     parser = argparse.ArgumentParser(prog="python -m benches.cluster.simulated", description=__doc__)
     parser.add_argument("--brokers", type=int, default=100)
     parser.add_argument("--topics", type=int, default=200, help=f"of {PARTITIONS} partitions each")

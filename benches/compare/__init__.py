@@ -1,1 +1,1 @@
-"""Apache Kafka and pybroker under the same load, in turn, on one machine: `make bench`."""
+"""Compares Apache Kafka and pybroker under the same load, in turn, on one machine: `make bench`."""

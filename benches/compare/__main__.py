@@ -11,7 +11,6 @@ from benches.compare.peers import PEERS
 
 
 def main() -> None:
-    """Entry point."""
     options = parser("make bench", __doc__)
     options.add_argument(
         "--readme", action="store_true", help="only the cases of README.md's table, whose rows are written there"

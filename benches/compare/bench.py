@@ -1,8 +1,8 @@
-"""Measures peers in turn, and prints one table.
+"""Measures systems in turn and prints one table.
 
-They run side by side, idle while it is not their turn; a round takes each case once with every peer and once with the
-limit program, so that a ratio compares neighbours in time. Medians of the rounds count. Before the first round of a
-case each peer is loaded with the case until the CPU of a request stands still (`benches/warm.py`).
+They run side by side and idle outside of their turn. A round runs each case once with every system and once with the
+limit program, so a ratio compares measurements close in time. Results are medians of the rounds. Before the first round
+of a case each system runs the case until its CPU per request is stable (`benches/warm.py`).
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from benches.compare.case import CPU_REQUEST, Bar, Case, Figures
 from benches.readme import shown
 from benches.warm import SECONDS_MAX, Warmth, until_steady
 
-Runs = dict[str, list[Figures]]  # peer or "limit" → one dictionary a round
+Runs = dict[str, list[Figures]]  # system or "limit" → one dictionary per round
 
 
 def middle(runs: Runs, peer: str, figure: str) -> float | None:
-    """The median over the rounds, or None if the peer was not measured or has no such figure."""
+    """Return the median over the rounds, or None if the system was not measured or lacks the figure."""
     values = [run[figure] for run in runs.get(peer, []) if figure in run]
     return median(values) if values else None
 
 
 def verdict(runs: Runs, bar: Bar) -> str:
-    """The ratio of one bar, and whether it is met."""
+    """Return the ratio of one bar, and whether it is met."""
     ours = middle(runs, bar.peer, bar.figure)
     theirs = middle(runs, bar.against, bar.figure) if bar.against else 1.0
     if ours is None or not theirs:
@@ -45,7 +45,7 @@ def verdict(runs: Runs, bar: Bar) -> str:
 
 
 def parser(prog: str, description: str | None) -> argparse.ArgumentParser:
-    """The options that every table has."""
+    """Return a parser with the options of every table."""
     made = argparse.ArgumentParser(prog=prog, description=description)
     made.add_argument("--rounds", type=int, default=3, help="how often each measurement is taken")
     made.add_argument("--only", default="", help="a regular expression of case names")
@@ -56,7 +56,7 @@ def parser(prog: str, description: str | None) -> argparse.ArgumentParser:
 
 
 def take(peers: Peers, cases: Iterable[Case], arguments: argparse.Namespace) -> dict[str, Runs]:
-    """Measures the cases and prints the table; gives what was measured."""
+    """Measure the cases, print the table, and return the measurements."""
     table = [heading(peers)]
     with tempfile.TemporaryDirectory(prefix="pybroker-bench-", dir=arguments.dir) as folder:
         bench = Bench(peers, Path(folder), arguments.log, arguments.warm)
@@ -72,7 +72,7 @@ def take(peers: Peers, cases: Iterable[Case], arguments: argparse.Namespace) -> 
 
 
 def rows(case: Case, runs: Runs, peers: Collection[str]) -> list[str]:
-    """The lines of one case, as a Markdown table row for each figure."""
+    """Return the lines of one case: a Markdown table row for each figure."""
     columns = [*peers, "limit"]
     lines = []
     for figure in case.shown():
@@ -85,29 +85,29 @@ def rows(case: Case, runs: Runs, peers: Collection[str]) -> list[str]:
 
 
 def heading(peers: Collection[str]) -> str:
-    """The first two lines of the table."""
+    """Return the first two lines of the table."""
     columns = ["case", "figure", *peers, "limit", "ratios"]
     return f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}"
 
 
 class Peer(Protocol):
-    """What stands in a column: a broker, or several that are one cluster."""
+    """A measured system: a broker or a cluster."""
 
     def start(self) -> None:
-        """Returns when it answers."""
+        """Start, and return when it answers."""
         ...
 
     def kill(self) -> object:
-        """Ends it at once."""
+        """Kill it."""
         ...
 
 
 Peers = Mapping[str, Callable[[Path], Peer]]
-"""The columns, and how each is made."""
+"""Name of the column → factory of its system."""
 
 
 class Bench:
-    """The running peers and what has been measured of them."""
+    """The running systems and their measurements."""
 
     def __init__(self, peers: Peers, folder: Path, log: Path | None, warm_s: float = SECONDS_MAX) -> None:
         self.peers = peers
@@ -119,7 +119,7 @@ class Bench:
         self.warmth: dict[str, dict[str, Warmth]] = {}
 
     def broker(self, peer: str) -> Peer:
-        """The one of a column, started when it is first needed."""
+        """Return the system of a column; start it on first use."""
         if peer not in self.running:
             broker = self.peers[peer](self.folder / peer.replace(" ", "-"))
             broker.start()
@@ -127,12 +127,12 @@ class Bench:
         return self.running[peer]
 
     def stop(self) -> None:
-        """Ends all brokers."""
+        """Stop all systems."""
         while self.running:
             self.running.popitem()[1].kill()
 
     def measure(self, case: Case, rounds: int) -> Runs:
-        """All rounds of one case; a failed measurement is told and left out."""
+        """Run all rounds of one case; report a failed measurement and leave it out."""
         runs = self.runs[case.name] = {}
         if case.live:
             self.stop()
@@ -151,7 +151,7 @@ class Bench:
         return runs
 
     def _warm(self, case: Case) -> None:
-        """What a restart costs (`live`) is cold by nature; of other cases no first run counts."""
+        """Warm up a system, except for restarts (`live`), which are cold by nature."""
         for peer in case.peers:
             try:
                 if CPU_REQUEST in (self._once(case, peer, 0) or {}):
@@ -181,7 +181,7 @@ class Bench:
 
 
 def warm_ups(warmth: dict[str, dict[str, Warmth]], peers: Collection[str]) -> str:
-    """How each broker was loaded before its case counted, as a table; nothing if no case was."""
+    """Return a table of the warm-ups of each system and case; empty without any."""
     if not warmth:
         return ""
     lines = [

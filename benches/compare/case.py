@@ -1,4 +1,4 @@
-"""A case of a comparison: what is measured, of whom, and the bar of each figure."""
+"""A case of a comparison: the measurement, the systems, and the bar of each figure."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ CPU_GB, CPU_REQUEST, RATE = "broker_cpu_s_per_gb", "broker_cpu_us_per_request", 
 
 @dataclass(frozen=True)
 class Bar:
-    """A figure of `peer` against the same figure of `against` (a peer, or `limit`): at most or at least `ratio`. With
-    `against` "" the figure itself is held to `ratio`."""
+    """A bar for a figure of `peer` against the same figure of `against` (a system, or `limit`): at most or at least
+    `ratio`. With `against` "" the bar is the absolute value `ratio`."""
 
     figure: str
     peer: str
@@ -25,7 +25,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Case:
-    """One measurement: `measure` with a running peer, or `live` when it starts and stops brokers itself."""
+    """One measurement: `measure` with a running system, or `live` if it starts and stops brokers itself."""
 
     name: str
     bars: tuple[Bar, ...]
@@ -36,5 +36,5 @@ class Case:
     figures: tuple[str, ...] = field(default=())
 
     def shown(self) -> tuple[str, ...]:
-        """The figures of the table: those with a bar, then the others."""
+        """Return the figures of the table: those with a bar, then the others."""
         return tuple(dict.fromkeys([*(bar.figure for bar in self.bars), *self.figures]))

@@ -1,4 +1,4 @@
-"""What is measured, and the bar of each figure."""
+"""The cases of single brokers, and the bar of each figure."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _numbers = itertools.count(1)
 
 
 def fresh(kind: str) -> str:
-    """A topic name that no run has used."""
+    """Return a topic name that no run has used."""
     return f"bench-{kind}-{time.time_ns() % 10**9}-{next(_numbers)}"
 
 
 def with_topic(operation: str, **options: object) -> Callable[[BrokerProcess], Figures]:
-    """Measures an operation of the load on a topic of its own."""
+    """Return a measurement of one operation of the load on a new topic."""
 
     def measure(broker: BrokerProcess) -> Figures:
         topic = fresh(operation)
@@ -51,7 +51,7 @@ def _fetch(fetch_bytes: int, connections: int, megabytes: int) -> Callable[[Brok
 
 
 def _spread(broker: BrokerProcess) -> Figures:
-    """How long acknowledgements of records of 1 KiB take: spread over 1,000 partitions, and over 16 (`narrow`)."""
+    """Measure the latency of acknowledgements of 1 KiB records over 1,000 partitions, and over 16 (`narrow`)."""
     wide, narrow = (
         with_topic("e2e", rate=1000, size=1024, partitions=partitions, duration="10s")(broker)
         for partitions in (1000, 16)
@@ -88,7 +88,7 @@ def _start(peer: str, folder: Path) -> Figures:
 
 
 def _many_partitions(peer: str, folder: Path) -> Figures:
-    """10 topics of 1,000 partitions: made, restarted after a clean stop, restarted after kill -9."""
+    """Measure 10 topics of 1,000 partitions: creation, restart after a clean stop, restart after kill -9."""
     broker = PEERS[peer](folder)
     topics = {"topic": "many", "topics": 10, "partitions": 1000}
     try:
@@ -100,8 +100,8 @@ def _many_partitions(peer: str, folder: Path) -> Figures:
         figures["resident_mib"] = resident_mib(broker.pid)
         return figures
     finally:
-        # The folder stays until the run is over: to make a file ext4 passes over each one deleted in the last minutes,
-        # and whoever comes next would pay for it.
+        # Keep the folder until the end of the run: ext4 skips recently deleted inodes one by one when it creates a
+        # file, which would slow down the next measurement.
         broker.kill()
 
 
@@ -129,7 +129,7 @@ _BURN = "import time\nend = time.monotonic() + 20\nwhile time.monotonic() < end:
 
 
 def _busy_python(broker: BrokerProcess) -> Figures:
-    """Produce latency alone, beside a busy control plane, and beside another process that burns as much."""
+    """Measure produce latency alone, with a busy control plane, and with another process that uses as much CPU."""
     topic, others = fresh("busy"), {"topic": fresh("others"), "topics": 500}
     load.run(broker, "topics", partitions=1, **others)
     figures: Figures = {}
@@ -158,7 +158,7 @@ def _busy_python(broker: BrokerProcess) -> Figures:
 
 
 SMALL_FRAME = 270
-"""Bytes of a Produce of one record of 100 B."""
+"""Bytes of a Produce request with one record of 100 B."""
 OS, DURABLE, KAFKA, KAFKA_FLUSH = "pybroker os", "pybroker", "kafka", "kafka flush"
 
 CASES = (

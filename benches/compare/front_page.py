@@ -1,4 +1,4 @@
-"""The rows of README.md that are measured here, and putting them there."""
+"""Updates the rows of README.md that these benches measure."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from benches.readme import shown
 README = Path(__file__).resolve().parents[2] / "README.md"
 PEERS = (KAFKA, OS, DURABLE)
 Middle = Callable[[str, str, str], float | None]
-"""(case, peer, figure) → the median that was measured, None if it was not."""
+"""(case, system, figure) → the measured median, None if it was not measured."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A row by what it is called: figures of one case, each with what its numbers are divided by and its unit."""
+    """A row with its title: figures of one case, each with a divisor and a unit."""
 
     label: str
     case: str
     figures: tuple[tuple[str, float, str], ...]
 
     def cells(self, middle: Middle) -> list[str]:
-        """One for each of PEERS; empty where nothing was measured."""
+        """Return a cell for each of PEERS; empty without a measurement."""
         made = []
         for peer in PEERS:
             values = [(middle(self.case, peer, name), by, unit) for name, by, unit in self.figures]
@@ -58,7 +58,7 @@ ROWS = (
 
 
 def replaced(page: str, middle: Middle) -> str:
-    """A page with the rows that were measured in place of those of the same names; others stay as they are.
+    """Replace the measured rows of a page by name; other rows stay.
 
     Raises ValueError for a row that the page does not have.
     """
@@ -74,5 +74,5 @@ def replaced(page: str, middle: Middle) -> str:
 
 
 def publish(middle: Middle) -> None:
-    """Writes what was measured into README.md."""
+    """Write the measurements into README.md."""
     README.write_text(replaced(README.read_text(), middle))

@@ -1,4 +1,4 @@
-"""The programs that make the load: built once, run once a measurement."""
+"""The programs that generate load: built once, run once per measurement."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any, Protocol
 HERE = Path(__file__).resolve().parent.parent
 ROOT = HERE.parent
 TIMEOUT_S = 1_000
-"""Longer than any `-limit` that a case names."""
+"""Longer than any `-limit` of a case."""
 
 
 class Target(Protocol):
-    """What is loaded: a broker, or several that are one cluster."""
+    """The loaded system: a broker or a cluster."""
 
     @property
     def name(self) -> str: ...
@@ -23,29 +23,29 @@ class Target(Protocol):
     def bootstrap(self) -> str: ...
     @property
     def pids(self) -> tuple[int, ...]:
-        """Processes whose CPU counts."""
+        """Return the processes whose CPU is measured."""
         ...
 
 
 def build() -> None:
-    """Builds the load client (Go) and the limit program (Rust); cheap when nothing has changed."""
+    """Build the load client (Go) and the limit program (Rust); cheap without changes."""
     build_client()
     build_limit()
 
 
 def build_client() -> None:
-    """Builds the load client alone."""
+    """Build the load client."""
     target_dir().mkdir(parents=True, exist_ok=True)
     subprocess.run(["go", "build", "-o", str(_client()), "."], cwd=HERE / "load", check=True, timeout=900)
 
 
 def build_limit() -> None:
-    """Builds the limit program alone."""
+    """Build the limit program."""
     subprocess.run(["cargo", "build", "-q", "--release", "-p", "pybroker-limit"], cwd=ROOT, check=True, timeout=900)
 
 
 def target_dir() -> Path:
-    """Cargo's target directory, where the built programs are kept."""
+    """Return Cargo's target directory with the built programs."""
     return Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target")
 
 
@@ -54,13 +54,13 @@ def _client() -> Path:
 
 
 def command(target: Target, operation: str, **options: object) -> list[str]:
-    """The command line of one measurement."""
+    """Return the command line of one measurement."""
     flags = [part for name, value in options.items() for part in (f"-{name.replace('_', '-')}", str(value))]
     return [str(_client()), operation, "-bootstrap", target.bootstrap, "-pids", ",".join(map(str, target.pids)), *flags]
 
 
 def run(target: Target, operation: str, **options: object) -> dict[str, Any]:
-    """One measurement of `target`: the figures, named with their units."""
+    """Run one measurement of `target` and return its figures, named with their units."""
     done = subprocess.run(
         command(target, operation, **options), capture_output=True, text=True, timeout=TIMEOUT_S, check=False
     )
@@ -80,15 +80,15 @@ def limit(
     pace: int = 0,
     sync: int = 0,
 ) -> dict[str, Any]:
-    """What the machine allows at best: `produce` or `fetch` of `frame` bytes at a time with the least possible work.
+    """Measure the limit of the machine: `produce` or `fetch` of `frame` bytes at a time with the least possible work.
 
-    `pace`: MB/s that come, 0 as many as can; `sync`: bytes after which a file is synced, 0 never.
+    `pace`: incoming MB/s, 0 for no limit; `sync`: bytes after which a file is synced, 0 for never.
     """
     return _limit(operation, connections, megabytes, folder, frame, pace, sync)
 
 
 def journal_limit(connections: int, in_flight: int, folder: Path, frame: int, seconds: int = 5) -> dict[str, Any]:
-    """What the machine allows where one write to the disk is shared by all small frames that wait for it."""
+    """Measure the limit of the machine if all waiting small frames share one write to the disk."""
     return _limit("journal", connections, seconds, folder, frame, in_flight)
 
 

@@ -1,4 +1,4 @@
-"""The brokers that are compared, each started as its users start it."""
+"""The compared brokers, each started as its users start it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tests.support.brokers import BrokerProcess, KafkaProcess, PybrokerProcess
 from tests.support.java import java_tool
 from tests.support.maven import BROKER, jars
 
-# What Apache Kafka's own start script gives the JVM of a broker.
+# JVM options of Apache Kafka's own start script.
 KAFKA_JVM = (
     "-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20",
     "-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent", "-Djava.awt.headless=true",
 )  # fmt: skip
 
-# Kafka's defaults, but for what keeps the disk from filling up with what the cases have deleted.
+# Kafka's defaults, except that deleted data is removed soon, to keep the disk from filling up.
 COMMON = {"offsets.topic.num.partitions": "50"}
 KAFKA = {"file.delete.delay.ms": "500", "broker.session.timeout.ms": "9000", "broker.heartbeat.interval.ms": "2000"}
 PYBROKER = {"delete.topic.delay.ms": "500"}
@@ -34,16 +34,16 @@ class KafkaPeer(KafkaProcess):
 
 
 def kafka(folder: Path, settings: Mapping[str, str]) -> BrokerProcess:
-    """Apache Kafka, one node."""
+    """Return a single Apache Kafka node."""
     return KafkaPeer(folder, {**COMMON, **KAFKA, **settings})
 
 
 def pybroker(folder: Path, settings: Mapping[str, str]) -> BrokerProcess:
-    """The product, one node."""
+    """Return a single pybroker node."""
     return PybrokerProcess(folder, {**COMMON, **PYBROKER, **settings})
 
 
-# Each column of the table: how the broker is made, and whether an acknowledgement waits for the disk.
+# Name of the column → factory of the broker; the names say whether an acknowledgement waits for the disk.
 PEERS = {
     "kafka": lambda folder: kafka(folder, {}),
     "pybroker os": lambda folder: pybroker(folder, {"log.flush.mode": "os"}),
@@ -53,7 +53,7 @@ PEERS = {
 
 
 def resident_mib(pid: int) -> float:
-    """Resident memory of a process, MiB."""
+    """Return the resident memory of a process in MiB."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS"):
             return int(line.split()[1]) / 1024
@@ -61,14 +61,14 @@ def resident_mib(pid: int) -> float:
 
 
 def cpu_seconds(pid: int) -> float:
-    """User plus system time of a process, seconds."""
+    """Return user plus system time of a process in seconds."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / _CLOCK_TICKS
 
 
 def timed_start(broker: BrokerProcess) -> float:
-    """Starts the broker; milliseconds from spawning its process until Metadata is answered."""
-    broker.command()  # what must be there before (Kafka's formatting) does not count
+    """Start the broker; return the milliseconds from spawning its process to the first Metadata response."""
+    broker.command()  # preparations (Kafka's formatting) are not measured
     begun = time.monotonic()
     broker.start()
     return (time.monotonic() - begun) * 1e3

@@ -1,1 +1,1 @@
-"""What groups, transactions and share groups cost, beside Apache Kafka: `python -m benches.coordinators`."""
+"""The cost of groups, transactions and share groups, compared with Apache Kafka: `python -m benches.coordinators`."""

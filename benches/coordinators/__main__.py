@@ -10,7 +10,6 @@ from benches.coordinators.cases import CASES, PEERS
 
 
 def main() -> None:
-    """Entry point."""
     arguments = parser("python -m benches.coordinators", __doc__).parse_args()
     load.build_client()
     take(PEERS, [case for case in CASES if re.search(arguments.only, case.name)], arguments)

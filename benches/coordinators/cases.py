@@ -1,4 +1,4 @@
-"""What is measured of coordinators, and the bar of each figure."""
+"""The cases of coordinators, and the bar of each figure."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ PEERS = {
     OS: lambda folder: pybroker(folder, {**_MANY, "log.flush.mode": "os"}),
     DURABLE: lambda folder: pybroker(folder, _MANY),
 }
-"""As `benches.compare.peers`; a connection for each of 1,000 members comes from one address."""
+"""As in `benches.compare.peers`, with a higher connection limit: 1,000 members connect from one address."""
 
 MEMBERS: dict[str, object] = {"connections": 1000, "groups": 10}
 PACE = "300ms"
-"""A heartbeat of each member: ten times as often as clients send them by default, so that the cost of a request is seen
-beside what a broker does anyway."""
+"""Heartbeat interval of each member: ten times as frequent as the clients' default, to make the cost of a request
+visible over the broker's idle load."""
 
 
 def _beside_members(protocol: str) -> Callable[[BrokerProcess], Figures]:
-    """Latency of records, open loop, alone and while 1,000 members live at the pace of clients' defaults."""
+    """Return a measurement of record latency, open loop: without members, and with 1,000 members at the clients'
+    default heartbeat interval."""
 
     def measure(broker: BrokerProcess) -> Figures:
         groups, topic = fresh("members"), fresh("e2e")
@@ -52,7 +53,8 @@ def _beside_members(protocol: str) -> Callable[[BrokerProcess], Figures]:
 
 
 def _isolation(broker: BrokerProcess) -> Figures:
-    """CPU a GB of what transactions of 100 records of 1 KiB have written, every tenth aborted; read in turns."""
+    """Measure the CPU per GB of reading transactions of 100 records of 1 KiB, every tenth aborted; isolation levels in
+    turn."""
     topic = fresh("isolation")
     load.run(broker, "transactions", topic=topic, connections=8, batch=100, size=1024, megabytes=600, abort=10,
              duration="600s", limit="600s")  # fmt: skip

@@ -1,1 +1,1 @@
-"""Topics known by id against topics known by name."""
+"""Compares topic ids with topic names."""

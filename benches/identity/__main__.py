@@ -41,17 +41,17 @@ from tests.wire.client import WireClient
 
 OURS, KAFKA = "pybroker", "kafka"
 RETRIED = {3, 5, 6, 36, 100}
-"""Answers while a topic is still on its way: unknown or not led yet, its name not free yet."""
+"""Error codes during a topic's creation: unknown, without a leader, or the name still reserved."""
 GIVE_UP_S = 240.0
-"""Apache Kafka takes minutes for what comes right after 10,000 new partitions when the machine is loaded."""
+"""On a loaded machine Apache Kafka takes minutes for a request right after the creation of 10,000 partitions."""
 
 
 RATIO_MAX = 0.2
-"""Of Apache Kafka's time until a re-created topic is writable."""
+"""Bar: fraction of Apache Kafka's time until a re-created topic is writable."""
 
 
 def table(title: str, rows: dict[str, Figures], ratio_max: float | None = None) -> str:
-    """A Markdown table: one row a way, and what each is of the first."""
+    """Return a Markdown table: one row per variant, with the ratio to the first."""
     figures = list(next(iter(rows.values())))
     cells = {name: [readme.shown(row[figure]) for figure in figures] for name, row in rows.items()}
     against, first = next(iter(rows.items()))
@@ -68,7 +68,7 @@ def _verdict(ratio: float, ratio_max: float | None) -> str:
 
 
 def on_one_broker(broker: BrokerProcess, topics: int, rounds: int) -> list[str]:
-    """Fetch, Produce and Metadata of all topics by name and by id, and listing."""
+    """Measure Fetch, Produce and Metadata of all topics by name and by id, and listing."""
     tables = []
     with WireClient(broker.port, timeout_s=180) as client:
         made = create(client, [name_of(number) for number in range(topics)], 1)
@@ -95,7 +95,8 @@ def on_one_broker(broker: BrokerProcess, topics: int, rounds: int) -> list[str]:
 
 
 def recreation_ms(client: WireClient, name: str, partitions: int) -> float:
-    """Milliseconds from sending DeleteTopics until every partition of the new incarnation has acknowledged a record."""
+    """Return the milliseconds from sending DeleteTopics until every partition of the new incarnation has acknowledged a
+    record."""
     begun = time.perf_counter()
     delete = messages.DeleteTopicsRequest(
         topics=[messages.DeleteTopicsRequest_DeleteTopicState(name=name, topic_id=Uuid.ZERO)], timeout_ms=30_000
@@ -116,12 +117,12 @@ def recreation_ms(client: WireClient, name: str, partitions: int) -> float:
 
 
 def worst(partitions: Sequence[Any]) -> Any:
-    """A partition that refused, or any of them."""
+    """Return a partition with an error, or any partition."""
     return next((one for one in partitions if one.error_code), partitions[0])
 
 
 def until_accepted(begun: float, ask: Callable[[], Any]) -> Any:
-    """Asks again while the answer says that the topic is still on its way."""
+    """Repeat the request while the response says that the topic is not ready."""
     while True:
         answer = ask()
         code = getattr(answer, "error_code", 0)
@@ -132,22 +133,22 @@ def until_accepted(begun: float, ask: Callable[[], Any]) -> Any:
 
 
 def recreation(brokers: dict[str, BrokerProcess], others: int, rounds: int) -> str:
-    """Delete → re-create → first acknowledged produce, 1 and 16 partitions. The brokers in turn, round by round, so
-    that a ratio compares neighbours in time."""
+    """Measure delete → re-create → first acknowledged produce, with 1 and 16 partitions. The brokers run in turn, round
+    by round, so a ratio compares measurements close in time."""
     with contextlib.ExitStack() as stack:
         clients = {
             peer: stack.enter_context(WireClient(broker.port, timeout_s=300)) for peer, broker in brokers.items()
         }
         figures: dict[str, Figures] = {peer: {} for peer in clients}
         for client in clients.values():
-            for number in range(10 if others else 0):  # Apache Kafka takes fewer than 10,000 partitions a request
+            for number in range(10 if others else 0):  # Apache Kafka accepts fewer than 10,000 partitions per request
                 create(client, [f"others-{number}"], others // 10)
         for partitions in (1, 16):
             name = f"recreated-{others}-{partitions}"
             times: dict[str, list[float]] = {peer: [] for peer in clients}
             for client in clients.values():
                 create(client, [name], partitions)
-                for _ in range(3):  # a JVM settles only under load
+                for _ in range(3):  # a JVM only becomes fast under load
                     recreation_ms(client, name, partitions)
             for _ in range(rounds):
                 for peer, client in clients.items():
@@ -160,7 +161,7 @@ def recreation(brokers: dict[str, BrokerProcess], others: int, rounds: int) -> s
 
 @contextlib.contextmanager
 def running(*brokers: BrokerProcess) -> Iterator[None]:
-    """These brokers, for so long."""
+    """Run the brokers during the block."""
     try:
         for broker in brokers:
             broker.start()
@@ -171,7 +172,7 @@ def running(*brokers: BrokerProcess) -> Iterator[None]:
 
 
 def main() -> None:
-    """Entry point."""
+    """Run all cases and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--topics", type=int, default=10_000, help="for Fetch and listing")
     parser.add_argument("--others", type=int, default=10_000, help="other partitions beside a re-created topic")
@@ -182,7 +183,7 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="pybroker-identity-", dir=arguments.dir) as folder:
         if arguments.only != "recreation":
-            alone = PEERS["pybroker os"](Path(folder) / "ids")  # no disk in the figures
+            alone = PEERS["pybroker os"](Path(folder) / "ids")  # exclude the disk
             with running(alone):
                 tables = on_one_broker(alone, arguments.topics, arguments.rounds)
             readme.publish("benches.identity, one broker", tables, into_readme=arguments.readme)

@@ -1,4 +1,4 @@
-"""The requests that the cases send, and one timed exchange of them."""
+"""The requests of the cases, and a timed exchange of them."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from tests.support.brokers import BrokerProcess
 from tests.wire.client import WireClient
 
 BY_NAME, BY_ID = 12, 13
-"""Fetch and Produce name topics up to version 12 and carry their ids from 13 on."""
+"""Last versions of Fetch and Produce with topic names (12), and first with topic ids (13)."""
 
 
 def name_of(number: int, prefix: str = "orders") -> str:
-    """A topic name of 30 characters."""
+    """Return a topic name of 30 characters."""
     return f"{prefix}-{number:0{29 - len(prefix)}}"
 
 
 def fetch_all(topics: Sequence[tuple[str, Uuid]]) -> messages.FetchRequest:
-    """Partition 0 of every topic, without waiting and outside of a fetch session."""
+    """Return a Fetch of partition 0 of every topic, without waiting and without a fetch session."""
     return messages.FetchRequest(
         max_wait_ms=0,
         min_bytes=0,
@@ -42,7 +42,7 @@ def fetch_all(topics: Sequence[tuple[str, Uuid]]) -> messages.FetchRequest:
 
 
 def produce_each(topics: Sequence[tuple[str, Uuid]]) -> messages.ProduceRequest:
-    """One record of 100 bytes for partition 0 of every topic, acks=1."""
+    """Return a Produce of one 100-byte record to partition 0 of every topic, acks=1."""
     data = [messages.ProduceRequest_PartitionProduceData(index=0, records=_batch())]
     return messages.ProduceRequest(
         acks=1,
@@ -55,7 +55,7 @@ def produce_each(topics: Sequence[tuple[str, Uuid]]) -> messages.ProduceRequest:
 
 
 def metadata_of(topics: Sequence[tuple[str, Uuid]], *, by_id: bool) -> messages.MetadataRequest:
-    """What clients ask about topics that they know."""
+    """Return a Metadata request for known topics."""
     asked = messages.MetadataRequest_MetadataRequestTopic
     return messages.MetadataRequest(
         topics=[asked(name=None, topic_id=topic_id) if by_id else asked(name=name) for name, topic_id in topics],
@@ -64,7 +64,7 @@ def metadata_of(topics: Sequence[tuple[str, Uuid]], *, by_id: bool) -> messages.
 
 
 def produce_all(name: str, topic_id: Uuid, partitions: int) -> messages.ProduceRequest:
-    """One record of 100 bytes for each partition, acks=all."""
+    """Return a Produce of one 100-byte record to each partition, acks=all."""
     records = _batch()
     return messages.ProduceRequest(
         acks=-1,
@@ -87,7 +87,7 @@ def _batch() -> bytes:
 
 
 def create(client: WireClient, names: Sequence[str], partitions: int) -> list[tuple[str, Uuid]]:
-    """Creates topics; their names and ids. Raises RuntimeError if one is refused."""
+    """Create topics and return their names and ids. Raises RuntimeError if one is refused."""
     made: list[tuple[str, Uuid]] = []
     for start in range(0, len(names), 1000):
         answer = client.call(
@@ -110,7 +110,8 @@ def create(client: WireClient, names: Sequence[str], partitions: int) -> list[tu
 
 
 def exchange(broker: BrokerProcess, client: WireClient, request: Any, version: int, rounds: int) -> Figures:
-    """Sends one request again and again: bytes both ways, the median time, and the broker's CPU for each."""
+    """Send one request repeatedly; return bytes in both directions, the median time, and the broker's CPU per
+    request."""
     size = len(encode_request(request, version, 1, client.client_id))
     times = []
     frame = b""

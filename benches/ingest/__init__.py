@@ -1,1 +1,1 @@
-"""What does a staged commit cost, and what do other producers feel of a bulk load?"""
+"""The cost of a staged commit, and the effect of a bulk load on other producers."""

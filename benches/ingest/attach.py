@@ -1,7 +1,7 @@
-"""The commit of a large staged ingest: `python -m benches.ingest.attach [GIGABYTES] [PARTITIONS]`.
+"""Commits a large staged ingest: `python -m benches.ingest.attach [GIGABYTES] [PARTITIONS]`.
 
-Stages batches of 1 MB by two writers, commits, and prints the seconds of staging and of the commit; a line of the
-broker's log says how long the attach took. The data directory is temporary.
+Two writers stage batches of 1 MB. The output has the seconds of staging and of the commit; a line of the broker's log
+has the time of linking. The data directory is temporary.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ROWS = 1_000
 
 
 def run(gigabytes: float, partitions: int, settings: Mapping[str, str] | None = None) -> dict[str, float]:
-    """One load into a broker of its own: GB staged, seconds of staging, of the commit, and of the attach within."""
+    """Run one load into a new broker; return GB staged, and seconds of staging, of the commit, and of its linking."""
     data = native.build_batch([(b"k", bytes(BATCH_BYTES // ROWS))] * ROWS, int(time.time() * 1000))
     batches = int(gigabytes * 1e9 / len(data))
     with pybroker.Broker(settings) as broker, IngestClient(broker.port) as client:
@@ -53,7 +53,7 @@ def run(gigabytes: float, partitions: int, settings: Mapping[str, str] | None = 
 
 
 def main() -> None:
-    """Entry point."""
+    """Run the load and print the result."""
     partitions = int(sys.argv[2]) if len(sys.argv) > 2 else 4
     figures = run(float(sys.argv[1]) if len(sys.argv) > 1 else 2.0, partitions)
     rate = figures["staged_gb"] / figures["staging_s"] * 1000

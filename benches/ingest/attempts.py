@@ -1,7 +1,7 @@
-"""What open attempts of staged ingests cost a broker: `python -m benches.ingest.attempts [ATTEMPTS…]`.
+"""The cost of open attempts of staged ingests: `python -m benches.ingest.attempts [ATTEMPTS…]`.
 
-Stages one small batch for each attempt of one ingest, all in one partition, and prints what the broker has then:
-resident memory, and open files. The commit lists them all. The data directory is temporary.
+Stages one small batch for each attempt of one ingest, all in one partition, and prints the broker's resident memory and
+open files. The commit lists all attempts. The data directory is temporary.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ ROWS = 10
 
 
 class Cost(NamedTuple):
-    """Of one broker process."""
+    """Resources of one broker process."""
 
     resident_kb: int
     files: int
 
 
 def cost(pid: int) -> Cost:
-    """What the process has now."""
+    """Return the current resources of the process."""
     status = Path(f"/proc/{pid}/status").read_text().splitlines()
     resident = next(line for line in status if line.startswith("VmRSS:"))
     return Cost(int(resident.split()[1]), len(list(Path(f"/proc/{pid}/fd").iterdir())))
 
 
 def run(steps: list[int]) -> None:
-    """One broker, one ingest, more and more attempts; a line for each step."""
+    """Run one broker with one ingest and an increasing number of attempts; print a line for each step."""
     data = native.build_batch([(b"k", b"v" * 100)] * ROWS, int(time.time() * 1000))
     with pybroker.Broker() as broker, IngestClient(broker.port) as client:
         topic_id = client.create("t", 1)
@@ -72,7 +72,6 @@ def run(steps: list[int]) -> None:
 
 
 def main() -> None:
-    """Entry point."""
     run(sorted(map(int, sys.argv[1:])) or [1_000, 5_000])
 
 

@@ -1,7 +1,8 @@
-"""What another producer feels of a bulk load: `python -m benches.ingest.neighbours [SECONDS] [SETTING=VALUE …]`.
+"""The effect of a bulk load on another producer: `python -m benches.ingest.neighbours [SECONDS] [SETTING=VALUE …]`.
 
-One producer sends a record of 100 bytes with acks=all, 50 a second, open loop; alone, while two writers stage without
-pause, and alone again. Prints p50, p99 and the rate of staging. Both sections see the same machine a moment apart.
+One producer sends records of 100 bytes with acks=all, 50 a second, open loop: alone, while two writers stage without
+pause, and alone again. Prints p50, p99 and the rate of staging. The sections follow each other directly, so the machine
+is in the same state.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ BATCH_BYTES = 1_000_000
 
 
 def produce(client: IngestClient, topic_id: Uuid, seconds: float) -> list[float]:
-    """Latencies in ms, from the moment at which each record was due."""
+    """Return latencies in ms, from each record's scheduled time."""
     request = produce_request(topic_id, native.build_batch([(b"k", bytes(100))], int(time.time() * 1000)))
     latencies = []
     due = time.monotonic()
@@ -37,7 +38,7 @@ def produce(client: IngestClient, topic_id: Uuid, seconds: float) -> list[float]
 
 
 def load(port: int, ingest: tuple[str, int], writer: int, stop: Event, staged: multiprocessing.Queue[int]) -> None:
-    """Stages without pause, as the broker's throttle times allow."""
+    """Stage without pause, except for the broker's throttle times."""
     data = native.build_batch([(b"k", bytes(BATCH_BYTES // 1000))] * 1000, int(time.time() * 1000))
     attempt = Attempt(writer)
     topic_id, epoch = ingest
@@ -52,12 +53,12 @@ def load(port: int, ingest: tuple[str, int], writer: int, stop: Event, staged: m
 
 
 def percentile(latencies: list[float], percent: int) -> float:
-    """Of sorted figures."""
+    """Return a percentile of sorted latencies."""
     return latencies[len(latencies) * percent // 100]
 
 
 def run(seconds: float, settings: Mapping[str, str] | None = None) -> dict[str, float]:
-    """One comparison in a broker of its own: p50 and p99 of the three sections in ms, and MB/s of staging."""
+    """Run one comparison in a new broker; return p50 and p99 of the three sections in ms, and MB/s of staging."""
     with pybroker.Broker(settings) as broker, IngestClient(broker.port) as client:
         small, bulk = client.create("small", 1), client.create("bulk", 2)
         produce(client, small, 1.0)
@@ -85,7 +86,6 @@ def run(seconds: float, settings: Mapping[str, str] | None = None) -> dict[str, 
 
 
 def main() -> None:
-    """Entry point."""
     given = dict(argument.split("=", 1) for argument in sys.argv[2:])
     figures = run(float(sys.argv[1]) if len(sys.argv) > 1 else 10.0, given)
     for section, name in (("alone", "alone"), ("beside", "beside a bulk load"), ("again", "alone again")):

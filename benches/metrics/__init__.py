@@ -1,1 +1,1 @@
-"""What metrics cost: `python -m benches.metrics`."""
+"""The cost of metrics: `python -m benches.metrics`."""

@@ -34,7 +34,7 @@ PARTITIONS_A_TOPIC = 100
 
 @contextlib.contextmanager
 def running(folder: Path, **settings: str) -> Iterator[BrokerProcess]:
-    """A broker that leaves flushing to the system."""
+    """Run a broker that leaves flushing to the operating system."""
     given = {name.replace("_", "."): text for name, text in settings.items()}
     broker = pybroker(folder, {"log.flush.mode": "os", **given})
     broker.start()
@@ -45,7 +45,7 @@ def running(folder: Path, **settings: str) -> Iterator[BrokerProcess]:
 
 
 def scrape(address: str) -> float:
-    """Milliseconds until the page was there."""
+    """Return the milliseconds of fetching the page."""
     begun = time.perf_counter()
     with urllib.request.urlopen(f"http://{address}/metrics", timeout=60) as answer:
         answer.read()
@@ -53,14 +53,14 @@ def scrape(address: str) -> float:
 
 
 def counting_ns() -> float:
-    """As the example of the crate measures it."""
+    """Return the time measured by the crate's example."""
     command = ["cargo", "run", "-q", "--release", "-p", "pybroker-storage", "--example", "count_cost"]
     done = subprocess.run(command, cwd=load.ROOT, capture_output=True, text=True, check=True)
     return float(done.stdout.split()[0])
 
 
 def of_requests(folder: Path, rounds: int) -> Iterator[str]:
-    """What metrics add to a small request."""
+    """Yield the cost of metrics per small request."""
     address = f"127.0.0.1:{free_port()}"
     with running(folder / "quiet") as quiet, running(folder / "scraped", metrics_listener=address) as scraped:
 
@@ -91,7 +91,7 @@ def of_requests(folder: Path, rounds: int) -> Iterator[str]:
 
 
 def of_scrapes(folder: Path, partitions: int) -> Iterator[str]:
-    """What a page of many partitions takes."""
+    """Yield the cost of a page with many partitions."""
     address = f"127.0.0.1:{free_port()}"
     limits = {"metrics_partitions_max": str(partitions)}
     with running(folder / "many", metrics_listener=address, **limits) as broker:
@@ -111,7 +111,6 @@ def of_scrapes(folder: Path, partitions: int) -> Iterator[str]:
 
 
 def main() -> None:
-    """Entry point."""
     parser = argparse.ArgumentParser(prog="python -m benches.metrics")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--partitions", type=int, default=10_000)

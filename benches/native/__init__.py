@@ -1,1 +1,1 @@
-"""pytest-benchmark figures of native functions: the same code that serves the sockets, called from Python."""
+"""pytest-benchmark cases of native functions: the code that serves the sockets, called from Python."""

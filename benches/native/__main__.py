@@ -21,7 +21,8 @@ FILES = ["test_keys.py", "test_lookup.py", "test_messages.py"]
 
 
 def measured(seconds_max: float, topics_max: int) -> list[dict[str, Any]]:
-    """What pytest-benchmark says of each case with at most so many topics. Raises CalledProcessError if one fails."""
+    """Return pytest-benchmark's results of the cases with at most `topics_max` topics. Raises CalledProcessError if one
+    fails."""
     folder = Path(__file__).parent
     with tempfile.TemporaryDirectory() as temporary:
         found = Path(temporary) / "figures.json"
@@ -34,12 +35,13 @@ def measured(seconds_max: float, topics_max: int) -> list[dict[str, Any]]:
 
 
 def tables(figures: list[dict[str, Any]]) -> list[str]:
-    """The least time of the rounds, which other work on the machine hardly touches, and bytes where a case has them."""
+    """Return tables of the minimum time of the rounds, which other load on the machine hardly affects, and of bytes if
+    a case has them."""
     return [_keys(figures), *_requests(figures)]
 
 
 def _keys(figures: list[dict[str, Any]]) -> str:
-    """Ids against names of several lengths: one row a case."""
+    """Return ids against names of several lengths: one row per case."""
     times: dict[str, dict[str, float]] = {}
     sizes: dict[str, float] = {}
     for figure in figures:
@@ -57,7 +59,7 @@ def _keys(figures: list[dict[str, Any]]) -> str:
 
 
 def _requests(figures: list[dict[str, Any]]) -> list[str]:
-    """Lookups and messages: one row a case, three columns a size."""
+    """Return lookups and messages: one row per case, three columns per size."""
     by_case: dict[str, dict[tuple[int, str], dict[str, Any]]] = {}
     for figure in figures:
         params = figure["params"] or {}
@@ -65,7 +67,7 @@ def _requests(figures: list[dict[str, Any]]) -> list[str]:
             by_case.setdefault(figure["group"], {})[params["count"], params["by"]] = figure
     times: dict[str, list[str]] = {}
     sizes: dict[str, list[str]] = {}
-    for case, found in by_case.items():  # what a client of Python's encodes has the bytes that the broker decodes
+    for case, found in by_case.items():  # a Python client's encoded message has the same bytes that the broker decodes
         for count in COUNTS:
             name, topic_id = found.get((count, "name")), found.get((count, "id"))
             times.setdefault(case, []).extend(_cells(name, topic_id, lambda one: one["stats"]["min"] * 1e6))
@@ -85,7 +87,6 @@ def _cells(name: Any, topic_id: Any, value: Any) -> list[str]:
 
 
 def main() -> None:
-    """Entry point."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=1.0, help="time for each case, without its preparation")
     parser.add_argument("--topics-max", type=int, default=COUNTS[-1], help="leave cases with more topics out")

@@ -1,4 +1,4 @@
-"""`--topics-max`: how much of the folder is run."""
+"""`--topics-max`: the largest cases of the folder to run."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What a topic is known by, as a key: ids (16 bytes) against names of 15, 30 and 100 characters (KIP-516: faster to
-compare, smaller, and friendlier to whoever allocates memory).
+"""Keys of topics: ids (16 bytes) against names of 15, 30 and 100 characters (KIP-516: faster to compare, smaller, and
+cheaper to allocate).
 
-Each case is one native call on 10,000 keys, so that the call itself does not count. Keys of a pair are in different
-places of memory and differ, where they do, in their last byte, as names of one family do.
+Each case is one native call on 10,000 keys, which makes the cost of the call negligible. The keys of a pair have
+different addresses and differ, if at all, in their last byte, like names with a common prefix.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ pytestmark = pytest.mark.checklist(10, 328)
 
 
 def names(length: int, last: str = "x") -> list[str]:
-    """They differ in a number before the last character."""
+    """Return names that differ in a number before the last character."""
     return [f"{number:0{length - 1}}{last}" for number in range(KEYS)]
 
 
 def keys(kind: str, last: int = 1) -> TopicKeys:
-    """In order; those of two calls are the same but for the last byte, if `last` differs."""
+    """Return keys in order; those of two calls differ only in the last byte, if `last` differs."""
     if kind == "id":
         return TopicKeys.of_ids([Uuid(number, last) for number in range(KEYS)])
     return TopicKeys.of_names(names(LENGTHS[kind], "wxyz"[last]))
@@ -59,14 +59,14 @@ def test_keys_are_sorted(benchmark: Any, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_keys_are_copied(benchmark: Any, kind: str) -> None:
-    """What is allocated for a name is not for an id."""
+    """Copying a name allocates, copying an id does not."""
     benchmark.group = "copy 10,000 and let them go"
     assert benchmark(keys(kind).copied) == KEYS
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_python_compares_and_holds_keys(benchmark: Any, kind: str) -> None:
-    """In Python a comparison is mostly the interpreter's; the size is what one key takes in memory."""
+    """In Python the interpreter dominates a comparison; the size is the memory of one key."""
     if kind == "id":
         made: list[Any] = [Uuid(number, 1) for number in range(KEYS)]
         same: list[Any] = [Uuid(number, 1) for number in range(KEYS)]

@@ -17,7 +17,7 @@ LOOKUPS = 1_000
 
 @lru_cache(maxsize=1)
 def index_of(count: int) -> PartitionIndex:
-    """The map of Produce and Fetch, with so many partitions."""
+    """Return the partition index of Produce and Fetch with this many partitions."""
     return PartitionIndex([TopicPartitions(topic_id, name, 1) for topic_id, name in topics(count)])
 
 
@@ -25,7 +25,7 @@ def index_of(count: int) -> PartitionIndex:
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("by", ["name", "id"])
 def test_partitions_are_found(benchmark: Any, by: str, count: int) -> None:
-    """1,000 lookups in random order in one native call, so that the call itself does not count."""
+    """1,000 lookups in random order in one native call, which makes the cost of the call negligible."""
     index = index_of(count)
     chosen = random.Random(1).choices(topics(count), k=LOOKUPS)
     benchmark.group = f"find {LOOKUPS:,} partitions of"
@@ -40,7 +40,7 @@ def test_partitions_are_found(benchmark: Any, by: str, count: int) -> None:
 @pytest.mark.parametrize("count", [1_000])
 @pytest.mark.parametrize("by", ["name", "id"])
 def test_one_partition_is_found(benchmark: Any, by: str, count: int) -> None:
-    """One lookup from Python, the call included."""
+    """One lookup from Python, including the call."""
     index = index_of(count)
     topic_id, name = topics(count)[500]
     benchmark.group = "find 1 partition of"

@@ -1,7 +1,7 @@
-"""Fetch and Produce as the broker handles them: names (version 12, the last with them) against topic ids (13).
+"""Fetch and Produce in the broker's codecs: names (version 12, the last with them) against topic ids (13).
 
-The typed codecs that serve the sockets, on topics of one partition and names of 30 characters. A message has at most
-400,000 elements (`ELEMENTS_MAX`), so that more than 100,000 partitions come in several.
+The typed codecs that serve the sockets, for topics of one partition and names of 30 characters. A message has at most
+400,000 elements (`ELEMENTS_MAX`): more than 100,000 partitions need several messages.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ RECORDS = build_batch([(None, b"v" * 100)], 0)
 
 
 def parts(count: int) -> list[list[tuple[Uuid, str]]]:
-    """The topics of each message."""
+    """Return the topics of each message."""
     every = topics(count)
     return [every[start : start + IN_ONE_MAX] for start in range(0, count, IN_ONE_MAX)]
 
 
 def fetch(some: list[tuple[Uuid, str]]) -> messages.FetchRequest:
-    """Asks for partition 0 of each."""
+    """Return a Fetch of partition 0 of each topic."""
     return messages.FetchRequest(
         max_wait_ms=500,
         topics=[
@@ -43,7 +43,7 @@ def fetch(some: list[tuple[Uuid, str]]) -> messages.FetchRequest:
 
 
 def produce(some: list[tuple[Uuid, str]]) -> messages.ProduceRequest:
-    """One record of 100 bytes for each."""
+    """Return a Produce of one 100-byte record to each topic."""
     return messages.ProduceRequest(
         acks=-1,
         topic_data=[
@@ -64,7 +64,7 @@ MAKERS: dict[str, Any] = {"Fetch": fetch, "Produce": produce}
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("message", KEYS)
 def test_requests_are_decoded(benchmark: Any, message: str, count: int, by: str) -> None:
-    """From the bytes of requests to the structure that the server works on."""
+    """From a request's bytes to the server's structure."""
     key, version = KEYS[message], VERSIONS[by]
     bodies = [encode(MAKERS[message](part), version) for part in parts(count)]
     benchmark.group = f"decode {message} requests"
@@ -76,7 +76,7 @@ def test_requests_are_decoded(benchmark: Any, message: str, count: int, by: str)
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("message", KEYS)
 def test_responses_are_encoded(benchmark: Any, message: str, count: int, by: str) -> None:
-    """What the server writes around the records: here there are none."""
+    """The server's response around the records; here without records."""
     key, version = KEYS[message], VERSIONS[by]
     made = ([TopicPartitions(topic_id, name, 1) for topic_id, name in part] for part in parts(count))
     responses = [HotResponse(key, version, topics) for topics in made]
@@ -88,7 +88,7 @@ def test_responses_are_encoded(benchmark: Any, message: str, count: int, by: str
 @pytest.mark.parametrize("count", COUNTS[:1])
 @pytest.mark.parametrize("message", KEYS)
 def test_requests_are_encoded_by_a_client(benchmark: Any, message: str, count: int, by: str) -> None:
-    """From Python's message object to bytes, by the codec that knows every message."""
+    """From Python's message object to bytes, with the generic codec of all messages."""
     request = MAKERS[message](topics(count))
     benchmark.group = f"encode {message} requests from Python objects"
     benchmark.extra_info["bytes"] = len(benchmark(encode, request, VERSIONS[by]))

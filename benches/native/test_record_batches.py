@@ -1,4 +1,4 @@
-"""Record batches: CRC-32C, making one, and the checks of Produce."""
+"""Record batches: CRC-32C, encoding, and the checks of Produce."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NOW_MS = 1_800_000_000_000
 
 @pytest.mark.parametrize("size", SIZES)
 def test_crc32c(benchmark: Any, size: int) -> None:
-    """Bytes whose CRC is taken in one call."""
+    """The CRC of this many bytes in one call."""
     data = bytes(number % 251 for number in range(size))
     benchmark.group = "crc32c"
     benchmark.extra_info["bytes"] = size
@@ -32,6 +32,6 @@ def test_a_batch_is_checked(benchmark: Any, count: int) -> None:
 
 @pytest.mark.parametrize("count", [1, 100])
 def test_a_batch_is_made(benchmark: Any, count: int) -> None:
-    """As for the offsets topic: keys and values from Python into one batch."""
+    """One batch from Python's keys and values, as for the offsets topic."""
     benchmark.group = "build a batch"
     benchmark(build_batch, [(b"key", b"v" * 100)] * count, NOW_MS)

@@ -1,1 +1,1 @@
-"""What quotas cost, and what a greedy client takes from its neighbours: `python -m benches.quotas`."""
+"""The cost of quotas, and the effect of a greedy client on others: `python -m benches.quotas`."""

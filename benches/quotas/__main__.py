@@ -36,19 +36,19 @@ GREEDY_BYTES = 100_000
 BYTES_A_SECOND = 2e6
 PERCENT = 5.0
 CHECKS = 4
-"""Pairs a round: two runs of the same differ by 5 percent."""
+"""Pairs of runs per round: two equal runs differ by 5 percent."""
 HIGH = {"producer_byte_rate": 1e15, "consumer_byte_rate": 1e15, "request_percentage": 1e9}
 PRODUCE = 9
 
 
 def quotas(broker: BrokerProcess, client_id: str, **values: float | None) -> None:
-    """Sets those of a client id; "" is the default of all."""
+    """Set quotas of a client id; "" sets the default of all."""
     with blocking.AdminClient({"bootstrap.servers": broker.bootstrap}) as admin:
         admin.alter_client_quotas({QuotaEntity(client_id=client_id): values}).all()
 
 
 def checking(broker: BrokerProcess, rounds: int) -> str:
-    """What a request costs with and without quotas."""
+    """Measure the cost of a request with and without quotas."""
 
     def measured() -> float:
         before = data_threads_ran(broker.pid)
@@ -70,7 +70,7 @@ def checking(broker: BrokerProcess, rounds: int) -> str:
 
 
 def produced(topic: str, size: int) -> m.ProduceRequest:
-    """One record of so many bytes to partition 0."""
+    """Return a Produce of one record of `size` bytes to partition 0."""
     records = native.build_batch([(None, bytes(size))], int(time.time() * 1000))
     part = m.ProduceRequest_PartitionProduceData(index=0, records=records)
     data = m.ProduceRequest_TopicProduceData(name=topic, partition_data=[part])
@@ -78,7 +78,7 @@ def produced(topic: str, size: int) -> m.ProduceRequest:
 
 
 def latencies(broker: BrokerProcess, seconds: float) -> list[float]:
-    """Milliseconds of each small record, from the moment at which it was due; sorted."""
+    """Return the sorted latencies in ms of small records, from each record's scheduled time."""
     request = produced("small", 100)
     found = []
     with WireClient(broker.port, client_id="neighbour", timeout_s=600) as wire:
@@ -93,7 +93,7 @@ def latencies(broker: BrokerProcess, seconds: float) -> list[float]:
 
 
 def greed(port: int, client_id: str, stop: Event) -> None:
-    """Sends as fast as it is read."""
+    """Send as fast as the broker reads."""
     request = produced("bulk", GREEDY_BYTES)
     with WireClient(port, client_id=client_id, timeout_s=600) as wire:
         while not stop.is_set():
@@ -101,12 +101,12 @@ def greed(port: int, client_id: str, stop: Event) -> None:
 
 
 def p99(found: list[float]) -> float:
-    """Of sorted figures."""
+    """Return the 99th percentile of sorted latencies."""
     return found[len(found) * 99 // 100]
 
 
 def beside(broker: BrokerProcess, greedy: BrokerProcess, client_id: str, seconds: float) -> list[float]:
-    """Latencies of a broker while greedy clients load one, once they have used up what came at once."""
+    """Return latencies of a broker while greedy clients load `greedy`, after they have used up their initial burst."""
     stop = multiprocessing.Event()
     clients = [multiprocessing.Process(target=greed, args=(greedy.port, client_id, stop)) for _ in range(GREEDY)]
     for each in clients:
@@ -116,14 +116,14 @@ def beside(broker: BrokerProcess, greedy: BrokerProcess, client_id: str, seconds
     stop.set()
     for each in clients:
         each.join(1.0)
-        if each.is_alive():  # it waits for an answer that comes when its quota lets it be read
+        if each.is_alive():  # it waits for a response that comes when its quota unmutes it
             each.kill()
             each.join()
     return found
 
 
 def prepare(broker: BrokerProcess) -> None:
-    """Topics, and the quotas of the greedy."""
+    """Create topics and the quotas of the greedy clients."""
     with blocking.AdminClient({"bootstrap.servers": broker.bootstrap}) as admin:
         admin.create_topics([NewTopic(name, num_partitions=1) for name in ("small", "bulk")]).all()
     quotas(broker, "bytes", producer_byte_rate=BYTES_A_SECOND)
@@ -132,7 +132,7 @@ def prepare(broker: BrokerProcess) -> None:
 
 
 def neighbours(broker: BrokerProcess, other: BrokerProcess, rounds: int, seconds: float) -> Iterator[str]:
-    """What others feel of greedy clients that have a quota."""
+    """Measure the effect of greedy clients with a quota on others."""
     prepare(broker)
     prepare(other)
     for client_id in ("bytes", "time"):
@@ -156,7 +156,6 @@ def neighbours(broker: BrokerProcess, other: BrokerProcess, rounds: int, seconds
 
 
 def main() -> None:
-    """Entry point."""
     parser = argparse.ArgumentParser(prog="python -m benches.quotas")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=20.0, help="of one section of the neighbours")

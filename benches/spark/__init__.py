@@ -1,1 +1,1 @@
-"""Spark's Kafka connector into Apache Kafka against `format("pybroker")` into pybroker: `python -m benches.spark`."""
+"""Compares Spark's Kafka connector on Apache Kafka with `format("pybroker")` on pybroker: `python -m benches.spark`."""

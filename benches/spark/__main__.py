@@ -54,7 +54,7 @@ LIMIT_MB_MIN = 300
 
 
 class Bench:
-    """The running brokers, Spark, and what has been measured."""
+    """The running brokers, Spark, and the measurements."""
 
     def __init__(self, folder: Path, scale: float) -> None:
         self._folder = folder
@@ -67,7 +67,7 @@ class Bench:
         self.warmth: list[str] = []
 
     def start(self) -> None:
-        """Starts Spark and the brokers and warms them: a JVM settles only under load."""
+        """Start Spark and the brokers and warm them up: a JVM only becomes fast under load."""
         self._spark = session()
         for column in COLUMNS:
             if column.broker not in self._brokers:
@@ -91,7 +91,7 @@ class Bench:
             jobs.forget(100)
 
     def stop(self) -> None:
-        """Ends Spark and the brokers."""
+        """Stop Spark and the brokers."""
         if self._spark is not None:
             self._spark.stop()
         while self._brokers:
@@ -102,7 +102,7 @@ class Bench:
         return {broker.pid for broker in self._brokers.values()}
 
     def round(self, cases: list[Case]) -> None:
-        """Each case once with every column; topics of a size go when its last case is over."""
+        """Run each case once with every column; delete the topics of a size after its last case."""
         for at, case in enumerate(cases):
             if case.kind == "write":
                 self._generate(case)
@@ -127,7 +127,7 @@ class Bench:
         return {RATE: figures[RATE], SPARK: figures[SPARK], NET: figures[SPARK] - self._generated}
 
     def _limit(self, case: Case, rows_per_s: float = 0, sync_bytes: int = 0) -> Figures:
-        """CPU of the limit program for the bytes of the case; at a pace, 0 as fast as it goes."""
+        """Return the CPU of the limit program for the bytes of the case; `rows_per_s` 0 is full speed."""
         row = case.size + FRAMING_BYTES
         megabytes = max(LIMIT_MB_MIN, int(self._rows(case) * row / 1e6))
         pace = int(rows_per_s * row / 1e6)
@@ -151,7 +151,7 @@ class Bench:
         return jobs.read(rows, case.size, self._pids, case.columns)
 
     def alone(self, case: str) -> None:
-        """A case without Spark, once for each flush mode."""
+        """Run a case without Spark, once for each flush mode."""
         for name, settings in FLUSH_MODES.items():
             if case == ATTACH:
                 self._take(case, name, partial(attach.run, known.ATTACH_GB * self._scale, 4, settings))
@@ -166,7 +166,7 @@ class Bench:
     def _take(self, case: str, column: str, measure: Callable[[], Figures]) -> None:
         try:
             figures = measure()
-        except Exception as error:  # of Spark, its JVM, a broker or a wrong count: the other figures are still wanted
+        except Exception as error:  # of Spark, its JVM, a broker or a wrong count: continue with the other figures
             self.failed.append(f"{case}, {column}")
             print(f"{self.failed[-1]}: FAILED: {error}", file=sys.stderr, flush=True)
             return
@@ -175,7 +175,7 @@ class Bench:
 
 
 def _cpu_of_a_row(job: Callable[[], Figures]) -> float:
-    """Of Spark and its broker together: both have a JVM that settles."""
+    """Return the CPU of Spark and its broker together: both have a JVM that warms up."""
     figures = job()
     return figures[SPARK] + figures[BROKER]
 
@@ -185,7 +185,6 @@ def _brief(figures: Figures) -> str:
 
 
 def main() -> None:
-    """Entry point."""
     parser = argparse.ArgumentParser(prog="python -m benches.spark", description=__doc__)
     parser.add_argument("--rounds", type=int, default=3, help="how often each measurement is taken")
     parser.add_argument("--scale", type=float, default=1.0, help="this part of the rows and bytes (0.1: a quick check)")
@@ -199,7 +198,7 @@ def main() -> None:
     load.build_limit()
     begun = time.monotonic()
     if arguments.dir:
-        os.environ["TMPDIR"] = str(arguments.dir)  # also of the brokers of the cases without Spark
+        os.environ["TMPDIR"] = str(arguments.dir)  # also for the brokers of the cases without Spark
     with tempfile.TemporaryDirectory(prefix="pybroker-bench-", dir=arguments.dir) as folder:
         bench = Bench(Path(folder), arguments.scale)
         try:

@@ -1,4 +1,4 @@
-"""What is measured, over how many rows at full size, and the bar of each figure."""
+"""The cases, their rows at full size, and the bar of each figure."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ KEY_VALUE = ("key", "value")
 
 @dataclass(frozen=True)
 class Bar:
-    """A figure of each pybroker column, at most or at least `ratio` times that of `against`, a column.
+    """A bar for a figure of each pybroker column: at most or at least `ratio` times that of the column `against`.
 
-    `limit`: times the limit program's CPU for the same bytes at the same pace with the same syncs.
+    `limit`: times the limit program's CPU for the same bytes at the same rate with the same syncs.
     """
 
     ratio: float
@@ -25,17 +25,17 @@ class Bar:
     at_least: bool = False
 
     def text(self) -> str:
-        """As the table's column `bar` says it."""
+        """Return the text of the table's column `bar`."""
         return f"{'≥' if self.at_least else '≤'} {self.ratio:.3g} × {self.against}"
 
     def met(self, ratio: float) -> bool:
-        """Whether a ratio is good enough."""
+        """Return whether a ratio meets the bar."""
         return ratio >= self.ratio if self.at_least else ratio <= self.ratio
 
 
 @dataclass(frozen=True)
 class Case:
-    """`kind`: write, read or stream, a Spark job; `rows` at full size; `columns` of a read, all if empty."""
+    """A Spark job; `kind` is write, read or stream; `rows` at full size; `columns` of a read, all if empty."""
 
     name: str
     kind: str
@@ -45,14 +45,14 @@ class Case:
     columns: tuple[str, ...] = ()
 
     def figures(self) -> tuple[str, ...]:
-        """The figures of the table."""
+        """Return the figures of the table."""
         net = (NET,) if self.kind == "write" else ()
         attach = ("staged_mb", "attach_ms") if self.kind == "write" else ()
         return (RATE, *net, SPARK, BROKER, LIMIT_CPU, OTHERS, *attach)
 
     @property
     def with_limit(self) -> bool:
-        """Whether the limit program is to be run."""
+        """Return whether to run the limit program."""
         return any(bar.against == LIMIT for bar in self.bars.values())
 
 
@@ -67,11 +67,11 @@ CASES = (
     Case("read 1 KiB, all columns", "read", 1024, LARGE),
 )
 
-# A virtual machine gives its host back what was freed some seconds ago, and who uses it next pays several times the
-# cost of the write. Where a broker is compared with the limit program both begin after that.
+# A virtual machine returns memory that was freed some seconds ago to its host, and the next use costs several times a
+# write. If the limit program is compared, both start after that.
 COLD_S = 12.0
 
-# Without Spark: a broker of its own for each flush mode.
+# Without Spark: a separate broker for each flush mode.
 ATTACH, ATTACH_GB, ATTACH_S_MAX = "staged commit", 10.0, 1.0
 NEIGHBOURS_S, NEIGHBOURS_RATIO_MAX = 20.0, 2.0
 NEIGHBOURS: dict[str, dict[str, str]] = {
@@ -80,7 +80,7 @@ NEIGHBOURS: dict[str, dict[str, str]] = {
 }
 FLUSH_MODES = {"exactly-once os": {"log.flush.mode": "os"}, "exactly-once": {}}
 
-# Rows a second that the slowest columns make on two quiet cores, for the estimate of the duration.
+# Rows per second of the slowest columns on two idle cores, for the estimate of the duration.
 _RATES = {
     ("write", 100): 1.2e6,
     ("read", 100): 1.5e6,
@@ -92,7 +92,7 @@ _JOB_S, _START_S = 2.0, 300.0
 
 
 def estimated_seconds(cases: list[Case], alone: list[str], scale: float, rounds: int) -> float:
-    """How long a run takes on two cores with nothing else on them."""
+    """Return the estimated duration of a run on two idle cores."""
     jobs = sum(len(ALL_COLUMNS) * _seconds(case, scale) for case in cases)
     attach = len(FLUSH_MODES) * (ATTACH_GB * scale / 0.25 + 3) if ATTACH in alone else 0
     neighbours = len(NEIGHBOURS.keys() & set(alone)) * len(FLUSH_MODES) * (3 * neighbour_seconds(scale) + 4)
@@ -105,5 +105,5 @@ def _seconds(case: Case, scale: float) -> float:
 
 
 def neighbour_seconds(scale: float) -> float:
-    """Seconds of a section: a 99th percentile wants a few hundred records at least."""
+    """Return the seconds of a section: a 99th percentile needs at least a few hundred records."""
     return max(5.0, NEIGHBOURS_S * scale)

@@ -1,4 +1,4 @@
-"""Who is compared: a connector, its options, and the broker that it talks to."""
+"""The columns: a connector, its options, and its broker."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 KAFKA = "kafka"
-# What a bulk load gives Spark's connector; without it, it writes at half the rate.
+# Bulk load settings of Spark's connector; without them it writes at half the rate.
 TUNED = {"kafka.batch.size": "1048576", "kafka.linger.ms": "20"}
 
 
@@ -20,7 +20,7 @@ class Column:
     write: Mapping[str, str] = field(default_factory=dict)
     read: Mapping[str, str] = field(default_factory=dict)
     sync_bytes: int = 0
-    """After how many bytes the broker syncs a file: each request with acks=all; what is staged, 4 MiB."""
+    """Bytes after which the broker syncs a file: each request with acks=all; 4 MiB of staged data."""
 
 
 COLUMNS = (

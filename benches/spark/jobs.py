@@ -1,4 +1,4 @@
-"""The Spark jobs that are timed, in the same words for both connectors."""
+"""The measured Spark jobs, with the same code for both connectors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Figures = dict[str, float]
 
 
 def generated(spark: SparkSession, rows: int, size: int) -> DataFrame:
-    """Keys are decimal numbers, values `size` bytes and all different. A row costs about one memcpy."""
+    """Return rows with decimal numbers as keys and distinct values of `size` bytes. A row costs about one memcpy."""
     pattern = (_PATTERN * (size // len(_PATTERN) + 1))[: size - 16]
     return spark.range(0, rows, 1, TASKS).selectExpr(
         "cast(cast(id AS string) AS binary) AS key",
@@ -48,12 +48,12 @@ def _dropped(frame: DataFrame, rows: int, brokers: Collection[int]) -> Figures:
 
 
 def generate(spark: SparkSession, rows: int, size: int, brokers: Collection[int]) -> Figures:
-    """Rows made and dropped: what a write costs before it writes."""
+    """Generate rows and drop them: the cost of a write before it writes."""
     return _dropped(generated(spark, rows, size), rows, brokers)
 
 
 def hand_over(spark: SparkSession, rows: int, size: int, brokers: Collection[int]) -> Figures:
-    """Rows made and handed to Python, where they are dropped: the limit of any writer in Python."""
+    """Generate rows and drop them in Python: the limit of any writer in Python."""
     handed_over = generated(spark, rows, size).mapInArrow(_nothing, "key binary, value binary")
     return _dropped(handed_over, rows, brokers)
 
@@ -65,7 +65,7 @@ def _nothing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 class Jobs:
-    """The jobs of one column. Topics of the earlier jobs are read by the later ones until `forget`."""
+    """The jobs of one column. Later jobs read the topics of earlier ones until `forget`."""
 
     def __init__(self, spark: SparkSession, column: Column, broker: BrokerProcess) -> None:
         self._spark = spark
@@ -76,7 +76,7 @@ class Jobs:
         self._topics: dict[int, str] = {}
 
     def write(self, rows: int, size: int, brokers: Collection[int]) -> Figures:
-        """Generates and writes; exactly once also how long the broker took to attach what was staged."""
+        """Generate and write; for exactly-once writes also return the broker's time of linking."""
         topic = self._create()
         self.forget(size)
         self._topics[size] = topic
@@ -90,7 +90,7 @@ class Jobs:
         return {**meter.figures(rows), **self._attached(log_size)}
 
     def read(self, rows: int, size: int, brokers: Collection[int], columns: tuple[str, ...]) -> Figures:
-        """Reads what `write` has written and drops it; all columns if none is named."""
+        """Read the rows of `write` and drop them; all columns if none is named."""
         topic = self._written(rows, size, brokers)
         reader = self._spark.read.format(self._column.format).options(
             **self._base, subscribe=topic, **self._column.read
@@ -103,7 +103,7 @@ class Jobs:
         return meter.figures(rows)
 
     def stream(self, rows: int, size: int, brokers: Collection[int]) -> Figures:
-        """A streaming query from the topic of `write` into another one, in a few micro-batches."""
+        """Copy the topic of `write` by a streaming query, in a few micro-batches."""
         source, sink = self._written(rows, size, brokers), self._create()
         reader = self._spark.readStream.format(self._column.format).options(
             **self._base,
@@ -124,7 +124,7 @@ class Jobs:
         return meter.figures(rows)
 
     def forget(self, size: int) -> None:
-        """Deletes the topic of `write`."""
+        """Delete the topic of `write`."""
         if size in self._topics:
             self._client.delete_topic(self._topics.pop(size))
 
@@ -134,12 +134,12 @@ class Jobs:
         return topic
 
     def _written(self, rows: int, size: int, brokers: Collection[int]) -> str:
-        if size not in self._topics:  # its case was left out by --only
+        if size not in self._topics:  # --only excluded its case
             self.write(rows, size, brokers)
         return self._topics[size]
 
     def _check(self, topic: str, rows: int) -> None:
-        """A figure of a job that lost or repeated rows is none."""
+        """Raise if a job lost or repeated rows: its figures would be void."""
         consumer = ck.Consumer({"bootstrap.servers": self._broker.bootstrap, "group.id": "bench"})
         try:
             ends = [consumer.get_watermark_offsets(ck.TopicPartition(topic, part)) for part in range(PARTITIONS)]
@@ -150,7 +150,7 @@ class Jobs:
             raise RuntimeError(f"{self._column.name}: {found} rows are in the topic, not {rows}")
 
     def _attached(self, log_size: int) -> Figures:
-        """What the broker's log says since it had `log_size` bytes."""
+        """Return the broker's log lines after its first `log_size` bytes, parsed."""
         if self._column.write.get("mode") != "exactly-once":
             return {}
         give_up = time.monotonic() + 10
@@ -166,7 +166,7 @@ class Jobs:
 
 
 def session() -> SparkSession:
-    """Two tasks at a time, whatever the machine has; with Spark's own connector."""
+    """Return a session with two concurrent tasks, whatever the machine has, and with Spark's own connector."""
     from examples.roundtrip.connector import connector_jars
     from examples.roundtrip.spark import session as roundtrip_session
 

@@ -1,4 +1,4 @@
-"""CPU of a tree of processes, and how much of the machine others took meanwhile."""
+"""CPU of a tree of processes, and the CPU of all others meanwhile."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ CORES = os.cpu_count() or 1
 
 
 def _processes() -> dict[int, tuple[int, float]]:
-    """pid → (parent, CPU seconds of it and of its children that have ended and were waited for)."""
+    """Return pid → (parent, CPU seconds of the process and of its reaped children)."""
     found = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
                 fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
             except OSError:
-                continue  # it has ended since
+                continue  # the process has ended meanwhile
             found[int(entry.name)] = int(fields[1]), sum(map(int, fields[11:15])) / _CLOCK_TICKS
     return found
 
 
 def tree_cpu_seconds(root: int, without: Collection[int]) -> float:
-    """CPU seconds of a process and all its descendants, but for the trees of `without`."""
+    """Return CPU seconds of a process and all its descendants, without the trees of `without`."""
     processes = _processes()
     children: dict[int, list[int]] = {}
     for pid, (parent, _) in processes.items():
@@ -42,13 +42,14 @@ def tree_cpu_seconds(root: int, without: Collection[int]) -> float:
 
 
 def busy_seconds() -> float:
-    """CPU seconds of the whole machine, without idling and waiting for disks."""
+    """Return CPU seconds of the whole machine, without idle time and I/O wait."""
     fields = [int(each) for each in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
     return (sum(fields) - fields[3] - fields[4]) / _CLOCK_TICKS
 
 
 class Meter:
-    """`with Meter(…) as meter: …`, then `meter.figures(rows)`. Spark = this process, its JVM and its Python workers."""
+    """Use `with Meter(…) as meter: …`, then `meter.figures(rows)`. Spark's CPU includes this process, its JVM and its
+    Python workers."""
 
     def __init__(self, broker: int | None, brokers: Collection[int]) -> None:
         self._broker = broker
@@ -59,7 +60,7 @@ class Meter:
         return time.monotonic(), tree_cpu_seconds(os.getpid(), self._brokers), broker, busy_seconds()
 
     def __enter__(self) -> Meter:
-        os.sync()  # what the measurement before has left to write is not for this one to pay
+        os.sync()  # flush the writes of the previous measurement first
         self._begun = self._now()
         return self
 
@@ -67,7 +68,8 @@ class Meter:
         self._spent = [after - before for before, after in zip(self._begun, self._now(), strict=True)]
 
     def figures(self, rows: int) -> dict[str, float]:
-        """Rows a second, CPU microseconds a row of Spark and of the broker, and the others' share of the machine."""
+        """Return rows per second, CPU microseconds per row of Spark and of the broker, and the others' share of the
+        machine."""
         wall, spark, broker, busy = self._spent
         return {
             "rows_per_s": rows / wall,

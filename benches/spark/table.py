@@ -29,12 +29,12 @@ class Runs:
         self._values: dict[tuple[str, str, str], list[float]] = defaultdict(list)
 
     def add(self, case: str, column: str, figures: dict[str, float]) -> None:
-        """One measurement."""
+        """Add one measurement."""
         for figure, value in figures.items():
             self._values[case, column, figure].append(value)
 
     def middle(self, case: str, column: str, figure: str) -> float | None:
-        """The median over the rounds, or None if it was not measured."""
+        """Return the median over the rounds, or None if it was not measured."""
         values = self._values.get((case, column, figure))
         return median(values) if values else None
 
@@ -65,12 +65,12 @@ def _line(runs: Runs, case: Case, figure: str) -> str:
 
 
 def _alone_lines(runs: Runs, case: str) -> list[str]:
-    """Staged commit and neighbours: bars of their own, no other broker to compare with."""
+    """Return the lines of staged commit and neighbours, which have absolute bars and no other broker."""
     figures: tuple[str, ...] = ("alone_p99_ms", "beside_p99_ms", "again_p99_ms", "p99_ratio", "staging_mb_per_s")
     if case == ATTACH:
         figures = ("staged_gb", "staging_s", "commit_s", "attach_s")
     bars = {"attach_s": ATTACH_S_MAX}
-    if not NEIGHBOURS.get(case):  # without settings that take the bound away
+    if not NEIGHBOURS.get(case):  # without settings that remove the limit
         bars["p99_ratio"] = NEIGHBOURS_RATIO_MAX
     lines = []
     for figure in figures:
@@ -85,7 +85,7 @@ def _alone_lines(runs: Runs, case: str) -> list[str]:
 
 
 def table(runs: Runs, cases: list[Case], alone: list[str]) -> str:
-    """All of it."""
+    """Return the whole table."""
     heads = ["case", "figure", *_NAMES, "bar"]
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for case in cases:

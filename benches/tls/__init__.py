@@ -1,1 +1,1 @@
-"""What TLS costs a broker, beside Apache Kafka under the same version of TLS and the same cipher."""
+"""The cost of TLS, compared with Apache Kafka under the same TLS version and cipher."""

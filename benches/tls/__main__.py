@@ -31,7 +31,7 @@ from tests.support.wire import free_port
 from tests.wire.client import WireClient
 
 PRODUCE, FETCH = 9, 12
-"""Versions that both brokers have, by name."""
+"""Versions that both brokers support, with topic names."""
 
 CIPHERS = {"TLSv1.3": "TLS_AES_256_GCM_SHA384", "TLSv1.2": "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"}
 MIB = 1 << 20
@@ -40,7 +40,7 @@ TOPIC = "under-tls"
 
 
 class Target:
-    """A broker that serves one listener under TLS."""
+    """A broker with one TLS listener."""
 
     def __init__(self, name: str, broker: BrokerProcess, port: int, context: ssl.SSLContext) -> None:
         self.name = name
@@ -49,18 +49,18 @@ class Target:
         self._context = context
 
     def connect(self) -> WireClient:
-        """A connection that has shaken hands."""
+        """Return a connection after its handshake."""
         return WireClient(self.port, wrap=lambda plain: self._context.wrap_socket(plain, server_hostname="localhost"))
 
     def cost(self, what: Callable[[], object]) -> float:
-        """CPU-seconds of the broker while something is done."""
+        """Return the broker's CPU seconds during a call."""
         used = cpu_seconds(self.broker.pid)
         what()
         return cpu_seconds(self.broker.pid) - used
 
 
 def produce(value_bytes: int, values: int) -> tuple[bytes, int]:
-    """The frame of a Produce request with that many records that do not compress, and their bytes."""
+    """Return the frame of a Produce request with incompressible records, and their bytes."""
     noise = random.Random(7)
     now = int(time.time() * 1000)
     records = build_batch([(None, noise.randbytes(value_bytes)) for _ in range(values)], now)
@@ -71,7 +71,7 @@ def produce(value_bytes: int, values: int) -> tuple[bytes, int]:
 
 
 def produced(client: WireClient, frame: bytes, rounds: int, ahead: int = 4) -> None:
-    """Sends a frame so many times, a few of them ahead of the answers."""
+    """Send a frame `rounds` times, up to `ahead` frames before their responses."""
     for number in range(rounds + ahead):
         if number < rounds:
             client.send_frame(frame)
@@ -80,7 +80,7 @@ def produced(client: WireClient, frame: bytes, rounds: int, ahead: int = 4) -> N
 
 
 def fetched(client: WireClient, wanted: int) -> int:
-    """Reads from the beginning, 1 MiB a request, until so many bytes have come; how many there were."""
+    """Read from the beginning, 1 MiB per request, until `wanted` bytes have arrived; return the actual number."""
     partition = messages.FetchRequest_FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=MIB)
     topic = messages.FetchRequest_FetchTopic(topic=TOPIC, topic_id=Uuid.ZERO, partitions=[partition])
     request = messages.FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=MIB, session_epoch=-1, topics=[topic])
@@ -93,7 +93,7 @@ def fetched(client: WireClient, wanted: int) -> int:
 
 
 def figures(target: Target, volume: int, requests: int, handshakes: int) -> dict[str, float]:
-    """Each case once; `volume` bytes for those that count by the GB."""
+    """Run each case once; `volume` is the bytes of cases that are measured per GB."""
     found: dict[str, float] = {}
     with target.connect() as client:
         create = messages.CreateTopicsRequest_CreatableTopic(name=TOPIC, num_partitions=1, replication_factor=1)
@@ -115,13 +115,13 @@ def figures(target: Target, volume: int, requests: int, handshakes: int) -> dict
 
 
 def shake(target: Target, times: int) -> None:
-    """Connections that are closed as soon as they are there."""
+    """Open and close connections."""
     for _ in range(times):
         target.connect().close()
 
 
 def peers(folder: Path, version: str, cipher: str) -> list[tuple[str, BrokerProcess, int]]:
-    """Both brokers with the same keystore; Kafka's settings for both."""
+    """Return both brokers with the same keystore; Kafka's settings work for both."""
     authority = Authority(folder / "authority")
     store = pkcs12(folder / "store.p12", authority.identity("broker"))
     made: list[tuple[str, BrokerProcess, int]] = []
@@ -154,7 +154,7 @@ def _os(folder: Path, settings: Mapping[str, str]) -> BrokerProcess:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Prints one table."""
+    """Run all cases and print one table."""
     parser = argparse.ArgumentParser(prog="python -m benches.tls", description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3, help="measurements of each broker, in turn")
     parser.add_argument("--megabytes", type=int, default=1_000, help="record values of each case that counts by the GB")
@@ -187,7 +187,7 @@ UNITS = {"1 x 100 B": "CPU µs a request", "handshake": "CPU ms each"}
 
 
 def table(found: Mapping[str, Sequence[Mapping[str, float]]], title: str) -> str:
-    """Markdown: a row a case, medians, and the ratio with its bar."""
+    """Return a Markdown table: a row per case, medians, and the ratio with its bar."""
     head = "| case | unit | kafka | pybroker os | pybroker | pybroker os / kafka |"
     lines = [f"**{title}**", "", head, "|---" * 6 + "|"]
     for case, bar in BARS.items():
