@@ -1,1 +1,1 @@
-"""Programs that show the product at work."""
+"""Example programs."""

@@ -25,7 +25,7 @@ PROGRESS_S = 0.5
 
 @contextmanager
 def _watched(bar: Progress, what: str, total: int, count: Callable[[], int]) -> Iterator[None]:
-    """Shows how far work has come by asking for `count` now and then, while it runs in this thread."""
+    """Show progress by polling `count` while the block runs in this thread."""
     task = bar.add_task(what, total=total)
     with meanwhile(PROGRESS_S, lambda: bar.update(task, completed=count())):
         yield

@@ -1,11 +1,11 @@
-"""The main job on a cluster: `python -m examples.roundtrip.cluster`, which is `make cluster`.
+"""The main job on a cluster: `python -m examples.roundtrip.cluster`, or `make cluster`.
 
-ZooKeeper and three brokers on this machine, every topic with three replicas. The text goes in through
-`format("pybroker")`; in the middle of the job the leader of a partition is killed, and does not come back for a while.
-Meanwhile a topic that holds other records is deleted, created again under its name, and loaded, too. Then the broker
-returns with what it had of the deleted topic, the new one gets its third replica (`pybroker cluster balance`), and
-another broker is killed, so that the one that was dead serves what it has copied. Spark and confluent-kafka read both
-topics back. Exit code 0: the cluster is healthy again, and every count and digest agrees with the files.
+It starts ZooKeeper and three brokers on this machine; every topic has three replicas. `format("pybroker")` loads the
+text. In the middle of the job the leader of a partition is killed and stays down for a while. Meanwhile a topic with
+other records is deleted, re-created under its name, and loaded, too. Then the broker returns with its old data of the
+deleted topic, and the new one gets its third replica (`pybroker cluster balance`). Another broker is killed, so the
+returned one serves its copy. Spark and confluent-kafka read both topics back. Exit code 0: the cluster is healthy
+again, and every count and digest agrees with the files.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ Result = TypeVar("Result")
 TOPIC, RECREATED = "text-cluster", "text-recreated"
 BROKERS = 3
 OLD_RECORDS = 1000
-"""Of the topic that is deleted: none of them may turn up again."""
+"""Records of the deleted topic, none of which may reappear."""
 COMMAND_SECONDS_MAX = 600
 POLL_S = 0.05
 
 
 class CommandError(RuntimeError):
-    """A command of pybroker's failed; the text is what it said."""
+    """A command of pybroker failed; the text is its output."""
 
 
 class _KillInTheMiddle:
-    """Kills the leader of a partition when the job says that it is under way, and tells the job."""
+    """Kills the leader of a partition when the job reports progress, then lets the job continue."""
 
     def __init__(self, cluster: Cluster, topic: str, folder: Path) -> None:
         self._cluster = cluster
@@ -80,7 +80,7 @@ class _KillInTheMiddle:
 
 
 def _pybroker(bootstrap: str, *arguments: str) -> None:
-    """One of pybroker's commands."""
+    """Run a command of pybroker."""
     command = [sys.executable, "-m", "pybroker", *arguments, "--bootstrap-server", bootstrap]
     done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_SECONDS_MAX, check=False)
     if done.returncode:
@@ -88,7 +88,7 @@ def _pybroker(bootstrap: str, *arguments: str) -> None:
 
 
 class _Job:
-    """The steps, each with a line in the display."""
+    """The steps of the job, each with a line in the display."""
 
     def __init__(self, cluster: Cluster, files: list[texts.TextFile], partitions: int, bar: Progress) -> None:
         self._cluster = cluster
@@ -98,7 +98,7 @@ class _Job:
         self.happened: list[str] = []
 
     def run(self, folder: Path) -> bool:
-        """All of it; whether everything is as it should be."""
+        """Run all steps; return whether every check passed."""
         expected = self._step("read the files", lambda: texts.expected(self._files))
         bootstrap = self._cluster.bootstrap
         old_ids = topics.create(bootstrap, [TOPIC, RECREATED], self._partitions, BROKERS)
@@ -140,7 +140,7 @@ class _Job:
         return all(row.equal(expected) for row in rows)
 
     def _back(self, broker: int) -> None:
-        """Until it is in sync, and every topic has all its replicas."""
+        """Wait until the broker is in sync, and every topic has all its replicas."""
         self._cluster.start_broker(broker)
         self._cluster.settle()
         bootstrap = self._cluster.bootstrap

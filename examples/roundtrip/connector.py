@@ -13,11 +13,11 @@ POM = Path(__file__).with_name("pom.xml")
 
 
 class ConnectorError(Exception):
-    """The jars could not be fetched; the message says why."""
+    """The jars could not be fetched; the message has the reason."""
 
 
 def connector_jars() -> list[str]:
-    """Paths of the jars that `pom.xml` names, kept in the user's cache between runs."""
+    """Return the paths of the jars in `pom.xml`, cached in the user's cache directory."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pybroker"
     folder = cache / f"spark-connector-{hashlib.sha256(POM.read_bytes()).hexdigest()[:12]}"
     complete = folder / ".complete"

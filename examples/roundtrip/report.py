@@ -1,4 +1,4 @@
-"""What came of a job: a row for each topic."""
+"""The results of a job: a row for each topic."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ class Row:
     seconds: float
 
     def equal(self, expected: texts.Copy) -> bool:
-        """Both readers found exactly the records of the files; confluent-kafka also in the files' order."""
+        """Return whether both readers found exactly the records of the files; confluent-kafka also in the files'
+        order."""
         return (
             self.by_spark == expected.digest
             and self.by_confluent.digest == expected.digest
@@ -33,7 +34,7 @@ class Row:
 
 
 def report(console: Console, rows: list[Row], expected: texts.Copy, partitions: int, files: int) -> None:
-    """Prints the rows; what is not equal in full."""
+    """Print the rows, with full details of differences."""
     table = Table(
         box=box.SIMPLE_HEAD,
         title=f"{files:,} files, {expected.digest.records:,} lines, {expected.digest.size_bytes:,} bytes",
@@ -51,7 +52,7 @@ def report(console: Console, rows: list[Row], expected: texts.Copy, partitions: 
             f"{row.seconds:.1f}",
             "yes" if row.equal(expected) else "NO",
         )
-    # A topic id cut off at the edge of a narrow terminal would be of no use.
+    # Use a minimum width: a topic id cut off at the edge of a narrow terminal would be useless.
     Console(width=max(console.width, TABLE_WIDTH)).print(table)
     for row in rows:
         if not row.equal(expected):

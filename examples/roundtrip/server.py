@@ -1,4 +1,4 @@
-"""A broker for the length of the job: `pybroker start` in a child process, as a user would start it."""
+"""A broker for the duration of the job: `pybroker start` in a child process, as a user would start it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STOP_TIMEOUT_S = 60.0
 
 
 class ServerError(Exception):
-    """The broker did not start, or did not stop cleanly; the message holds the end of its log."""
+    """The broker did not start, or did not stop cleanly; the message has the end of its log."""
 
 
 def _answers(bootstrap: str) -> bool:
@@ -30,7 +30,7 @@ def _answers(bootstrap: str) -> bool:
 
 @contextmanager
 def broker(folder: Path) -> Iterator[str]:
-    """A running broker with its data below `folder`; the value is its bootstrap address."""
+    """Run a broker with its data below `folder` and yield its bootstrap address."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"

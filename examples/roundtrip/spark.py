@@ -23,8 +23,8 @@ STREAM_OFFSETS_PER_TRIGGER = 250_000
 
 
 def session(jars: list[str], master: str = "local[*,4]") -> SparkSession:
-    """A local Spark with the Kafka connector, quiet, on the loopback interface. A failed task is tried again."""
-    # Without this, workers start whatever `python3` comes first on the path, which lacks our modules.
+    """Return a quiet local Spark with the Kafka connector, on the loopback interface. It retries failed tasks."""
+    # Without this, workers start the first `python3` on the path, which lacks our modules.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     from pyspark.sql import SparkSession
@@ -49,13 +49,13 @@ def session(jars: list[str], master: str = "local[*,4]") -> SparkSession:
 
 
 def _end_with_the_reader() -> None:
-    """A worker whose rows nobody reads any more ends as a program in a shell's pipe does (SIGPIPE): the rest of a task
-    that was killed says nothing, where pyspark would print a BrokenPipeError for each of its workers."""
+    """End a worker by SIGPIPE when its reader is gone, like a program in a shell's pipe. Otherwise the workers of a
+    killed task would each print a BrokenPipeError."""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 
 
 def _read_files(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Runs in Spark's workers: files in, one row a line out."""
+    """Read files and yield one row per line. Runs in Spark's workers."""
     import pyarrow as pa
 
     _end_with_the_reader()
@@ -74,16 +74,16 @@ def _read_files(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 SCHEMA = "key binary, value binary"
-# Rows of a task after which it is killed, and batches so small that some of them are staged by then.
+# Rows of a task before it is killed; batches are small, so some are staged by then.
 KILLED_AFTER_ROWS = 3000
 ROWS_AT_A_TIME = 500
 STOP_SECONDS_MAX = 60.0
-"""A job that nobody stops goes on."""
+"""A job that is not stopped within this time continues."""
 STAGED_BATCH = {"kafka.batch.size": "16384"}
 
 
 def _lines(spark: SparkSession, files: list[TextFile]) -> DataFrame:
-    """Every line of every file as a row."""
+    """Return every line of every file as a row."""
     rows = spark.createDataFrame([(file.key, file.path) for file in files], "key string, path string")
     # Whole files per task: the lines of one file keep their order.
     return rows.repartition(spark.sparkContext.defaultParallelism * 4).mapInArrow(_read_files, SCHEMA)
@@ -92,8 +92,8 @@ def _lines(spark: SparkSession, files: list[TextFile]) -> DataFrame:
 def write_exactly_once(
     spark: SparkSession, bootstrap: str, topic: str, files: list[TextFile], *, killed: Path, ingest_id: str
 ) -> None:
-    """One batch job through `format("pybroker")`, in which a task's process is killed after some of its rows; it leaves
-    the file `killed` behind. Then the same load again, which finds that all is there."""
+    """Run one batch job through `format("pybroker")`. The process of one task is killed after some of its rows and
+    leaves the file `killed` behind. Then repeat the load, which finds all records present."""
 
     def pass_on(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         _end_with_the_reader()
@@ -108,7 +108,7 @@ def write_exactly_once(
                     os._exit(9)
 
     lines = _lines(spark, files)
-    # Spark would print pages about the task that is killed on purpose; what stops the job is raised all the same.
+    # Spark would print pages about the task that is killed on purpose; fatal errors are raised anyway.
     spark.sparkContext.setLogLevel("OFF")
     for rows in (lines.mapInArrow(pass_on, SCHEMA), lines):
         rows.write.format("pybroker").options(**STAGED_BATCH).option("kafka.bootstrap.servers", bootstrap).option(
@@ -133,8 +133,8 @@ def write_ingest(
     ingest_id: str,
     stop: tuple[Path, Path] | None = None,
 ) -> None:
-    """One batch job through `format("pybroker")`. stop: the first file is made by a task after some of its rows, and
-    that task goes on when somebody has made the second one."""
+    """Run one batch job through `format("pybroker")`. `stop`: a task creates the first file after some of its rows, and
+    continues when the second file exists."""
 
     def pass_on(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         _end_with_the_reader()
@@ -148,7 +148,7 @@ def write_ingest(
                     _stop_here(*stop)
 
     rows = _lines(spark, files).mapInArrow(pass_on, SCHEMA)
-    # What is tried again after a broker has died is no news.
+    # Hide retries after a broker has died: they are expected.
     spark.sparkContext.setLogLevel("OFF")
     rows.write.format("pybroker").options(**STAGED_BATCH).option("kafka.bootstrap.servers", bootstrap).option(
         "topic", topic
@@ -157,14 +157,14 @@ def write_ingest(
 
 
 def write_batch(spark: SparkSession, bootstrap: str, topic: str, files: list[TextFile]) -> None:
-    """One batch job: every line of every file becomes a record, partitioned by the hash of its key."""
+    """Run one batch job: every line of every file becomes a record, partitioned by the hash of its key."""
     _lines(spark, files).write.format("kafka").options(**PRODUCER).option("kafka.bootstrap.servers", bootstrap).option(
         "topic", topic
     ).save()
 
 
 def copy_by_stream(spark: SparkSession, bootstrap: str, source: str, target: str, checkpoint: Path) -> int:
-    """A structured-streaming query from one topic to another until all is copied; the number of micro-batches."""
+    """Copy one topic to another by a structured-streaming query; return the number of micro-batches."""
     incoming = (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", bootstrap)
@@ -190,7 +190,7 @@ def copy_by_stream(spark: SparkSession, bootstrap: str, source: str, target: str
 
 
 def read_back(spark: SparkSession, bootstrap: str, topic: str) -> Digest:
-    """The digest of a topic, computed by Spark in SQL."""
+    """Return the digest of a topic, computed by Spark in SQL."""
     frame: DataFrame = (
         spark.read.format("kafka")
         .option("kafka.bootstrap.servers", bootstrap)

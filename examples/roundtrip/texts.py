@@ -1,4 +1,4 @@
-"""What is loaded: text files, one record a line, and the digests by which copies are compared."""
+"""The loaded data: text files, one record per line, and digests that compare copies."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SEPARATOR = b"\0"
 
 @dataclass(frozen=True)
 class TextFile:
-    """A file to load; its key is what its records carry as key."""
+    """A file to load; its key is the key of its records."""
 
     key: str
     path: str
@@ -26,7 +26,7 @@ class TextFile:
 
 @dataclass
 class Digest:
-    """Of a set of records, whatever their order: two equal digests mean equal records.
+    """An order-independent digest of records: two equal digests mean equal records.
 
     Each record adds the first 60 bits of SHA-256 over key, a NUL byte and value. Spark computes the same in SQL.
     """
@@ -36,7 +36,7 @@ class Digest:
     total: int = 0
 
     def add(self, key: bytes, value: bytes) -> None:
-        """Counts one record."""
+        """Add one record."""
         self.records += 1
         self.size_bytes += len(key) + len(value)
         self.total += int(hashlib.sha256(key + SEPARATOR + value).hexdigest()[:15], 16)
@@ -44,13 +44,13 @@ class Digest:
 
 @dataclass
 class Copy:
-    """Records read back, with the order of each key's records checked as well as the set of them."""
+    """Records read back: their set, and the order of each key's records."""
 
     digest: Digest = field(default_factory=Digest)
     by_key: dict[bytes, hashlib._Hash] = field(default_factory=dict)
 
     def add(self, key: bytes, value: bytes) -> None:
-        """The next record; records of one key arrive in the order of the topic."""
+        """Add the next record; records of one key arrive in the order of the topic."""
         self.digest.add(key, value)
         running = self.by_key.get(key)
         if running is None:
@@ -58,7 +58,7 @@ class Copy:
         running.update(value + b"\n")
 
     def order(self) -> str:
-        """One text for the contents of all files in order."""
+        """Return a digest of the contents of all files in order."""
         whole = hashlib.sha256()
         for key in sorted(self.by_key):
             whole.update(key + SEPARATOR + self.by_key[key].digest())
@@ -66,7 +66,7 @@ class Copy:
 
 
 def lines_of(path: str) -> Iterator[bytes]:
-    """The lines of a file as bytes, without their ends; overlong ones in pieces."""
+    """Yield the lines of a file as bytes, without line ends; overlong ones in pieces."""
     for line in Path(path).read_bytes().splitlines():
         if len(line) <= LINE_BYTES_MAX:
             yield line
@@ -81,10 +81,10 @@ def _is_text(path: Path) -> bool:
 
 
 def installed_texts(packages: Iterable[str] = PACKAGES) -> list[TextFile]:
-    """The text files of installed packages, keyed by their path inside site-packages.
+    """Return the text files of installed packages, keyed by their path inside site-packages.
 
-    Installers' own records (`*.dist-info`) and compiled files differ between machines and are left out, so that
-    with pinned versions the counts and digests are the same everywhere.
+    Installers' own records (`*.dist-info`) and compiled files differ between machines and are excluded: with pinned
+    versions the counts and digests are the same everywhere.
     """
     found = []
     for package in packages:
@@ -101,7 +101,7 @@ def installed_texts(packages: Iterable[str] = PACKAGES) -> list[TextFile]:
 
 
 def user_texts(given: Path) -> list[TextFile]:
-    """The user's own file, or all text files below a folder, keyed by their path inside it."""
+    """Return the user's file, or all text files below a folder, keyed by their path inside it."""
     given = given.resolve()
     if given.is_file():
         return [TextFile(given.name, str(given))]
@@ -113,7 +113,7 @@ def user_texts(given: Path) -> list[TextFile]:
 
 
 def expected(files: Iterable[TextFile]) -> Copy:
-    """What must be in a topic: read straight from the files, without Spark or a broker."""
+    """Return the expected contents of a topic, read from the files without Spark or a broker."""
     copy = Copy()
     for file in files:
         key = file.key.encode()

@@ -1,4 +1,4 @@
-"""confluent-kafka's part: topics, their ids, how full they are, and reading them back."""
+"""confluent-kafka's part: topics, their ids, record counts, and reading them back."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ from examples.roundtrip.texts import Copy
 TIMEOUT_S = 30.0
 IDLE_TIMEOUT_S = 60.0
 QUIET: dict[str, str | int] = {"log_level": 0}
-"""A broker that is down is no news: others are asked."""
+"""Hide errors about a broker that is down: the client uses the others."""
 
 
 def create(bootstrap: str, names: list[str], partitions: int, replicas: int = 1) -> dict[str, str]:
-    """Creates the topics; their ids by name."""
+    """Create the topics and return their ids by name."""
     admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
     created = admin.create_topics([NewTopic(name, partitions, replicas) for name in names])
     for done in created.values():
         done.result(TIMEOUT_S)
     described = admin.describe_topics(TopicCollection(names), request_timeout=TIMEOUT_S)
-    # librdkafka writes ids in plain base64; Kafka, and so we, in its URL-safe form.
+    # librdkafka writes ids in standard base64; Kafka, like pybroker, in the URL-safe form.
     to_url_safe = str.maketrans("+/", "-_")
     return {name: str(each.result(TIMEOUT_S).topic_id).translate(to_url_safe) for name, each in described.items()}
 
 
 def delete(bootstrap: str, topic: str) -> None:
-    """Deletes the topic; its name is free then."""
+    """Delete the topic; its name is free on return."""
     admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
     admin.delete_topics([topic])[topic].result(TIMEOUT_S)
 
 
 def leader(bootstrap: str, topic: str, partition: int) -> int:
-    """Which broker leads."""
+    """Return the id of the leader."""
     admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
     found = admin.list_topics(topic, TIMEOUT_S)
     return int(found.topics[topic].partitions[partition].leader)
 
 
 def fill(bootstrap: str, topic: str, records: int) -> None:
-    """Writes records that belong to nothing."""
+    """Write filler records."""
     producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", **QUIET})
     for number in range(records):
         producer.produce(topic, b"old record %d" % number, str(number).encode())
@@ -66,7 +66,7 @@ def _consumer(bootstrap: str) -> Consumer:
 
 
 def written(bootstrap: str, topic: str, partitions: int) -> int:
-    """How many records the topic holds now; 0 while it cannot be told."""
+    """Return the number of records in the topic; 0 while it is unknown."""
     consumer = _consumer(bootstrap)
     try:
         ends = [consumer.get_watermark_offsets(TopicPartition(topic, number), 5) for number in range(partitions)]
@@ -78,7 +78,7 @@ def written(bootstrap: str, topic: str, partitions: int) -> int:
 
 
 def read_back(bootstrap: str, topic: str, partitions: int, count: int, progress: Callable[[int], None]) -> Copy:
-    """All records from the start, partition by partition in order; more than `count` are read too, if there are."""
+    """Read all records from the start, partition by partition in order, even if there are more than `count`."""
     consumer = _consumer(bootstrap)
     copy = Copy()
     try:
