@@ -26,7 +26,7 @@ def answered(
     def call(self: Any, /, *args: Given.args, **named: Given.kwargs) -> Outer:
         async def there() -> Inner:
             result = method(self._inner, *args, **named)
-            futures = result.futures()  # results of several items have futures()
+            futures = result.futures()  # type: ignore[attr-defined]  # results of several items have it
             if futures:
                 await asyncio.wait(futures)
             if self.raise_errors:
