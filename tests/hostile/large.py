@@ -88,20 +88,21 @@ def exchange(connection: socket.socket, sent: bytes) -> int:
 
 @contextlib.contextmanager
 def strangers(broker: Broker, user: str, frames: Sequence[bytes], clients: int) -> Iterator[list[int]]:
-    """Clients of a user that send these requests one after the other until the block is over. Gives how many were
-    answered by each."""
+    """Clients of a user that send these requests one after the other until the block is over, and connect again when
+    the broker closes a connection: it does so above the number of elements of any message. Gives how many requests were
+    answered for each."""
     over = threading.Event()
     answered = [0] * clients
     problems: list[BaseException] = []
 
     def send(place: int) -> None:
+        sent = itertools.cycle(frames[place % len(frames) :] + frames[: place % len(frames)])
         try:
-            with login(broker, user) as client:
-                for frame in itertools.cycle(frames[place % len(frames) :] + frames[: place % len(frames)]):
-                    if over.is_set():
-                        return
-                    exchange(client.plain, frame)
-                    answered[place] += 1
+            while not over.is_set():
+                with contextlib.suppress(ConnectionError), login(broker, user) as client:
+                    while not over.is_set():
+                        exchange(client.plain, next(sent))
+                        answered[place] += 1
         except BaseException as problem:
             problems.append(problem)
 
