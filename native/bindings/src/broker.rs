@@ -1,5 +1,5 @@
-//! `NativeBroker`: the data plane of one broker as Python holds it, an object for each subject. Each of them converts,
-//! lets go of the GIL and maps errors.
+//! `NativeBroker`: the data plane of one broker for Python, one object per subject. Each object converts arguments,
+//! releases the GIL and maps errors.
 
 mod authorizer;
 mod commits;
@@ -127,7 +127,7 @@ impl NativeBroker {
             .change_settings(self.plane.settings().with(settings)?)
     }
 
-    /// `ValueError` for what `set_settings` would refuse.
+    /// Raise `ValueError` if `set_settings` would reject the settings.
     #[staticmethod]
     fn check_settings(settings: &Bound<'_, PyDict>) -> PyResult<()> {
         NativeSettings::default().with(settings).map(drop)

@@ -1,8 +1,9 @@
-//! Messages between bytes and Python objects: the schema codec with a sink and a source for msgspec structs.
+//! Conversion of messages between bytes and Python objects: the schema codec with a sink and a source for msgspec
+//! structs.
 //!
-//! A class is built from its schema when it is first used, so that starting costs nothing; `pybroker.protocol.messages`
-//! hands the same classes to handlers. Everything here needs the GIL; frames are checked before, without it, by
-//! [`pybroker_protocol::codec::check`].
+//! A class is built from its schema on first use, so that starting is cheap; `pybroker.protocol.messages` provides the
+//! same classes to handlers. This module needs the GIL; [`pybroker_protocol::codec::check`] validates frames before,
+//! without it.
 
 use std::collections::HashMap;
 
@@ -39,11 +40,12 @@ create_exception!(
     "Bytes that are no message of that key and version, or a message that this version cannot carry."
 );
 
-/// The request of a client (or of a broker: `registry` is the listener's) as an object of its class. `paused`: on a
-/// thread of its own, which lets others have the GIL in between.
+/// Decode a client's request (or a broker's: `registry` is the listener's) into its class. `paused`: the caller is a
+/// separate thread, which releases the GIL repeatedly.
 ///
 /// # Errors
-/// `CodecError`: the connection is to be closed.
+///
+/// `CodecError`: the connection must be closed.
 pub fn decode_request(
     py: Python<'_>,
     registry: Registry,
@@ -59,7 +61,7 @@ pub fn decode_request(
         .map_err(|failure| failure.into_error(message, version))
 }
 
-/// How many elements a request has in all arrays. Bytes that are no such request have none.
+/// Return the number of elements in all arrays of a request; 0 for undecodable bytes.
 pub fn elements_of(registry: Registry, (api_key, version): (i16, i16), body: &[u8]) -> u32 {
     registry
         .message(api_key, Direction::Request)
@@ -68,10 +70,11 @@ pub fn elements_of(registry: Registry, (api_key, version): (i16, i16), body: &[u
         .unwrap_or(0)
 }
 
-/// The body of the response to a request of that key and version.
+/// Encode the body of the response to a request of that key and version.
 ///
 /// # Errors
-/// `CodecError` if `response` is of another class or does not fit the version: our own bug.
+///
+/// `CodecError` if `response` is of another class or does not fit the version, which is a bug of the broker.
 pub fn encode_response(
     py: Python<'_>,
     registry: Registry,
@@ -85,9 +88,10 @@ pub fn encode_response(
         .map_err(|failure| failure.into_error(message, version))
 }
 
-/// The same, unless the response has more than `elements_max` elements.
+/// Encode the body, unless the response has more than `elements_max` elements.
 ///
 /// # Errors
+///
 /// As [`encode_response`].
 pub fn encode_small_response(
     py: Python<'_>,
@@ -162,8 +166,8 @@ fn encode_at(
     Ok(out)
 }
 
-/// The body of a message of `pybroker.protocol.messages` or `.interbroker`. Fields that `version` does not have are
-/// left out.
+/// Encode the body of a message of `pybroker.protocol.messages` or `.interbroker`. Fields that `version` does not have
+/// are omitted.
 #[pyfunction]
 pub fn encode<'py>(
     py: Python<'py>,
@@ -174,8 +178,7 @@ pub fn encode<'py>(
         .map(|body| PyBytes::new(py, &body))
 }
 
-/// Has the structs of an inter-broker message be objects of these classes from now on, which have the same fields in the
-/// same order.
+/// Use these classes for the structs of an inter-broker message. They must have the same fields in the same order.
 #[pyfunction]
 pub fn use_classes(
     py: Python<'_>,
@@ -188,7 +191,7 @@ pub fn use_classes(
     Classes::give(py, found, classes)
 }
 
-/// A message body; left-over bytes are an error.
+/// Decode a message body; remaining bytes are an error.
 #[pyfunction]
 #[pyo3(signature = (api_key, version, data, request, *, interbroker = false))]
 pub fn decode(
@@ -208,9 +211,9 @@ pub fn decode(
     decode_message(py, message, version, data, ELEMENTS_MAX_TRUSTED)
 }
 
-/// Content that stands in records or inside other messages, by the name of its class (`StoredOffset`,
-/// `ConsumerProtocolSubscription`). Such bytes carry their version in front; `data` is what follows it. `front`: later
-/// versions only add fields at the end, which are left alone.
+/// Decode data in records or inside other messages, by the name of its class (`StoredOffset`,
+/// `ConsumerProtocolSubscription`). Such bytes start with their version; `data` is the part after it. `front`: ignore
+/// remaining bytes, because later versions only add fields at the end.
 #[pyfunction]
 #[pyo3(signature = (name, version, data, *, front = false))]
 pub fn decode_data(
@@ -233,7 +236,7 @@ pub fn decode_data(
         .map_err(|failure| failure.into_error(message, version))
 }
 
-/// A whole request without its length: header and body. For clients.
+/// Encode a whole request without its length: header and body. For clients.
 #[pyfunction]
 #[pyo3(signature = (message, version, correlation_id, client_id = None))]
 pub fn encode_request<'py>(
@@ -262,9 +265,10 @@ pub fn encode_request<'py>(
     Ok(PyBytes::new(py, &frame))
 }
 
-/// A request's API key and its body: for clients that write the header themselves.
+/// Encode a request and return its API key and its body, for clients that write the header themselves.
 ///
 /// # Errors
+///
 /// `CodecError` if `message` is no request or does not fit the version.
 pub(crate) fn encode_request_body(
     py: Python<'_>,
@@ -279,9 +283,10 @@ pub(crate) fn encode_request_body(
     Ok((api_key, encode_message(py, classes, version, message)?))
 }
 
-/// The message of a response's body. For clients.
+/// Decode the body of a response. For clients.
 ///
 /// # Errors
+///
 /// `CodecError` if the bytes are no such response.
 pub(crate) fn decode_response_body(
     py: Python<'_>,
@@ -293,7 +298,7 @@ pub(crate) fn decode_response_body(
     decode_message(py, message, version, body, ELEMENTS_MAX_TRUSTED)
 }
 
-/// The correlation id and the message of a whole response without its length. For clients.
+/// Decode a whole response without its length into correlation id and message. For clients.
 #[pyfunction]
 #[pyo3(signature = (api_key, version, frame, *, interbroker = false))]
 pub fn decode_response(

@@ -1,4 +1,4 @@
-//! Small conversions between Python's and Rust's types, once.
+//! Small conversions between Python and Rust types.
 
 use pybroker_model::{BatchBuilder, Codec, NO_SEQUENCE, TopicId, TopicIdPartition};
 use pybroker_protocol::ErrorCode;
@@ -9,7 +9,7 @@ use pyo3::types::{PyBool, PyDict};
 use crate::errors::native_error;
 use crate::uuid::Uuid;
 
-/// Shows objects of classes that only have fields with all of them.
+/// Implement `__repr__` with all fields, for classes that only have fields.
 macro_rules! shown {
     ($($class:ident),+) => {$(
         #[pyo3::pymethods]
@@ -22,12 +22,12 @@ macro_rules! shown {
 }
 pub(crate) use shown;
 
-/// A topic's id; zero is none.
+/// Convert a topic id; zero is rejected.
 pub(crate) fn topic_id(id: Uuid) -> PyResult<TopicId> {
     TopicId::new(id.0).ok_or_else(|| PyValueError::new_err("the zero id names no topic"))
 }
 
-/// A partition by its topic's id.
+/// Return a partition by its topic's id.
 pub(crate) fn tip(topic: Uuid, partition: i32) -> PyResult<TopicIdPartition> {
     Ok(TopicIdPartition {
         topic_id: topic_id(topic)?,
@@ -35,11 +35,11 @@ pub(crate) fn tip(topic: Uuid, partition: i32) -> PyResult<TopicIdPartition> {
     })
 }
 
-/// (key, value) of a record; borrowed from Python while it is called.
+/// (key, value) of a record; borrowed from Python during the call.
 type Record<'a> = (Option<&'a [u8]>, Option<&'a [u8]>);
 
-/// The uncompressed batch, at base offset 0, of (key, value) tuples; with a producer's id and epoch part of its
-/// transaction.
+/// Build the uncompressed batch, at base offset 0, of (key, value) tuples; with a producer's id and epoch it is part of
+/// a transaction.
 pub(crate) fn batch_of(
     records: &[Bound<'_, PyAny>],
     timestamp_ms: i64,
@@ -61,7 +61,7 @@ pub(crate) fn batch_of(
         .map_err(|error| native_error(ErrorCode::MESSAGE_TOO_LARGE.0, error))
 }
 
-/// Settings under Kafka's names. What is absent or None has the default; a value of a wrong type is named.
+/// Settings under Kafka's names. Absent or None means the default; the error for a wrong type names the setting.
 pub(crate) struct Settings<'a, 'py>(pub(crate) &'a Bound<'py, PyDict>);
 
 impl Settings<'_, '_> {
@@ -82,8 +82,8 @@ impl Settings<'_, '_> {
         }
     }
 
-    /// A whole number. `ValueError` names one that `T` cannot hold: the control plane checked the setting's own
-    /// limits before.
+    /// Return an integer setting. `ValueError` names a value out of `T`'s range; the control plane checked the
+    /// setting's own limits before.
     pub(crate) fn number<T: TryFrom<i64> + Copy>(&self, name: &str, default: T) -> PyResult<T> {
         if let Some(value) = self.0.get_item(name)?
             && value.is_instance_of::<PyBool>()

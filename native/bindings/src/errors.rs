@@ -1,4 +1,4 @@
-//! Rust errors → Kafka codes and Python exceptions, once.
+//! Mapping of Rust errors to Kafka codes and Python exceptions.
 
 use pybroker_model::BatchError;
 use pybroker_protocol::ErrorCode;
@@ -28,8 +28,8 @@ create_exception!(
     "A listener cannot be opened."
 );
 
-/// Gives `NativeError` its attributes. Written in Python, because the stable ABI of 3.11 cannot subclass exceptions
-/// in native code.
+/// Add the attributes of `NativeError`. Implemented in Python, because the stable ABI of 3.11 cannot subclass
+/// exceptions in native code.
 pub(crate) fn add_attributes(py: Python<'_>) -> PyResult<()> {
     let class = py.get_type::<NativeError>();
     class.setattr(
@@ -46,12 +46,12 @@ pub(crate) fn add_attributes(py: Python<'_>) -> PyResult<()> {
     )
 }
 
-/// A `NativeError`.
+/// Return a `NativeError`.
 pub(crate) fn native_error(code: i16, message: impl std::fmt::Display) -> PyErr {
     NativeError::new_err((code, message.to_string()))
 }
 
-/// The exception for a log directory that is refused at start.
+/// Return the exception for a log directory that fails the check at start.
 pub(crate) fn log_dir_error(error: &StorageError) -> PyErr {
     let text = match error {
         StorageError::Locked { path } => {
@@ -65,7 +65,7 @@ pub(crate) fn log_dir_error(error: &StorageError) -> PyErr {
             found,
             expected,
         } => {
-            // KIP-78 leaves ids to experts (checklist 255): they are told how.
+            // KIP-78 leaves editing ids to experts; the message tells them how.
             let remedy = if found.starts_with("cluster") {
                 ", or, if it is this cluster's data all the same, make the ids agree with `pybroker cluster adopt-id`"
             } else {
@@ -81,17 +81,17 @@ pub(crate) fn log_dir_error(error: &StorageError) -> PyErr {
     LogDirError::new_err((ErrorCode::KAFKA_STORAGE_ERROR.0, text))
 }
 
-/// The exception for a partition that cannot do what was asked.
+/// Return the exception for an error of a partition.
 pub(crate) fn partition_error(error: &PartitionError) -> PyErr {
     native_error(partition_code(error), error)
 }
 
-/// The exception for a batch that is refused.
+/// Return the exception for a rejected batch.
 pub(crate) fn batch_error(error: &BatchError) -> PyErr {
     native_error(error_codes::of_batch(error).0, error)
 }
 
-/// The code that clients get; the server's table, once.
+/// Return the Kafka error code, from the server's table.
 pub(crate) fn partition_code(error: &PartitionError) -> i16 {
     error_codes::of_partition(error, Naming::Name).0
 }

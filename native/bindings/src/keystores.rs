@@ -1,11 +1,11 @@
-//! Keystores and truststores as Python has read them from a file or from a setting.
+//! Keystores and truststores, read by Python from a file or from a setting.
 
 use pybroker_keystore::{Kind, Store, identity, kind_of, trusted};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-/// A keystore or truststore, not read yet. Not shown: it may hold a private key.
+/// A keystore or truststore that is not decoded yet. `repr` hides it, because it may contain a private key.
 #[pyclass(
     frozen,
     from_py_object,
@@ -49,7 +49,7 @@ impl TlsStore {
         key_password: Option<&str>,
     ) -> PyResult<Bound<'py, PyBytes>> {
         let store = self.store()?;
-        // It takes a while by design: the password goes through thousands of rounds.
+        // Slow by design: the password is hashed thousands of times.
         let read = py.detach(|| identity(&store, key_password));
         let pem = read.map_err(|problem| PyValueError::new_err(problem.to_string()))?;
         Ok(PyBytes::new(py, &pem))

@@ -1,24 +1,24 @@
-//! The Python face of the native core: convert, let go of the GIL, map errors; no decisions.
+//! Python interface of the native core: it converts types, releases the GIL and maps errors; it makes no decisions.
 //!
-//! | module | answers |
+//! | module | content |
 //! |---|---|
-//! | `plane` | what runs natively in a broker, and in which order it starts and stops? |
-//! | `broker` | how does the control plane call it? An object for each subject |
-//! | `codec` | how do messages become Python's objects and back? |
-//! | `client` | what do the client library's producer and consumer need? |
-//! | `keystores` | what is in a keystore or truststore? |
-//! | `spark` | what does the Spark data source need? |
-//! | `measure` | functions of the data path alone, for tests and benches |
+//! | `plane` | native parts of a broker, and the order of their start and stop |
+//! | `broker` | interface for the control plane, one object per subject |
+//! | `codec` | conversion of messages to Python objects and back |
+//! | `client` | support for the client library's producer and consumer |
+//! | `keystores` | content of keystores and truststores |
+//! | `spark` | support for the Spark data source |
+//! | `measure` | single functions of the data path, for tests and benches |
 //!
-//! **What crosses the border has named fields.** Whatever has more than two parts, or parts that could be taken for
-//! each other, is a class that is declared here, in both directions; pairs that are keys and values of a mapping stay
-//! pairs, and so do keys of Python's dictionaries. The classes are native ones, not structs or named tuples of Python:
-//! their fields are checked where the object is made, by the line that made the mistake; native code then reads them
-//! without looking up attributes, and without the GIL where it copied them; and each is declared once, with
-//! `tests/native/test_surface.py` holding the stub to it.
+//! **Values that cross the boundary have named fields.** A value with more than two parts, or with parts that could be
+//! confused, is a class declared here, in both directions; pairs that are keys and values of a mapping stay pairs, and
+//! so do keys of Python's dictionaries. The classes are native, not structs or named tuples of Python. Their fields are
+//! checked where the object is created, in the line that made the mistake; native code reads them without looking up
+//! attributes, and without the GIL where it copied them; each is declared once, and `tests/native/test_surface.py`
+//! checks the stub against it.
 //!
-//! Modules use those above `uuid`, `convert` and `errors` in this order only: `plane` ← `broker`; `codec` ←
-//! `broker`, `spark`, `measure`.
+//! Modules use those above `uuid`, `convert` and `errors` in this order only: `plane` ← `broker`; `codec` ← `broker`,
+//! `spark`, `measure`.
 
 mod broker;
 mod client;

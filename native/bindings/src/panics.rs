@@ -1,12 +1,12 @@
-//! A broken invariant of our own stops the process (ARCHITECTURE.md, invariant 10): a data thread that died alone
-//! would leave its connections hanging and, worse, what it promised undone.
+//! A broken invariant of the broker aborts the process (ARCHITECTURE.md, invariant 10): if only a data thread ended,
+//! its connections would hang and its pending work would never complete.
 
 use std::sync::Once;
 
 static INSTALLED: Once = Once::new();
 
-/// From now on a panic on any thread prints its message and aborts. Installed by the first `NativeBroker`: a process
-/// that only uses the codec keeps its own ways.
+/// Make a panic on any thread print its message and abort. The first `NativeBroker` installs it; a process that only
+/// uses the codec keeps its own panic handling.
 pub(crate) fn abort_on_panic() {
     INSTALLED.call_once(|| {
         let print = std::panic::take_hook();

@@ -1,13 +1,13 @@
-//! Regular expressions of clients, in linear time (RE2's dialect, near enough).
+//! Regular expressions from clients, matched in linear time (nearly RE2's dialect).
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use regex::{Regex, RegexBuilder};
 
-/// What a compiled expression may take: a few characters can ask for gigabytes.
+/// Maximum size of a compiled expression; a few characters can require gigabytes.
 const COMPILED_BYTES_MAX: usize = 1 << 20;
 
-/// A regular expression that a whole text has to match.
+/// A regular expression that must match the whole text.
 #[pyclass(frozen, module = "pybroker._native")]
 pub(crate) struct Pattern(Regex);
 
@@ -15,7 +15,7 @@ pub(crate) struct Pattern(Regex);
 impl Pattern {
     #[new]
     fn new(pattern: &str) -> PyResult<Self> {
-        // By itself first: brackets that do not match would close the ones around it.
+        // Compile it alone first: unbalanced brackets would close the enclosing ones.
         compiled(pattern)?;
         compiled(&format!(r"\A(?:{pattern})\z")).map(Self)
     }

@@ -1,5 +1,5 @@
-//! The data plane of one broker and its life: first the log directories, then the listeners, then settings that
-//! change, at last the end. What Python calls on it stands in `broker`, one file per subject.
+//! The data plane of one broker and its lifecycle: log directories, then listeners, then changes of settings, then
+//! shutdown. `broker` has Python's interface to it, one file per subject.
 
 pub(crate) mod block_on;
 pub(crate) mod control_queue;
@@ -32,10 +32,10 @@ use crate::errors::log_dir_error;
 use control_queue::ControlQueue;
 use settings::NativeSettings;
 
-/// Bytes of requests that may wait for Python.
+/// Maximum bytes of requests that wait for Python.
 const CONTROL_QUEUE_BYTES_MAX: usize = 32 * 1024 * 1024;
 
-/// What the objects of `broker` share.
+/// State shared by the objects of `broker`.
 pub(crate) struct DataPlane {
     broker_id: i32,
     cluster_id: String,
@@ -43,21 +43,21 @@ pub(crate) struct DataPlane {
     settings: ArcSwap<NativeSettings>,
     pub(crate) queue: Arc<ControlQueue>,
     pub(crate) metadata: Arc<MetadataHolder>,
-    /// From `start_replicas` on.
+    /// Set by `start_replicas`.
     replicas: ArcSwapOption<Replicas>,
-    /// Of listeners with TLS, by name.
+    /// TLS configuration of listeners, by name.
     pub(crate) tls: Mutex<HashMap<String, TlsListener>>,
-    /// From `start_server` on.
+    /// Set by `start_server`.
     server: ArcSwapOption<Server>,
-    /// From `start_fetchers` on.
+    /// Set by `start_fetchers`.
     fetchers: ArcSwapOption<Fetchers>,
     background: Mutex<Option<Background>>,
-    /// Held by `stop`: a second call waits for the first.
+    /// Held by `stop`, so that a second call waits for the first.
     stopping: Mutex<bool>,
 }
 
 impl DataPlane {
-    /// Nothing is opened yet.
+    /// Create the data plane without opening anything.
     pub(crate) fn new(
         broker_id: i32,
         cluster_id: String,
@@ -86,12 +86,12 @@ impl DataPlane {
         })
     }
 
-    /// The partitions and log directories, if they are open.
+    /// Return the partitions and log directories, if they are open.
     pub(crate) fn open_replicas(&self) -> Option<Arc<Replicas>> {
         self.replicas.load_full()
     }
 
-    /// The same, where only a caller that mistakes the order of the start finds none. `RuntimeError` says so.
+    /// Return the partitions and log directories. `RuntimeError` if the caller uses them before `start_replicas`.
     pub(crate) fn replicas(&self) -> PyResult<Arc<Replicas>> {
         self.open_replicas().ok_or_else(|| {
             PyRuntimeError::new_err(
@@ -100,12 +100,12 @@ impl DataPlane {
         })
     }
 
-    /// The listeners and their connections, if they are open.
+    /// Return the listeners and their connections, if they are open.
     pub(crate) fn server(&self) -> Option<Arc<Server>> {
         self.server.load_full()
     }
 
-    /// A partition that is hosted here.
+    /// Return a partition hosted by this broker.
     pub(crate) fn partition(&self, tip: TopicIdPartition) -> PyResult<Option<Arc<Partition>>> {
         Ok(self.replicas()?.partition(tip))
     }
@@ -115,7 +115,7 @@ impl DataPlane {
         Arc::new(move |level, text: &str| queue.log(level, text.to_owned()))
     }
 
-    /// Locks and scans the log directories, and starts what works on them in the background. `LogDirError`.
+    /// Lock and scan the log directories, and start their background work. Raises `LogDirError`.
     pub(crate) fn start_replicas(&self, py: Python<'_>) -> PyResult<Vec<LocalPartition>> {
         if self.replicas.load().is_some() {
             return Err(PyRuntimeError::new_err(
@@ -153,7 +153,7 @@ impl DataPlane {
         Ok(found)
     }
 
-    /// What leaders propose goes to Python as it comes.
+    /// Forward ISR proposals of leaders to Python.
     fn pass_on_proposals(&self, replicas: &Arc<Replicas>) {
         let (queue, proposing) = (Arc::clone(&self.queue), Arc::downgrade(replicas));
         replicas.proposals().on_waiting(Box::new(move || {
@@ -170,7 +170,7 @@ impl DataPlane {
         }));
     }
 
-    /// Opens the sockets; nothing is accepted yet. Without the GIL.
+    /// Open the sockets without accepting connections. Runs without the GIL.
     pub(crate) fn start_server(
         &self,
         listeners: Vec<ListenerConfig>,
@@ -195,12 +195,12 @@ impl DataPlane {
         Ok(server)
     }
 
-    /// What copies from other brokers, if it has been started.
+    /// Return the fetchers, if they have been started.
     pub(crate) fn fetchers(&self) -> Option<Arc<Fetchers>> {
         self.fetchers.load_full()
     }
 
-    /// Lets partitions follow brokers that are spoken to so. Follows nobody yet.
+    /// Start the fetchers with these connection settings, without following any leader yet.
     pub(crate) fn start_fetchers(&self, connection: ConnectionSettings) -> PyResult<()> {
         if self.fetchers.load().is_some() {
             return Err(PyRuntimeError::new_err(
@@ -229,12 +229,12 @@ impl DataPlane {
         Ok(())
     }
 
-    /// The settings in force.
+    /// Return the current settings.
     pub(crate) fn settings(&self) -> Arc<NativeSettings> {
         self.settings.load_full()
     }
 
-    /// Puts settings in force, as far as they can change while the broker runs.
+    /// Apply settings, as far as they can change while the broker runs.
     pub(crate) fn change_settings(&self, changed: NativeSettings) -> PyResult<()> {
         self.metadata.standing().take_all_back();
         let changed = Arc::new(changed);
@@ -258,11 +258,11 @@ impl DataPlane {
         Ok(())
     }
 
-    /// The end, after the listeners have closed: nobody is followed any more, produces are finished, connections
-    /// closed, logs flushed, snapshots, checkpoints and the clean-shutdown marker written. Never waits for the GIL, nor holds it.
+    /// Stop after the listeners have closed: stop the fetchers, finish produces, close connections, flush logs, and
+    /// write snapshots, checkpoints and the clean-shutdown marker. Never waits for the GIL, nor holds it.
     pub(crate) fn stop(&self, timeout: Duration) -> Result<(), String> {
         let start = Instant::now();
-        // Clients whose requests nobody answers must not take the time that the disks need.
+        // Clients with unanswered requests must not use up the time that the disks need.
         let clients_deadline = start + timeout / 2;
         let mut stopped = self.stopping.lock();
         if std::mem::replace(&mut *stopped, true) {
@@ -271,7 +271,7 @@ impl DataPlane {
         if let Some(fetchers) = self.fetchers.swap(None) {
             fetchers.stop();
         }
-        // Nobody drains it any more: a connection must not wait for the answer to what came last.
+        // The queue is not drained any more: close it, so that no connection waits for the answer to the last requests.
         self.queue.close();
         if let Some(server) = self.server() {
             server.shutdown(clients_deadline);
@@ -279,7 +279,7 @@ impl DataPlane {
         if let Some(background) = self.background.lock().take() {
             background.stop();
         }
-        // The last owners of the logs and of the directories' locks go with this scope.
+        // Drops the last references to the logs and to the directories' locks.
         drop(self.server.swap(None));
         match self.replicas.swap(None) {
             Some(replicas) => replicas.shutdown(timeout.saturating_sub(start.elapsed())),

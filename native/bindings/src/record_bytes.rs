@@ -1,11 +1,11 @@
-//! Bytes of record batches on their way from a log into a response, which Python only hands on.
+//! Bytes of record batches on their way from a log into a response, which Python only passes on.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
 
-/// Record batches that only a response looks into.
+/// Record batches whose bytes only a response reads.
 #[pyclass(frozen, module = "pybroker._native")]
 pub(crate) struct RecordBytes {
     bytes: Arc<Vec<u8>>,

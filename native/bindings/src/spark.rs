@@ -1,4 +1,4 @@
-//! What `pybroker.spark` needs of the native core: Arrow batches in, Arrow batches out, and requests for planning.
+//! Native support for `pybroker.spark`: writing and reading Arrow batches, and requests for planning.
 //!
 //! Arrow data crosses as PyCapsules (the Arrow PyCapsule interface): no copy, no dependency on pyarrow. The GIL is
 //! released while rows are encoded, decoded, sent or awaited.

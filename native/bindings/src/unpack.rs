@@ -1,12 +1,12 @@
-//! What clients compress outside of record batches.
+//! Decompression of client data outside of record batches.
 
 use pybroker_model::{Codec, decompress};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-/// The bytes behind `data`, compressed as attribute bits `codec` say, without the GIL. What cannot be decompressed, or
-/// comes to more than `max` bytes, raises `ValueError`; no more memory than that is used for it.
+/// Decompress `data`, compressed as attribute bits `codec` say, without the GIL. Raises `ValueError` for corrupt data,
+/// or data that expands to more than `max` bytes; it uses no more memory than that.
 #[pyfunction]
 pub(crate) fn unpacked<'py>(
     py: Python<'py>,

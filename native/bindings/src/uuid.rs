@@ -26,7 +26,7 @@ impl Uuid {
     #[classattr]
     const METADATA: Uuid = Uuid(Id::METADATA);
 
-    /// The id made of Java's halves, each modulo 2**64.
+    /// Create an id from Java's halves, each modulo 2**64.
     #[new]
     fn new(
         most_significant_bits: &Bound<'_, PyAny>,
@@ -43,13 +43,13 @@ impl Uuid {
         )))
     }
 
-    /// A version-4 id: never ZERO or METADATA, and its text never starts with '-'.
+    /// Return a version-4 id: never ZERO or METADATA, and its text never starts with '-'.
     #[staticmethod]
     fn random() -> Uuid {
         Uuid(Id::random())
     }
 
-    /// Reads base64 (22 characters), 32 hex digits or the dashed form.
+    /// Parse base64 (22 characters), 32 hex digits or the dashed form.
     #[staticmethod]
     fn parse(text: &str) -> PyResult<Uuid> {
         Id::parse(text)
@@ -57,7 +57,7 @@ impl Uuid {
             .map_err(|error| PyValueError::new_err(error.to_string()))
     }
 
-    /// From 16 big-endian bytes.
+    /// Create an id from 16 big-endian bytes.
     #[staticmethod]
     fn from_bytes(data: &[u8]) -> PyResult<Uuid> {
         let bytes: [u8; 16] = data.try_into().map_err(|_| {
@@ -66,13 +66,13 @@ impl Uuid {
         Ok(Uuid(Id::from_bytes(bytes)))
     }
 
-    /// 16 big-endian bytes.
+    /// Return 16 big-endian bytes.
     #[getter]
     fn bytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, &self.0.to_bytes())
     }
 
-    /// 32 hex digits.
+    /// Return 32 hex digits.
     #[getter]
     fn hex(&self) -> String {
         self.0.to_hex()

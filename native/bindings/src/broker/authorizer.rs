@@ -1,4 +1,4 @@
-//! Access control entries from Python, and questions about them.
+//! Access control entries from Python, and authorization of requests there.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
@@ -22,16 +22,16 @@ use crate::convert::shown;
 )]
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct AclEntry {
-    /// Kafka's number of the type.
+    /// Kafka's code of the resource type.
     resource_type: u8,
-    /// Whether `name` is the beginning of names.
+    /// Whether `name` is a prefix.
     prefixed: bool,
     name: String,
     principal: String,
     host: String,
-    /// Kafka's number of the operation.
+    /// Kafka's code of the operation.
     operation: u8,
-    /// Whether it allows or denies.
+    /// True for an allow entry, false for a deny entry.
     allow: bool,
 }
 
@@ -51,7 +51,7 @@ impl From<AclEntry> for Acl {
     }
 }
 
-/// The entries in force; both planes ask here.
+/// The current access control entries, used by both planes.
 #[pyclass(frozen, module = "pybroker._native")]
 pub(crate) struct NativeAuthorizer(Arc<MetadataHolder>);
 
@@ -60,7 +60,7 @@ impl NativeAuthorizer {
         Self(metadata)
     }
 
-    /// Asks the rules; `None` without authorizer.
+    /// Evaluate the rules; `None` without authorizer.
     fn ask<R>(
         &self,
         principal: &str,
@@ -69,7 +69,7 @@ impl NativeAuthorizer {
     ) -> Option<R> {
         let rules = self.0.authorizer().load();
         let rules = rules.as_ref()?;
-        // Hosts of connections are addresses; another text is nobody's, and only entries for every host apply.
+        // Hosts of connections are addresses. For other text only entries for every host apply.
         let address = host
             .parse::<IpAddr>()
             .map_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED), |address| {
@@ -81,7 +81,7 @@ impl NativeAuthorizer {
 
 #[pymethods]
 impl NativeAuthorizer {
-    /// Entries of its own, of which no plane hears.
+    /// Create a separate authorizer, whose entries affect no plane.
     #[new]
     fn apart() -> Self {
         Self(Arc::new(MetadataHolder::new("")))
@@ -144,7 +144,7 @@ impl NativeAuthorizer {
     }
 }
 
-/// What everybody may without authorizer.
+/// Return the operations that everyone may perform without authorizer.
 fn all_operations(resource_type: ResourceType) -> i32 {
     supported_operations(resource_type)
         .iter()

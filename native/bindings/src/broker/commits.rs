@@ -1,4 +1,4 @@
-//! Commits of members that data threads take, as the coordinator of their groups holds them.
+//! Delegated offset commits, as the group coordinator holds them.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,11 +9,11 @@ use pyo3::prelude::*;
 use crate::convert::{shown, tip, topic_id};
 use crate::uuid::Uuid;
 
-/// The commits of one partition of the offsets topic that data threads take.
+/// Delegated commits of one partition of the offsets topic.
 #[pyclass(frozen, module = "pybroker._native")]
 pub(crate) struct ShardCommits(pub(super) Arc<standing_commits::ShardCommits>);
 
-/// One offset that was committed so.
+/// A committed offset.
 #[pyclass(frozen, get_all, eq, module = "pybroker._native")]
 #[derive(Debug, PartialEq)]
 pub(crate) struct MemberCommit {
@@ -28,7 +28,7 @@ pub(crate) struct MemberCommit {
     log_offset: i64,
 }
 
-/// A topic that a member may commit for.
+/// A topic that a member may commit offsets for.
 #[pyclass(
     frozen,
     get_all,
@@ -72,7 +72,7 @@ impl ShardCommits {
         Ok(Self(Arc::new(commits)))
     }
 
-    // A data thread may hold the gate while it writes to the log, and needs no GIL: whoever waits lets it go.
+    // A data thread may hold the gate while it writes to the log; waiting for it must release the GIL.
     fn take_all_back(&self, py: Python<'_>) {
         py.detach(|| self.0.take_all_back());
     }
@@ -104,7 +104,7 @@ impl ShardCommits {
     }
 }
 
-/// Leaves a member's commits to the data threads, until it is taken back.
+/// Delegation of a member's commits to the data threads, until it is revoked.
 #[pyclass(frozen, module = "pybroker._native")]
 pub(crate) struct CommitRight(pub(super) Arc<standing_commits::CommitRight>);
 
@@ -119,7 +119,7 @@ impl CommitRight {
     }
 }
 
-/// What a right is for.
+/// Build the bounds of a delegation.
 pub(super) fn bounds(
     topics: Vec<CommitTopic>,
     metadata_bytes_max: usize,

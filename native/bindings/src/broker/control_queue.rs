@@ -1,4 +1,5 @@
-//! What Python drains: requests, completions of its appends, proposals of leaders, the news that no log directory is left, log lines.
+//! The queue that Python drains: requests, completions of its appends, ISR proposals, failures of log directories, log
+//! lines.
 
 use std::sync::Arc;
 
@@ -28,12 +29,12 @@ impl NativeControlQueue {
         self.0.queue.fd()
     }
 
-    /// No answer of the control plane is repeated any more.
+    /// Invalidate all cached responses.
     fn take_answers_back(&self) {
         self.0.metadata.standing().take_all_back();
     }
 
-    /// Decodes a large request, on a thread of its own. False: it is no message, and its connection is closed.
+    /// Decode a large request on a separate thread. Return False if it is undecodable; its connection is closed then.
     fn decode(&self, py: Python<'_>, request: &Bound<'_, Request>) -> bool {
         let request = request.get();
         let Err(error) = request.decode_large(py) else {
@@ -44,8 +45,8 @@ impl NativeControlQueue {
         false
     }
 
-    /// Admits a line of the log that a client causes, under the limit of such native lines: how many were left out since
-    /// the last one. None: leave it out.
+    /// Admit a log line caused by a client, under the limit of such native lines. Return how many lines were dropped
+    /// since the last one, or None to drop this line.
     fn admit_line_about_client(&self) -> Option<u64> {
         self.0
             .server()
@@ -54,7 +55,8 @@ impl NativeControlQueue {
 
     #[pyo3(signature = (max_items = 256))]
     fn drain<'py>(&self, py: Python<'py>, max_items: usize) -> PyResult<Bound<'py, PyList>> {
-        // The server's threads hold the queue's lock for moments only and never take the GIL: no need to let it go.
+        // The server's threads hold the queue's lock only briefly and never take the GIL, so there is no need to
+        // release it.
         let plane = &*self.0;
         let items = plane.queue.drain(max_items.max(1));
         log_lines::write(py, &plane.queue)?;

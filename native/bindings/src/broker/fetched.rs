@@ -1,5 +1,5 @@
-//! Batches of a partition for share groups: Python decides by their offsets who gets them, the bytes stay here until a
-//! response is encoded.
+//! Batches of a partition for share groups: Python assigns offsets to consumers, the bytes stay here until a response
+//! is encoded.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -15,7 +15,7 @@ use pyo3::prelude::*;
 
 use crate::record_bytes::RecordBytes;
 
-/// What is read at once: a share fetch wants a few hundred records, not what `max_bytes` allows.
+/// Bytes per read: a share fetch needs a few hundred records, not all that `max_bytes` allows.
 const READ_BYTES: usize = 128 * 1024;
 
 /// A batch among the bytes that were read.
@@ -23,26 +23,26 @@ struct Held {
     first: i64,
     last: i64,
     at: Range<usize>,
-    /// A marker of a transaction, or part of one that was aborted: nobody is given it.
+    /// A control batch, or part of an aborted transaction: consumers never get it.
     unwanted: bool,
 }
 
-/// What one read for share groups gave.
+/// Result of one read for share groups.
 #[pyclass(frozen, module = "pybroker._native")]
 pub(crate) struct FetchedBatches {
     bytes: Arc<Vec<u8>>,
     held: Vec<Held>,
-    /// Where to go on.
+    /// Offset to continue from.
     #[pyo3(get)]
     next_offset: i64,
-    /// What may be read ends here.
+    /// End of the readable offsets.
     #[pyo3(get)]
     bound: i64,
 }
 
 #[pymethods]
 impl FetchedBatches {
-    /// (first offset, last offset) of each batch with records, ascending.
+    /// Return (first offset, last offset) of each batch with records, ascending.
     #[getter]
     fn batches(&self) -> Vec<(i64, i64)> {
         let wanted = self.held.iter().filter(|one| !one.unwanted);
@@ -55,7 +55,7 @@ impl FetchedBatches {
         wanted.map(|one| one.at.len()).sum()
     }
 
-    /// The batches that have offsets from `first` to `last`; `None` if there is none.
+    /// Return the batches that have offsets from `first` to `last`; `None` if there are none.
     fn records(&self, first: i64, last: i64) -> Option<RecordBytes> {
         let from = self.held.partition_point(|one| one.last < first);
         let to = self.held.partition_point(|one| one.first <= last);
@@ -67,7 +67,7 @@ impl FetchedBatches {
     }
 }
 
-/// A place among those who wait for more records; letting go of it gives the place up.
+/// A registration for more records; dropping it cancels the registration.
 #[pyclass(frozen, module = "pybroker._native")]
 pub(crate) struct RecordsWatch {
     #[pyo3(get)]
@@ -91,7 +91,7 @@ impl RecordsWatch {
     }
 }
 
-/// How far share groups read.
+/// Return the isolation level of a share group's reads.
 pub(super) const fn isolation(read_committed: bool) -> Isolation {
     if read_committed {
         Isolation::ReadCommitted
@@ -100,17 +100,17 @@ pub(super) const fn isolation(read_committed: bool) -> Isolation {
     }
 }
 
-/// How much is read.
+/// Limits of a read.
 pub(super) struct Limits {
     pub(super) bytes_max: usize,
     pub(super) records_max: i64,
     pub(super) read_committed: bool,
-    /// The disk may be waited for.
+    /// Whether the read may block on the disk.
     pub(super) wait: bool,
 }
 
-/// Reads whole batches from the one that holds `offset` on, until they cover `records_max` offsets or are `bytes_max`
-/// large. At least one, if there is one; `None`: it is on disk, and was not to be waited for.
+/// Read whole batches, starting with the one that contains `offset`, until they cover `records_max` offsets or have
+/// `bytes_max` bytes. At least one batch, if there is one; `None`: the batch is on disk and `wait` is false.
 pub(super) fn fetch(
     partition: &Partition,
     offset: i64,
@@ -141,7 +141,7 @@ pub(super) fn fetch(
             }
             break read.bound;
         }
-        // (first offset, producer): in the order of the log.
+        // (first offset, producer), in log order.
         let transactions = read.aborted.into_iter().flatten();
         aborted.extend(transactions.map(|(producer, first)| (first, producer)));
         let mut next = from;
@@ -164,8 +164,8 @@ pub(super) fn fetch(
     }))
 }
 
-/// False: they are not in the page cache; some of them may have been appended. So it is where the log was cut meanwhile,
-/// which reading again shows.
+/// Append a slice. False: it is not in the page cache, and a part of it may have been appended; or the log was
+/// truncated in the meantime, which the next read shows.
 fn append(slice: &LogSlice, wait: bool, bytes: &mut Vec<u8>) -> Result<bool, PartitionError> {
     let (Some(file), false) = (&slice.file, wait) else {
         bytes.extend(slice.to_vec().map_err(PartitionError::storage)?);

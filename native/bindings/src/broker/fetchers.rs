@@ -1,4 +1,4 @@
-//! Following: which partitions of this broker copy which leaders.
+//! Replication: the leaders that this broker's partitions follow.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use crate::convert::{shown, tip};
 use crate::plane::DataPlane;
 use crate::uuid::Uuid;
 
-/// What brokers call themselves to each other (KIP-511).
+/// Client software name among brokers (KIP-511).
 const SOFTWARE: Software = Software {
     name: "pybroker",
     version: env!("CARGO_PKG_VERSION"),
 };
 
-/// Where another broker listens for brokers.
+/// Address of another broker's inter-broker listener.
 #[pyclass(
     frozen,
     get_all,
@@ -36,7 +36,7 @@ pub(crate) struct BrokerAddress {
     port: u16,
 }
 
-/// Whom a partition follows.
+/// The leader that a partition follows.
 #[pyclass(
     frozen,
     get_all,
@@ -53,7 +53,7 @@ pub(crate) struct FollowedPartition {
     leader_epoch: i32,
 }
 
-/// What the thread that fetches from one leader has done.
+/// Statistics of the thread that fetches from one leader.
 #[pyclass(frozen, get_all, eq, module = "pybroker._native")]
 #[derive(Debug, PartialEq)]
 pub(crate) struct FetcherFigures {

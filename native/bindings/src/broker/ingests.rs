@@ -1,4 +1,4 @@
-//! Staged ingest as the control plane drives it: begin, the two halves of a commit, ends, what there is.
+//! Staged ingest for the control plane: begin, two-phase commit, end, and queries.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::uuid::Uuid;
 /// (topic id, ingest id, batch id): a key of dictionaries in Python.
 type Key = (Uuid, String, i64);
 
-/// What a commit lists of one attempt for one partition, as it came from outside.
+/// One attempt's staged records for one partition, as a commit request lists them.
 #[pyclass(
     frozen,
     get_all,
@@ -42,7 +42,7 @@ pub(crate) struct ListedAttempt {
     checksum: i64,
 }
 
-/// What is staged for one partition.
+/// Staged records of one partition.
 #[pyclass(frozen, get_all, eq, new = "from_fields", module = "pybroker._native")]
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct StagedPartition {
@@ -51,19 +51,19 @@ pub(crate) struct StagedPartition {
     bytes: u64,
 }
 
-/// Where the records of a commit are in one partition.
+/// Position of a commit's records in one partition.
 #[pyclass(frozen, get_all, eq, new = "from_fields", module = "pybroker._native")]
 #[derive(Debug, PartialEq)]
 pub(crate) struct AttachedPartition {
     base_offset: i64,
     end_offset: i64,
-    /// It had been done before.
+    /// The commit was already applied by an earlier request.
     repeated: bool,
-    /// It is below the high watermark: every replica in sync has it.
+    /// The records are below the high watermark: every in-sync replica has them.
     committed: bool,
 }
 
-/// For whom a commit is prepared, see `pybroker_replica::Preparation`.
+/// Parameters of the prepare phase, see `pybroker_replica::Preparation`.
 #[pyclass(
     frozen,
     get_all,
@@ -74,25 +74,25 @@ pub(crate) struct AttachedPartition {
 )]
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct IngestPreparation {
-    /// Number of the plan; 0 of a broker that is alone.
+    /// Number of the plan; 0 for a single broker.
     plan: u32,
     /// Whether this broker leads the listed partitions.
     leads: bool,
-    /// By partition, the brokers that shall have it on disk.
+    /// By partition, the brokers that must have the records on disk.
     holders: BTreeMap<i32, Vec<i32>>,
 }
 
-/// An ingest that takes appends.
+/// An ingest that accepts appends.
 #[pyclass(frozen, get_all, eq, module = "pybroker._native")]
 #[derive(Debug, PartialEq)]
 pub(crate) struct OpenIngest {
     key: Key,
     epoch: i32,
-    /// When it last took records, or began.
+    /// Time of its last append, or of its begin.
     touched_ms: i64,
-    /// Attempts that have staged something.
+    /// Number of attempts that have staged records.
     writers: usize,
-    /// Every attempt counted.
+    /// Totals over all attempts.
     partitions: Vec<StagedPartition>,
 }
 
@@ -123,7 +123,7 @@ impl NativeIngests {
         Self(plane)
     }
 
-    /// What runs while the broker stops gets an error of the wire, as every other trouble is.
+    /// Return the replicas; during a shutdown fail with a Kafka error code, as for other errors.
     fn replicas(&self) -> PyResult<Arc<Replicas>> {
         self.0.open_replicas().ok_or_else(|| {
             native_error(
@@ -146,7 +146,7 @@ fn ingest_error(error: &IngestError) -> PyErr {
     native_error(of_ingest(error).0, error)
 }
 
-/// A directory's name that leads nowhere else.
+/// Check that a directory's name leads nowhere else.
 fn checked(directory: String) -> PyResult<String> {
     let fine = !directory.is_empty()
         && directory

@@ -1,4 +1,4 @@
-//! Who is in sync: what leaders here propose, and what the controller has made of it.
+//! In-sync replicas (ISR): proposals of leaders on this broker, and the controller's results.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,16 +10,16 @@ use crate::convert::{shown, tip};
 use crate::plane::DataPlane;
 use crate::uuid::Uuid;
 
-/// A replica in a proposed set.
+/// A replica in a proposed ISR.
 #[pyclass(frozen, get_all, eq, module = "pybroker._native")]
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct IsrMember {
     broker_id: i32,
-    /// The life of the broker that the leader has heard; -1: not known.
+    /// Broker epoch known to the leader; -1: unknown.
     broker_epoch: i64,
 }
 
-/// What a leader here asks of the controller.
+/// An ISR change that a leader on this broker proposes to the controller.
 #[pyclass(frozen, get_all, eq, module = "pybroker._native")]
 #[derive(Debug, PartialEq)]
 pub(crate) struct IsrProposal {
@@ -27,7 +27,7 @@ pub(crate) struct IsrProposal {
     partition: i32,
     leader_epoch: i32,
     isr: Vec<IsrMember>,
-    /// Of the state that it replaces.
+    /// Version of the state that it replaces.
     version: i32,
 }
 
@@ -57,7 +57,7 @@ impl From<replica::IsrProposal> for IsrProposal {
     }
 }
 
-/// The sets of replicas in sync with the leaders here. Proposals come through the control queue.
+/// The ISRs of the leaders on this broker. Proposals arrive in the control queue.
 #[pyclass(frozen, module = "pybroker._native")]
 pub(crate) struct NativeIsr(Arc<DataPlane>);
 

@@ -1,4 +1,4 @@
-//! Listeners as settings name them: a host to resolve, a security protocol, and what to say when one cannot be opened.
+//! Listeners from settings: resolve the host, apply the security protocol, and explain failures.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::convert::shown;
 use crate::errors::ListenerError;
 use crate::plane::DataPlane;
 
-/// A listener to be opened.
+/// A listener to open.
 #[pyclass(
     frozen,
     get_all,
@@ -29,11 +29,11 @@ pub(crate) struct ListenerConfig {
     host: String,
     port: u16,
     security_protocol: String,
-    /// Brokers talk to each other on it: no client is served.
+    /// Inter-broker listener, which serves no clients.
     between_brokers: bool,
 }
 
-/// Where a broker can be reached on one of its listeners.
+/// Address of a broker's listener.
 #[pyclass(
     frozen,
     get_all,
@@ -49,7 +49,7 @@ pub(crate) struct Endpoint {
     pub(super) port: i32,
 }
 
-/// What a listener with TLS shows and whom it trusts, under the names of Kafka's `ssl.*` settings. Not shown: it holds a
+/// TLS material of a listener, under the names of Kafka's `ssl.*` settings. `repr` hides it, because it contains a
 /// private key.
 #[pyclass(frozen, from_py_object, module = "pybroker._native")]
 #[derive(Clone)]
@@ -90,7 +90,7 @@ impl ListenerTls {
         }
     }
 
-    /// Whether a listener could use it; changes nothing.
+    /// Check whether a listener could use the material, without changing anything.
     fn check(&self, py: Python<'_>) -> PyResult<()> {
         py.detach(|| self.checked())
             .map(drop)
@@ -203,7 +203,7 @@ impl NativeListeners {
     }
 }
 
-/// Why a listener cannot be opened: what `ListenerError` is made of.
+/// Reason why a listener cannot open; becomes a `ListenerError`.
 struct Problem {
     code: i16,
     text: String,
@@ -279,7 +279,7 @@ fn resolved(
     })
 }
 
-/// The first address of a host; all addresses for an empty one.
+/// Return the first address of a host; for an empty host the wildcard address.
 fn resolve(host: &str, port: u16) -> std::io::Result<SocketAddr> {
     let host = if host.is_empty() {
         "0.0.0.0"

@@ -1,4 +1,4 @@
-//! The log directories of one broker: what lies in them, what waits for removal, moves between them.
+//! The log directories of one broker: their contents, staged replicas, and moves between directories.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(crate) struct LocalPartition {
     problem: Option<String>,
 }
 
-/// A directory that is given to a partition.
+/// A log directory assigned to a partition.
 #[pyclass(
     frozen,
     get_all,
@@ -52,7 +52,7 @@ pub(crate) struct LogDirPartition {
     partition: i32,
     size_bytes: u64,
     offset_lag: i64,
-    /// It is on its way into this directory (KIP-113).
+    /// The replica is being moved to this directory (KIP-113).
     is_future: bool,
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct LogDirInfo {
     partitions: Vec<LogDirPartition>,
 }
 
-/// The room of an online log directory.
+/// Disk space of an online log directory.
 #[pyclass(frozen, get_all, eq, module = "pybroker._native")]
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct LogDirRoom {
@@ -77,18 +77,18 @@ pub(crate) struct LogDirRoom {
     full_refusals: u64,
 }
 
-/// A partition directory that waits for removal.
+/// A staged replica, which waits for its removal.
 #[pyclass(frozen, get_all, eq, module = "pybroker._native")]
 #[derive(Debug, PartialEq)]
 pub(crate) struct StagedDirectory {
     path: String,
     log_dir: String,
-    /// `None`: its name and its `partition.metadata` do not agree; an operator decides.
+    /// `None`: its name and its `partition.metadata` disagree; an operator must decide.
     topic_id: Option<Uuid>,
     partition: i32,
     directory: Option<String>,
     deadline_ms: Option<i64>,
-    /// Its removal has begun.
+    /// The removal has started.
     purging: bool,
 }
 
@@ -219,7 +219,7 @@ fn path_error(error: &PartitionError, path: &Path) -> PyErr {
     }
 }
 
-/// Total and usable bytes of the file system that holds `path`; -1 if the system does not say.
+/// Return total and usable bytes of the file system of `path`; -1 if unknown.
 fn file_system_bytes(path: &Path) -> (i64, i64) {
     let size =
         |blocks: u64, unit: u64| i64::try_from(blocks.saturating_mul(unit)).unwrap_or(i64::MAX);

@@ -1,5 +1,5 @@
-//! Native log lines, written to Python's logger `pybroker.native` when the loop drains: data threads never take the
-//! GIL for a line.
+//! Native log lines, written to Python's logger `pybroker.native` when the loop drains the queue: data threads never
+//! take the GIL for a line.
 
 use pybroker_server::config::LogLevel;
 use pybroker_server::control_plane::{ControlRequest, Peer};
@@ -11,7 +11,7 @@ use crate::plane::control_queue::ControlQueue;
 
 const WARNING: u8 = 30;
 
-/// Python's number of a level.
+/// Return Python's number of a log level.
 const fn number(level: LogLevel) -> u8 {
     match level {
         LogLevel::Info => 20,
@@ -20,7 +20,7 @@ const fn number(level: LogLevel) -> u8 {
     }
 }
 
-/// Writes what waits.
+/// Write the queued lines.
 pub(super) fn write(py: Python<'_>, queue: &ControlQueue) -> PyResult<()> {
     let (lines, dropped) = queue.take_log();
     if lines.is_empty() && dropped == 0 {
@@ -39,7 +39,7 @@ pub(super) fn write(py: Python<'_>, queue: &ControlQueue) -> PyResult<()> {
     Ok(())
 }
 
-/// A request as the log names it.
+/// Description of a request in the log.
 pub(super) struct Described<'a> {
     pub(super) peer: &'a Peer,
     pub(super) api_key: i16,
@@ -58,7 +58,7 @@ impl<'a> From<&'a ControlRequest> for Described<'a> {
     }
 }
 
-/// Reports a request whose body is no message, under the limits of lines that clients cause.
+/// Log an undecodable request, within the rate limit of lines about clients.
 pub(super) fn undecodable(
     py: Python<'_>,
     plane: &DataPlane,
@@ -68,7 +68,7 @@ pub(super) fn undecodable(
     let Some(server) = plane.server() else {
         return;
     };
-    // The client's own words come last: they are what the limit of a line's length cuts.
+    // The text from the client comes last, because the length limit cuts the end of the line.
     let text = format!(
         "closing connection {} from {}: request with API key {} v{}: {} (client {:?})",
         request.peer.connection_id,
@@ -85,7 +85,7 @@ fn line(py: Python<'_>, level: u8, text: &str) -> PyResult<()> {
     let logger = py
         .import(intern!(py, "logging"))?
         .call_method1(intern!(py, "getLogger"), ("pybroker.native",))?;
-    // As an argument: a per cent sign in the text is only that.
+    // Passed as an argument, so that a per cent sign in the text is not a format.
     logger.call_method1(intern!(py, "log"), (level, "%s", text))?;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What clients are shown, from Python: ordered changes of the metadata view.
+//! Metadata updates from Python: ordered changes of the metadata view.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,11 +19,11 @@ pub(crate) struct BrokerMetadata {
     endpoints: Vec<Endpoint>,
 }
 
-/// A partition as clients see it.
+/// State of a partition in the metadata.
 #[pyclass(frozen, get_all, new = "from_fields", module = "pybroker._native")]
 pub(crate) struct PartitionMetadata {
     partition: i32,
-    /// −1: none.
+    /// −1: no leader.
     leader: i32,
     leader_epoch: i32,
     isr: Vec<i32>,
@@ -40,7 +40,7 @@ pub(crate) struct TopicMetadata {
     partitions: Vec<Py<PartitionMetadata>>,
 }
 
-/// A change of what clients see.
+/// A change of the metadata.
 #[pyclass(frozen, get_all, module = "pybroker._native")]
 pub(crate) struct MetadataDelta {
     brokers: Option<Vec<Py<BrokerMetadata>>>,
@@ -68,7 +68,7 @@ impl MetadataDelta {
     }
 }
 
-/// The view that the data plane answers from.
+/// The metadata that the data plane answers from.
 #[pyclass(frozen, module = "pybroker._native")]
 pub(crate) struct NativeMetadata(Arc<DataPlane>);
 

@@ -1,4 +1,4 @@
-//! Prometheus text of everything native.
+//! Prometheus text of all native metrics.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -9,7 +9,7 @@ use pybroker_storage::ProducerCount;
 use crate::plane::DataPlane;
 use crate::plane::control_queue::ControlQueue;
 
-/// The whole text.
+/// Render all metrics.
 pub(super) fn render(plane: &DataPlane) -> String {
     let mut text = Text(Page::default());
     control_queue(&mut text, &plane.queue);
@@ -32,7 +32,7 @@ pub(super) fn render(plane: &DataPlane) -> String {
     of_server.unwrap_or_default() + &text.0.into_text()
 }
 
-/// Families of one number each.
+/// Writer of families with one number each.
 struct Text(Page);
 
 impl Text {

@@ -1,4 +1,4 @@
-//! Orders of the control plane about partitions.
+//! Requests of the controller about partitions (LeaderAndIsr, StopReplica).
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ pub(crate) struct PartitionOrder {
     start_offset: i64,
     #[pyo3(get)]
     config: Py<PyDict>,
-    /// When it was decided; see `TopicConfig::sequence`.
+    /// Sequence number of the decision; see `TopicConfig::sequence`.
     sequence: u64,
 }
 
@@ -87,7 +87,7 @@ impl PartitionOrder {
     }
 }
 
-/// Converts a batch of orders; each dict of settings is parsed once.
+/// Convert a batch of orders; each dict of settings is parsed once.
 pub(super) fn partition_orders(
     py: Python<'_>,
     orders: &[Bound<'_, PartitionOrder>],
@@ -98,7 +98,7 @@ pub(super) fn partition_orders(
     for order in orders {
         let order = order.get();
         let dict = order.config.bind(py);
-        // Orders of one topic follow each other and share a dict.
+        // Orders of one topic are adjacent and share a dict.
         let config = match parsed
             .iter()
             .rev()

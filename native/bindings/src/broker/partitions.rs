@@ -1,4 +1,4 @@
-//! The partitions hosted here: orders about them, their records, where they stand.
+//! The partitions hosted by this broker: state changes, records and positions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -29,7 +29,7 @@ use crate::plane::pending_append;
 use crate::plane::record_watch;
 use crate::uuid::Uuid;
 
-/// Where the log of a hosted partition stands.
+/// Offsets and size of a hosted partition's log.
 #[pyclass(frozen, get_all, eq, module = "pybroker._native")]
 #[derive(Debug, PartialEq)]
 pub(crate) struct PartitionOffsets {
@@ -42,7 +42,7 @@ pub(crate) struct PartitionOffsets {
     size_bytes: u64,
 }
 
-/// Where the log of a partition begins and ends.
+/// Start and end offsets of a partition's log.
 #[pyclass(frozen, get_all, eq, new = "from_fields", module = "pybroker._native")]
 #[derive(Debug, PartialEq)]
 pub(crate) struct PartitionEnds {
@@ -51,7 +51,7 @@ pub(crate) struct PartitionEnds {
     log_end_offset: i64,
 }
 
-/// What this broker does for a hosted partition.
+/// Role of this broker for a hosted partition.
 #[pyclass(frozen, get_all, eq, new = "from_fields", module = "pybroker._native")]
 #[derive(Debug, PartialEq)]
 pub(crate) struct PartitionRole {
@@ -62,7 +62,7 @@ pub(crate) struct PartitionRole {
     offline: bool,
 }
 
-/// How far a reader of a partition is behind.
+/// Lag of a reader of a partition.
 #[pyclass(frozen, get_all, eq, module = "pybroker._native")]
 #[derive(Debug, PartialEq)]
 pub(crate) struct Lag {
@@ -115,7 +115,7 @@ impl NativePartitions {
         Ok(token)
     }
 
-    /// A token, or the completion itself if it is there at once.
+    /// Return a token, or the completion itself if it is immediate.
     fn append_now<'py>(
         &self,
         py: Python<'py>,
@@ -131,7 +131,7 @@ impl NativePartitions {
         })
     }
 
-    /// An append's token, and what became of it if that is known at once; else the queue gets its completion.
+    /// Start an append. Return its token, and the result if it is immediate; otherwise the queue gets its completion.
     fn begin(
         &self,
         py: Python<'_>,
@@ -143,7 +143,7 @@ impl NativePartitions {
         let token = self.next_token.fetch_add(1, Relaxed);
         let hosted = self.plane.partition(tip)?;
         let queue = &self.plane.queue;
-        // Not beyond here with an error: the token is promised a completion.
+        // From here on return no error: the token's owner waits for a completion.
         let ended = py.detach(|| {
             let Some(hosted) = hosted else {
                 return Some(pending_append::failed(token, &PartitionError::NotLeader));
@@ -237,7 +237,7 @@ impl NativePartitions {
             .collect())
     }
 
-    /// `ValueError` for what `set_topic_config` would refuse.
+    /// Raise `ValueError` if `set_topic_config` would reject the settings.
     #[staticmethod]
     fn check_topic_config(config: &Bound<'_, PyDict>) -> PyResult<()> {
         parse(config, &BrokerLogSettings::default()).map(drop)
@@ -251,7 +251,7 @@ impl NativePartitions {
         Ok(())
     }
 
-    /// A token, or with `at_once` the completion itself where it is there at once.
+    /// Append records. Return a token, or with `at_once` the completion itself if it is immediate.
     #[pyo3(signature = (topic_id, partition, records, timestamp_ms, leader_epoch=-1, producer=None, *, at_once=false))]
     #[expect(clippy::too_many_arguments, reason = "one call for each batch")]
     fn append<'py>(
@@ -275,7 +275,7 @@ impl NativePartitions {
         Ok(token.into_pyobject(py)?.into_any())
     }
 
-    /// A finished batch, as a client's Produce with acks=all brings it.
+    /// Append a finished batch, as a Produce with acks=all does.
     fn append_batch(
         &self,
         py: Python<'_>,
@@ -292,8 +292,8 @@ impl NativePartitions {
         )
     }
 
-    /// A token, or the completion itself where it is there at once. `marker`: (producer id, producer epoch, coordinator
-    /// epoch).
+    /// Append a transaction marker. Return a token, or the completion itself if it is immediate. `marker`: (producer
+    /// id, producer epoch, coordinator epoch).
     #[pyo3(signature = (topic_id, partition, marker, committed, timestamp_ms, raised=false))]
     #[expect(clippy::too_many_arguments, reason = "one call for each marker")]
     fn append_marker<'py>(
@@ -346,7 +346,7 @@ impl NativePartitions {
         StoredRecords::new(py, &read)
     }
 
-    /// Batches for a share group, whose bytes stay here. `None`: they are on disk, and were not to be waited for.
+    /// Read batches for a share group; their bytes stay in native memory. `None`: they are on disk and `wait` is false.
     fn fetch(
         &self,
         py: Python<'_>,
@@ -382,7 +382,7 @@ impl NativePartitions {
         Ok(RecordsWatch::new(token, registration))
     }
 
-    /// The first offset whose record has at least this timestamp; -1 if there is none.
+    /// Return the first offset whose record has at least this timestamp; -1 if there is none.
     fn offset_for_timestamp(
         &self,
         py: Python<'_>,
@@ -443,7 +443,7 @@ impl NativePartitions {
                 && (offset < 0 || offset > hosted.high_watermark())
                 && let Some(flush) = hosted.flush_under_way()
             {
-                // Too late, or failed: what is committed by then decides.
+                // After a timeout or failure the committed offsets decide.
                 drop(block_on(flush, Instant::now() + wait));
             }
             replicas.delete_records(tip, offset)
@@ -460,7 +460,7 @@ fn append_batch(
 ) -> Result<AppendInfo, PartitionError> {
     let now_ms = now_ms();
     let batches = match origin {
-        // What the topic's settings ask of producers.
+        // Apply the topic's settings for producers.
         AppendOrigin::Client => validate_produce(&mut batch, &hosted.produce_rules(true, now_ms))?,
         _ => ValidBatches::checked_owned(batch)?,
     };

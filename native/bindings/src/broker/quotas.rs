@@ -1,4 +1,4 @@
-//! Quotas of clients from Python, and its questions about mutations.
+//! Client quotas from Python, and checks of controller mutation quotas.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use pyo3::prelude::*;
 use crate::convert::shown;
 use crate::plane::DataPlane;
 
-/// What is set for one entity of users and client ids. Of names: None = no such part, empty = the default; of quotas:
-/// None = not set.
+/// Quotas of one entity of users and client ids. A name is None if the entity does not have that part, and empty for
+/// the default; a quota is None if it is not set.
 #[pyclass(
     frozen,
     get_all,
@@ -48,7 +48,7 @@ impl From<ClientQuota> for EntityQuotas {
     }
 }
 
-/// How much clients may use of this broker.
+/// Client quotas of this broker.
 #[pyclass(frozen, module = "pybroker._native")]
 pub(crate) struct NativeQuotas(Arc<DataPlane>);
 
@@ -60,7 +60,7 @@ impl NativeQuotas {
 
 #[pymethods]
 impl NativeQuotas {
-    /// Changes what is set.
+    /// Apply a change of the configuration.
     #[pyo3(signature = (*, clients, addresses, full))]
     fn publish(
         &self,
@@ -87,12 +87,12 @@ impl NativeQuotas {
         Ok(())
     }
 
-    /// Whether a quota bounds how many partitions a client makes and removes.
+    /// Return whether a quota limits how many partitions the client creates and deletes.
     fn bounds_mutations(&self, user: &str, client_id: &str) -> bool {
         self.0.metadata.quotas().bounds_mutations(user, client_id)
     }
 
-    /// Counts partitions that a client makes or removes.
+    /// Count partitions that a client creates or deletes.
     #[pyo3(signature = (user, client_id, partitions, *, strict))]
     fn mutate(&self, user: &str, client_id: &str, partitions: f64, strict: bool) -> (bool, u32) {
         let quotas = self.0.metadata.quotas();

@@ -1,5 +1,5 @@
-//! Records of a partition for the control plane (coordinators load their topics): decompressed off the GIL, then
-//! made Python's objects.
+//! Records of a partition for the control plane (coordinators load their topics): decompressed without the GIL, then
+//! converted to Python objects.
 
 use std::ops::Range;
 
@@ -17,25 +17,25 @@ pub(crate) struct StoredRecord {
     timestamp_ms: i64,
     key: Option<Py<PyBytes>>,
     value: Option<Py<PyBytes>>,
-    /// Whose transaction it is part of, or ends; -1 outside of transactions.
+    /// Producer id of its transaction; -1 outside of transactions.
     producer_id: i64,
-    /// For a marker: whether it commits.
+    /// For a transaction marker: whether it commits.
     committed: Option<bool>,
-    /// (name, value) in their order. A name that is no UTF-8 has replacement characters.
+    /// (name, value) in order. Invalid UTF-8 in a name becomes replacement characters.
     headers: Py<PyTuple>,
 }
 
-/// What one read of a local log gave.
+/// Result of one read of a local log.
 #[pyclass(frozen, get_all, new = "from_fields", module = "pybroker._native")]
 pub(crate) struct StoredRecords {
     records: Vec<Py<StoredRecord>>,
-    /// Where to go on; equal to the offset asked for at the end of the log.
+    /// Offset to continue from; equal to the requested offset at the end of the log.
     next_offset: i64,
 }
 
-/// What one read gave, before Python sees it.
+/// Result of one read, before the conversion to Python.
 pub(super) struct Read {
-    /// All keys, values and headers, one after the other.
+    /// All keys, values and headers, concatenated.
     bytes: Vec<u8>,
     records: Vec<Record>,
     next_offset: i64,
@@ -51,7 +51,7 @@ struct Record {
     headers: Vec<(Range<usize>, Option<Range<usize>>)>,
 }
 
-/// Reads up to the log end. At least one batch, if there is one; below the log start it begins there.
+/// Read up to the log end, at least one batch if there is one. A position below the log start is moved to it.
 pub(super) fn read(
     partition: &Partition,
     offset: i64,
@@ -64,7 +64,7 @@ pub(super) fn read(
         next_offset: from,
     };
     let mut scratch = Vec::new();
-    // Again only if all that was read lies below `from`, or in control batches of other kinds: there may be more behind.
+    // Read again only if all records were below `from`, or in other control batches: there may be more behind.
     while out.records.is_empty() && from < partition.log_end_offset() {
         let fetched = partition.read(&FetchRead {
             offset: from,

@@ -1,4 +1,4 @@
-//! A request that Python answers.
+//! Requests that Python answers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -23,16 +23,16 @@ use crate::plane::control_queue::{Completed, GoneNotice};
 use crate::uuid::Uuid;
 
 const ALTER_USER_SCRAM_CREDENTIALS: i16 = ApiKey::AlterUserScramCredentials.code();
-/// Their clients may have to wait for the changes that they have made.
+/// APIs with a controller mutation quota.
 const MUTATIONS: [i16; 3] = [
     ApiKey::CreateTopics.code(),
     ApiKey::DeleteTopics.code(),
     ApiKey::CreatePartitions.code(),
 ];
-/// What it gave out goes to others when its connection has gone.
+/// Records acquired by it are released when its connection closes.
 const SHARE_FETCH: i16 = ApiKey::ShareFetch.code();
 
-/// A request that Python answers; dropped unanswered, it closes its connection.
+/// A request that Python answers; dropping it unanswered closes its connection.
 #[pyclass(frozen, module = "pybroker._native")]
 pub(crate) struct Request {
     #[pyo3(get)]
@@ -48,19 +48,19 @@ pub(crate) struct Request {
     #[pyo3(get)]
     by_token: bool,
     peer: Arc<Peer>,
-    /// None of a large body before it is decoded.
+    /// None for a large body that is not decoded yet.
     message: PyOnceLock<Py<PyAny>>,
-    /// Of a large body only; its decoding takes it.
+    /// Undecoded large body; decoding takes it.
     body: Mutex<Option<Bytes>>,
     elements: AtomicU32,
     time: Option<Arc<Figures>>,
-    /// Of a request that may be answered again and again.
+    /// Set if the response may be cached.
     repeats: Option<Repeats>,
     reply: Mutex<Option<ReplySender>>,
 }
 
 impl Request {
-    /// Decodes the body. With an error the request comes back: its connection is to be closed, as Kafka does.
+    /// Decode the body. On an error the request is returned, and its connection must be closed, as Kafka does.
     pub(crate) fn decode(
         py: Python<'_>,
         mut request: ControlRequest,
@@ -108,10 +108,10 @@ impl Request {
     }
 }
 
-/// Bodies up to this size are decoded where they are drained, within a millisecond.
+/// Bodies up to this size are decoded while draining, within a millisecond.
 const DECODED_AT_ONCE_BYTES_MAX: usize = 16 * 1024;
 
-/// A body of so many bytes cannot have more elements, and need not be looked at.
+/// A smaller body cannot have more elements, so they need not be counted.
 const MANY_ELEMENTS: usize = 1_000;
 
 fn decode_body(
@@ -125,14 +125,14 @@ fn decode_body(
         |body: &[u8]| codec::decode_request(py, registry, (api_key, version), body, paused);
     match (decode(body), body) {
         // librdkafka (seen in 2.16) writes the empty tagged fields at the end of this request twice. Kafka ignores
-        // what its reading leaves over; here it would end the connection.
+        // remaining bytes; here they would close the connection.
         (Err(_), [whole @ .., 0]) if api_key == ALTER_USER_SCRAM_CREDENTIALS => decode(whole),
         (decoded, _) => decoded,
     }
 }
 
 impl Request {
-    /// Decodes a large body, on a thread of its own. `CodecError`: its connection is to be closed.
+    /// Decode a large body on a separate thread. After a `CodecError` the connection must be closed.
     pub(super) fn decode_large(&self, py: Python<'_>) -> PyResult<()> {
         let Some(body) = self.body.lock().take() else {
             return Ok(());
@@ -145,7 +145,7 @@ impl Request {
         Ok(())
     }
 
-    /// Where it comes from and what it is, for the log.
+    /// Return the description of the request for the log.
     pub(super) fn described(&self) -> Described<'_> {
         Described {
             peer: &self.peer,
@@ -192,13 +192,13 @@ impl Request {
 
 #[pymethods]
 impl Request {
-    /// None of a large request that is not decoded yet.
+    /// None for a large request that is not decoded yet.
     #[getter]
     fn message(&self, py: Python<'_>) -> Option<Py<PyAny>> {
         self.message.get(py).map(|message| message.clone_ref(py))
     }
 
-    /// Of all its arrays together; 0 of a request that has few.
+    /// Number of elements in all arrays; 0 for a request with few.
     #[getter]
     fn elements(&self) -> u32 {
         self.elements.load(Ordering::Relaxed)
@@ -219,7 +219,7 @@ impl Request {
         &self.peer.listener
     }
 
-    /// Whether a broker asks, over the listener for brokers.
+    /// Whether the request came from a broker, over the inter-broker listener.
     #[getter]
     fn of_broker(&self) -> bool {
         self.peer.registry == Registry::InterBroker
@@ -235,7 +235,7 @@ impl Request {
         self.peer.address.port()
     }
 
-    /// Name and version, in the client's own words; empty if it has said none.
+    /// Client software name and version as reported by the client, or empty.
     #[getter]
     fn client_software(&self) -> (&str, &str) {
         self.peer
@@ -255,7 +255,7 @@ impl Request {
         self.time.is_some()
     }
 
-    /// So many nanoseconds of the control plane went into it.
+    /// Count nanoseconds that the control plane spent on the request.
     fn spent(&self, nanoseconds: u64) {
         if let Some(figures) = &self.time {
             figures.add(nanoseconds, Instant::now());
@@ -270,14 +270,14 @@ impl Request {
             .is_none_or(ReplySender::is_cancelled)
     }
 
-    /// Its handler waits for something: what follows is not work on it.
+    /// Record that the handler starts to wait; the time after it does not count as work.
     fn waits(&self) {
         if let Some(reply) = &mut *self.reply.lock() {
             reply.waits();
         }
     }
 
-    /// Encodes and sends the response. False: it has more elements than that, and nothing is sent.
+    /// Encode and send the response. Return False, without sending, if it has more elements than that.
     #[pyo3(signature = (message, elements_max = u32::MAX))]
     fn reply(
         &self,
@@ -292,14 +292,14 @@ impl Request {
         }
     }
 
-    /// Encodes and sends the response, however large, on a thread of its own.
+    /// Encode and send a response of any size on a separate thread.
     fn reply_large(&self, py: Python<'_>, message: &Bound<'_, PyAny>) -> PyResult<()> {
         let body = self.encode_at(py, message, true)?;
         self.send_body(message, body.into())
     }
 
-    /// Encodes and sends the response, which may be repeated to whoever may read for the group, until the answer is taken
-    /// back. `None`: this request's answer is not repeated.
+    /// Encode, send and cache the response; data threads repeat it to clients that may read for the group, until it is
+    /// invalidated. `None`: the response to this request cannot be cached.
     fn reply_standing(
         &self,
         py: Python<'_>,
@@ -316,8 +316,8 @@ impl Request {
         Ok(Some(StandingAnswer::new(answer)))
     }
 
-    /// Encodes and sends the response of an OffsetCommit; data threads take its member's next commits over this
-    /// connection, until the right is taken back. `None`: not of this request's kind.
+    /// Encode and send the response of an OffsetCommit, and delegate the member's next commits on this connection to
+    /// the data threads until the delegation is revoked. `None`: this request cannot be delegated.
     #[expect(clippy::too_many_arguments, reason = "what a right is for")]
     fn reply_commits(
         &self,
@@ -345,7 +345,7 @@ impl Request {
         Ok(Some(CommitRight(right)))
     }
 
-    /// The same for a SaslAuthenticate that has succeeded.
+    /// Send the response of a successful SaslAuthenticate.
     fn reply_authenticated(
         &self,
         py: Python<'_>,
@@ -363,13 +363,13 @@ impl Request {
         })
     }
 
-    /// The same, then the connection is closed.
+    /// Send the response, then close the connection.
     fn reply_and_close(&self, py: Python<'_>, message: &Bound<'_, PyAny>) -> PyResult<()> {
         let body = self.encode(py, message)?;
         self.send(ControlReply::Last(body.into()))
     }
 
-    /// Drops the connection.
+    /// Close the connection.
     pub(super) fn close(&self) {
         if let Some(sender) = self.reply.lock().take() {
             sender.close();
@@ -384,7 +384,7 @@ impl Request {
     }
 }
 
-/// An append that Python started is committed, or has failed.
+/// Completion of an append that Python started: it is committed or has failed.
 #[pyclass(frozen, get_all, module = "pybroker._native")]
 pub(crate) struct Completion {
     token: u64,
@@ -410,7 +410,7 @@ impl From<Completed> for Completion {
     }
 }
 
-/// Partitions that can be served no more: their log directory has failed.
+/// Partitions whose log directory has failed.
 #[pyclass(frozen, get_all, module = "pybroker._native")]
 pub(crate) struct ReplicasOffline {
     /// (topic id, partition)
@@ -426,7 +426,7 @@ impl From<Vec<TopicIdPartition>> for ReplicasOffline {
     }
 }
 
-/// A connection over which records were acquired has gone, and its last request is answered.
+/// A connection that had acquired records has closed, after its last request was answered.
 #[pyclass(frozen, get_all, module = "pybroker._native")]
 pub(crate) struct ConnectionGone {
     connection_id: u64,
@@ -438,7 +438,7 @@ impl ConnectionGone {
     }
 }
 
-/// No log directory is left: the broker has to halt.
+/// All log directories have failed: the broker must halt.
 #[pyclass(frozen, get_all, module = "pybroker._native")]
 pub(crate) struct LogDirsFailed {
     reason: String,

@@ -1,4 +1,4 @@
-//! Requests that took long, as Python sees them.
+//! Slow requests for Python.
 
 use std::time::UNIX_EPOCH;
 
@@ -6,12 +6,12 @@ use pybroker_protocol::{Api, Plane};
 use pybroker_server::slow_requests::SlowRequest as Slow;
 use pyo3::prelude::*;
 
-/// One of them.
+/// A slow request.
 #[pyclass(frozen, get_all, module = "pybroker._native")]
 pub(crate) struct SlowRequest {
     api: &'static str,
     version: i16,
-    /// Since 1970.
+    /// Since the Unix epoch.
     received_ns: u64,
     stages_us: Vec<u64>,
     client_id: String,

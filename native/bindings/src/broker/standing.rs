@@ -1,4 +1,4 @@
-//! Answers that data threads repeat until Python takes them back.
+//! Cached responses that data threads repeat until Python invalidates them.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,26 +14,26 @@ use super::commits::{CommitRight, ShardCommits};
 use crate::codec::CodecError;
 use crate::plane::DataPlane;
 
-/// What members of groups send every few seconds: mostly to no other end than to be heard, and to say how far they are.
+/// Requests that group members send every few seconds, mostly unchanged.
 const REPEATED: [i16; 3] = [
     ApiKey::Heartbeat.code(),
     ApiKey::ConsumerGroupHeartbeat.code(),
     ApiKey::OffsetCommit.code(),
 ];
 
-/// What an answer is kept with.
+/// Key and scope of a cached response.
 pub(super) struct Repeats {
     request: StandingRequest,
     all: StandingAnswers,
 }
 
 impl Repeats {
-    /// `None`: what is asked is not repeated.
+    /// Return `None` if the response to this request cannot be cached.
     pub(super) fn of(request: &ControlRequest, plane: &DataPlane) -> Option<Self> {
         let repeated = REPEATED.contains(&request.api_key)
             && request.peer.registry == Registry::Client
             && (request.body.len() <= REQUEST_BYTES_MAX
-                // Only how it begins is kept.
+                // Only the start of an OffsetCommit is kept.
                 || request.api_key == ApiKey::OffsetCommit.code());
         repeated.then(|| Self {
             request: StandingRequest {
@@ -50,7 +50,7 @@ impl Repeats {
             .give(self.request.clone(), group, answer.into(), Instant::now())
     }
 
-    /// `None`: the commits of this version are not left to data threads.
+    /// Delegate commits. `None`: commits of this version cannot be delegated.
     pub(super) fn give_commits(
         &self,
         shard: &ShardCommits,
@@ -65,7 +65,7 @@ impl Repeats {
     }
 }
 
-/// An answer that stands, as whoever takes it back holds it.
+/// A cached response, held by the code that invalidates it.
 #[pyclass(frozen, module = "pybroker._native")]
 pub(crate) struct StandingAnswer(Arc<standing::StandingAnswer>);
 

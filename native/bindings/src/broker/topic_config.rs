@@ -7,15 +7,15 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
-/// Numbers decisions about settings in the order in which Python takes them.
+/// Sequence number of settings decisions, in Python's order.
 static SEQUENCE: AtomicU64 = AtomicU64::new(1);
 
-/// The number of a decision taken now; see `TopicConfig::sequence`.
+/// Return the next sequence number; see `TopicConfig::sequence`.
 pub(super) fn next_sequence() -> u64 {
     SEQUENCE.fetch_add(1, Relaxed)
 }
 
-/// All settings of a topic, decided now.
+/// Parse all settings of a topic, with the next sequence number.
 pub(super) fn topic_config(
     settings: &Bound<'_, PyDict>,
     broker: &BrokerLogSettings,
@@ -27,7 +27,7 @@ pub(super) fn topic_config(
     })
 }
 
-/// The same, whenever it was decided.
+/// Parse all settings of a topic, with the given sequence number.
 pub(super) fn parse(
     settings: &Bound<'_, PyDict>,
     broker: &BrokerLogSettings,

@@ -1,4 +1,4 @@
-//! What leaders here ask the coordinators of transactions, and what they know of producers.
+//! Questions of leaders on this broker to transaction coordinators, and producer state.
 
 use parking_lot::Mutex;
 use pybroker_server::control_plane;
@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use crate::convert::shown;
 use crate::uuid::Uuid;
 
-/// Whether partitions are part of a transaction; answered once.
+/// Question whether partitions are part of a transaction; answered once.
 #[pyclass(frozen, module = "pybroker._native")]
 pub(crate) struct TransactionQuestion {
     #[pyo3(get)]
@@ -46,7 +46,7 @@ impl From<control_plane::TransactionQuestion> for TransactionQuestion {
 
 #[pymethods]
 impl TransactionQuestion {
-    /// Answers; a connection that has gone meanwhile does not mind, nor does a second answer count.
+    /// Answer the question. Closed connections and second answers are ignored.
     fn answer(&self, codes: Vec<i16>) {
         if let Some(answer) = self.answer.lock().take() {
             answer.send(codes);
@@ -54,7 +54,7 @@ impl TransactionQuestion {
     }
 }
 
-/// A producer that the log of a partition knows.
+/// A producer in the producer state of a partition.
 #[pyclass(frozen, get_all, eq, new = "from_fields", module = "pybroker._native")]
 #[derive(Debug, PartialEq)]
 pub(crate) struct ActiveProducer {

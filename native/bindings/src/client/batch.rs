@@ -1,5 +1,5 @@
-//! What a producer collects for one partition until it is sent. Records go in as Python's bytes and are copied once;
-//! compression and checksum run without the GIL.
+//! Batches of a producer, one per partition until it is sent. Records are Python bytes, copied once; compression and
+//! checksum run without the GIL.
 
 use pybroker_model::{BatchBuilder, BatchHeader, Codec, HEADER_BYTES, Records};
 use pybroker_protocol::ErrorCode;
@@ -10,7 +10,7 @@ use pyo3::types::{PyBytes, PyList, PyTuple};
 
 use crate::errors::{batch_error, native_error};
 
-/// Most bytes that a record takes beside its key, value and headers: length, attributes, two deltas, three counts.
+/// Maximum bytes of a record besides its key, value and headers: length, attributes, two deltas, three counts.
 const RECORD_OVERHEAD_MAX: usize = 5 + 1 + 10 + 5 + 5 + 5 + 5;
 /// The same for a header.
 const HEADER_OVERHEAD_MAX: usize = 5 + 5;
@@ -18,7 +18,7 @@ const HEADER_OVERHEAD_MAX: usize = 5 + 5;
 type Bytes<'a> = Option<&'a [u8]>;
 type HeaderList<'a> = Vec<(&'a [u8], Bytes<'a>)>;
 
-/// The records of one batch in the making.
+/// The records of a batch under construction.
 #[pyclass(module = "pybroker._native")]
 pub(crate) struct ClientBatch {
     builder: BatchBuilder,
@@ -77,7 +77,7 @@ impl ClientBatch {
         Ok(Self::empty(codec, level, bytes_max))
     }
 
-    /// Adds a record; false if it does not fit and there are others: it belongs into another batch.
+    /// Append a record. Return false if it does not fit and the batch is not empty: it belongs in another batch.
     #[pyo3(signature = (timestamp_ms, key, value, headers = None))]
     fn append(
         &mut self,
@@ -94,8 +94,8 @@ impl ClientBatch {
         self.push(timestamp_ms, key, value, &headers)
     }
 
-    /// Adds records from index `start` of a list, each a value or a (key, value) tuple, until one does not fit; gives
-    /// its index, or the length.
+    /// Append records from index `start` of a list, each a value or a (key, value) tuple, until one does not fit.
+    /// Return its index, or the length.
     fn append_many(
         &mut self,
         records: &Bound<'_, PyList>,
@@ -117,7 +117,7 @@ impl ClientBatch {
         Ok(records.len())
     }
 
-    /// The finished record batch. Without a producer id it is not idempotent.
+    /// Return the finished record batch. Without a producer id it is not idempotent.
     #[pyo3(signature = (producer_id = -1, producer_epoch = -1, base_sequence = -1))]
     fn build<'py>(
         &mut self,
@@ -135,8 +135,8 @@ impl ClientBatch {
             .map_err(|error| native_error(ErrorCode::MESSAGE_TOO_LARGE.0, error))
     }
 
-    /// Two batches with the first and the second half of the records, for a broker that finds this one too large.
-    /// Raises ValueError for a batch of one record.
+    /// Return two batches with the first and the second half of the records, for a broker that rejects this one as too
+    /// large. Raises ValueError for a batch of one record.
     fn split(&self, py: Python<'_>) -> PyResult<(ClientBatch, ClientBatch)> {
         let count = self.builder.len();
         if count < 2 {
@@ -149,7 +149,7 @@ impl ClientBatch {
             let header = BatchHeader::parse(&batch)?;
             let records = Records::new(&header, &batch[HEADER_BYTES..]);
             let view = records.clone();
-            // The halves hold what fitted into one batch: nothing is refused for its size.
+            // The halves hold records that fitted into one batch, so the size limit rejects none.
             let mut halves = (
                 ClientBatch::empty(codec, level, usize::MAX),
                 ClientBatch::empty(codec, level, usize::MAX),
@@ -172,21 +172,21 @@ impl ClientBatch {
         .map_err(|error| batch_error(&error))
     }
 
-    /// Records so far.
+    /// Number of records.
     fn __len__(&self) -> usize {
         self.builder.len() as usize
     }
 
-    /// Bytes of the records so far, before compression.
+    /// Size of the records in bytes, before compression.
     #[getter]
     fn size_bytes(&self) -> usize {
         self.builder.records_bytes()
     }
 }
 
-/// Adds records from index `start` of a list of (key, value) tuples to the batches of their partitions: that of the
-/// key's hash, `keyless` for those without a key. Gives the index of the first that does not fit, and its partition;
-/// the length and -1 if all did.
+/// Append records from index `start` of a list of (key, value) tuples to the batches of their partitions: by the key's
+/// hash, or to `keyless` without a key. Return the index of the first that does not fit, and its partition; the length
+/// and -1 if all fit.
 #[pyfunction]
 pub(crate) fn append_partitioned(
     batches: Vec<Bound<'_, ClientBatch>>,
@@ -214,7 +214,7 @@ pub(crate) fn append_partitioned(
     Ok((records.len(), -1))
 }
 
-/// The partition of a key among `count`, as Java's default partitioner chooses it (murmur2).
+/// Return the partition of a key among `count`, as Java's default partitioner (murmur2).
 #[pyfunction]
 pub(crate) fn partition_of_key(key: &[u8], count: u32) -> PyResult<u32> {
     if count == 0 {

@@ -1,5 +1,4 @@
-//! What a consumer fetched, as Python's records: checksums, decompression and parsing without the GIL, then one object
-//! a record.
+//! Records of a consumer: checksums, decompression and parsing without the GIL, then one Python object per record.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -22,7 +21,7 @@ pub(crate) struct ConsumerRecord {
     partition: i32,
     offset: i64,
     timestamp: i64,
-    /// 0 = the producer's (CreateTime), 1 = the broker's (LogAppendTime).
+    /// 0 = set by the producer (CreateTime), 1 = set by the broker (LogAppendTime).
     timestamp_type: i8,
     leader_epoch: i32,
     key: Option<Py<PyAny>>,
@@ -63,7 +62,7 @@ impl ConsumerRecord {
         }
     }
 
-    /// The last header of that name, as Kafka's `lastHeader`.
+    /// Return the last header of that name, as Kafka's `lastHeader`.
     #[pyo3(signature = (name, default = None))]
     fn header<'py>(
         &self,
@@ -102,7 +101,7 @@ impl ConsumerRecord {
     }
 }
 
-/// Where a record's parts lie in the bytes that were collected.
+/// Positions of a record's parts in the collected bytes.
 struct Found {
     offset: i64,
     timestamp: i64,
@@ -113,17 +112,17 @@ struct Found {
     headers: Vec<(Range<usize>, Option<Range<usize>>)>,
 }
 
-/// Everything in one answer for one partition.
+/// All records of one response for one partition.
 #[derive(Default)]
 struct Decoded {
     bytes: Vec<u8>,
     records: Vec<Found>,
     next_offset: i64,
-    /// The batch that cannot be read: its first offset, and why. What precedes it is whole.
+    /// First offset and error of the batch that cannot be read. The records before it are complete.
     damage: Option<(i64, BatchError)>,
 }
 
-/// Reads transactions as `read_committed` must: which producers are inside an aborted one at this place.
+/// Filter of aborted transactions for `read_committed`: the producers that are inside an aborted one at this position.
 struct Aborted {
     /// (first offset, producer id), by offset, the next one last.
     ahead: Vec<(i64, i64)>,
@@ -252,7 +251,7 @@ fn one_batch(
     Ok(())
 }
 
-/// Whether a control batch ends a transaction by aborting it.
+/// Return whether a control batch aborts a transaction.
 fn is_abort(header: &BatchHeader, batch: &[u8]) -> bool {
     let mut scratch = Vec::new();
     let Ok(raw) = decompressed_records(header, batch, &mut scratch) else {
@@ -265,16 +264,16 @@ fn is_abort(header: &BatchHeader, batch: &[u8]) -> bool {
         .is_some_and(|(kind, _)| kind == ControlType::Abort)
 }
 
-/// The records of a Fetch answer.
+/// The records of a Fetch response.
 #[pyclass(frozen, get_all, module = "pybroker._native")]
 pub(crate) struct DecodedRecords {
     records: Py<PyList>,
-    /// Where to go on; with an error the offset of what cannot be read.
+    /// Offset to continue from; with an error the offset of the unreadable batch.
     next_offset: i64,
     error: Option<Py<PyAny>>,
 }
 
-/// Makes records of what was fetched.
+/// Decoder of fetched records.
 #[pyclass(frozen, module = "pybroker._native")]
 pub(crate) struct RecordDecoder {
     check_crcs: bool,
@@ -348,7 +347,7 @@ impl RecordDecoder {
 type Object = Option<Py<PyAny>>;
 
 impl RecordDecoder {
-    /// A deserializer's own exception comes back as the error.
+    /// Deserialize key and value. An exception of a deserializer is returned as the error.
     fn key_and_value(
         &self,
         topic: &Bound<'_, PyString>,

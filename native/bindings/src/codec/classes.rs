@@ -1,4 +1,4 @@
-//! The Python classes of a message: built once from its schema, then kept for ever.
+//! The Python classes of messages: built once from the schema, and kept for the life of the process.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -18,26 +18,26 @@ pub(super) struct Classes {
     classes: Vec<StructClass>,
 }
 
-/// One msgspec struct.
+/// A msgspec struct.
 pub(super) struct StructClass {
     pub(super) class: Py<PyType>,
-    /// The fields' names, interned.
+    /// Interned names of the fields.
     pub(super) names: Vec<Py<PyString>>,
     defaults: Vec<FieldDefault>,
 }
 
 enum FieldDefault {
-    /// Immutable, so one object serves all messages.
+    /// Immutable, so that all messages share one object.
     Shared(Py<PyAny>),
     EmptyList,
     Struct(ClassIndex),
 }
 
-/// What was built so far. Keys are addresses of what lives for ever. Nothing of Python runs while the lock is held,
-/// so nobody waits for the GIL with it.
+/// The classes built so far. Keys are addresses of static data. No Python code runs under the lock, so that no thread
+/// waits for the GIL with it.
 #[derive(Default)]
 struct Built {
-    /// Classes that Python has of its own for the structs of a message, by their names.
+    /// Python's own classes for the structs of a message, by name.
     given: HashMap<usize, HashMap<String, Py<PyType>>>,
     by_message: HashMap<usize, &'static Classes>,
     by_class: HashMap<usize, &'static Classes>,
@@ -46,7 +46,7 @@ struct Built {
 fn built() -> MutexGuard<'static, Built> {
     static BUILT: OnceLock<Mutex<Built>> = OnceLock::new();
     let lock = BUILT.get_or_init(Mutex::default).lock();
-    // A panic under the lock could only come from a failed allocation, which ends the process.
+    // Only a failed allocation could panic under the lock, and it ends the process.
     lock.unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -55,14 +55,14 @@ fn address<T>(lives_for_ever: &T) -> usize {
 }
 
 impl Classes {
-    /// The classes of `message`, built if this is its first use.
+    /// Return the classes of `message`, built on first use.
     pub(super) fn of(py: Python<'_>, message: &'static Message) -> PyResult<&'static Classes> {
         if let Some(classes) = built().by_message.get(&address(message)) {
             return Ok(classes);
         }
         let classes = Classes::build(py, message)?;
         let mut built = built();
-        // Another thread may have been faster while msgspec ran; its classes are the ones.
+        // Another thread may have built the classes in the meantime; use its classes.
         if let Some(classes) = built.by_message.get(&address(message)) {
             return Ok(classes);
         }
@@ -74,11 +74,11 @@ impl Classes {
         Ok(classes)
     }
 
-    /// Has the structs of `message` be objects of these classes, by the names of the structs. Messages that were made of
-    /// other classes before can still be encoded.
+    /// Use these classes, by name, for the structs of `message`. Objects of earlier classes can still be encoded.
     ///
     /// # Errors
-    /// One of these has other fields than the struct, or other names.
+    ///
+    /// A class has another name or other fields than its struct.
     pub(super) fn give(
         py: Python<'_>,
         message: &'static Message,
@@ -102,23 +102,23 @@ impl Classes {
             built.by_message.remove(&address(message));
             built.given.insert(address(message), classes);
         }
-        // Their objects are known from now on.
+        // Register the classes of their objects.
         Classes::of(py, message).map(drop)
     }
 
-    /// The classes of the message that `object` is.
+    /// Return the classes of the message that `object` belongs to.
     pub(super) fn of_object(object: &Bound<'_, PyAny>) -> PyResult<&'static Classes> {
         let class = object.get_type();
         let found = built().by_class.get(&(class.as_ptr() as usize)).copied();
         found.ok_or_else(|| CodecError::new_err(format!("{class} is no message of the protocol")))
     }
 
-    /// One of the message's structs.
+    /// Return a struct of the message.
     pub(super) fn get(&self, class: ClassIndex) -> &StructClass {
         &self.classes[class]
     }
 
-    /// A struct's class by its name.
+    /// Return a struct by its name.
     pub(super) fn named(&self, name: &str) -> Option<&StructClass> {
         let place = self
             .message
@@ -128,7 +128,7 @@ impl Classes {
         self.classes.get(place)
     }
 
-    /// The default of a field; a new object if it is one that can be changed.
+    /// Return the default of a field; a new object if it is mutable.
     pub(super) fn default<'py>(
         &self,
         py: Python<'py>,
@@ -142,7 +142,7 @@ impl Classes {
         }
     }
 
-    /// Whether `value` is the field's default.
+    /// Return whether `value` is the field's default.
     pub(super) fn is_default(
         &self,
         value: &Bound<'_, PyAny>,
@@ -195,7 +195,7 @@ impl<'py> Builder<'py> {
         let msgspec = py.import("msgspec")?;
         let options = PyDict::new(py);
         options.set_item("module", module_of(message))?;
-        // Messages are trees: nothing for the cycle collector to look at.
+        // Messages are trees, so the cycle collector need not track them.
         options.set_item("gc", false)?;
         Ok(Builder {
             py,
@@ -209,7 +209,7 @@ impl<'py> Builder<'py> {
         })
     }
 
-    /// Builds `class` and, before it, the structs that its defaults are made of (never itself: a schema is a tree).
+    /// Build `class` after the structs that its defaults contain (never itself: a schema is a tree).
     fn build(&mut self, class: ClassIndex) -> PyResult<()> {
         if self.built[class].is_some() {
             return Ok(());
@@ -276,7 +276,7 @@ impl<'py> Builder<'py> {
     }
 }
 
-/// The module that shows the message's classes.
+/// Return the module that exports the message's classes.
 fn module_of(message: &'static Message) -> &'static str {
     match Registry::Client.named(message.name()) {
         Some(released) if std::ptr::eq(released, message) => "pybroker.protocol.messages",

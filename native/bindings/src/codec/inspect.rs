@@ -1,4 +1,4 @@
-//! The tables of the protocol as Python sees them: for `pybroker.protocol`, its stubs and its tests.
+//! Tables of the protocol for Python: for `pybroker.protocol`, its stubs and its tests.
 
 use pybroker_protocol::codec::{DefaultValue, FieldType, Message, MessageKind};
 use pybroker_protocol::{Api, ErrorCode, Plane, api_key};
@@ -9,8 +9,8 @@ use super::classes::Classes;
 use super::registry_of;
 use crate::convert::shown;
 
-/// The class of a message or of one of its structs (`CreateTopicsRequest`, `CreateTopicsRequest_CreatableTopic`);
-/// None if there is none of that name.
+/// Return the class of a message or of one of its structs (`CreateTopicsRequest`,
+/// `CreateTopicsRequest_CreatableTopic`), or None if the name is unknown.
 #[pyfunction]
 #[pyo3(signature = (name, *, interbroker = false))]
 pub fn message_class(
@@ -27,7 +27,7 @@ pub fn message_class(
         .map(|found| found.class.clone_ref(py)))
 }
 
-/// The names of all messages that a registry describes itself.
+/// Return the names of all messages that a registry defines itself.
 #[pyfunction]
 #[pyo3(signature = (*, interbroker = false))]
 pub fn message_names(interbroker: bool) -> Vec<&'static str> {
@@ -37,22 +37,22 @@ pub fn message_names(interbroker: bool) -> Vec<&'static str> {
 /// (first, last), none if first > last.
 type Versions = (i16, i16);
 
-/// A field as its schema describes it.
+/// A field of a schema.
 #[pyclass(frozen, get_all, eq, module = "pybroker._native")]
 #[derive(Clone, Debug, PartialEq)]
 pub struct FieldSchema {
     name: String,
-    /// As the schema writes it, but with full class names.
+    /// Type as in the schema, but with full class names.
     type_name: String,
-    /// Those that have it.
+    /// Versions that have the field.
     versions: Versions,
-    /// Those in which it may be null.
+    /// Versions in which it is nullable.
     nullable: Versions,
-    /// As Python writes it.
+    /// Default in Python syntax.
     default: String,
 }
 
-/// A message's own struct or one in it.
+/// The struct of a message, or one nested in it.
 #[pyclass(frozen, get_all, eq, module = "pybroker._native")]
 #[derive(Clone, Debug, PartialEq)]
 pub struct StructSchema {
@@ -60,7 +60,7 @@ pub struct StructSchema {
     fields: Vec<FieldSchema>,
 }
 
-/// What a schema says of a message.
+/// The schema of a message.
 #[pyclass(frozen, get_all, eq, module = "pybroker._native")]
 #[derive(Debug, PartialEq)]
 pub struct MessageSchema {
@@ -69,11 +69,11 @@ pub struct MessageSchema {
     api_key: Option<i16>,
     min_version: i16,
     max_version: i16,
-    /// The message's own one first.
+    /// The message's own struct first.
     structs: Vec<StructSchema>,
 }
 
-/// An API as clients meet it.
+/// An API of the protocol.
 #[pyclass(frozen, get_all, eq, module = "pybroker._native")]
 #[derive(Debug, PartialEq)]
 pub struct ApiInfo {
@@ -87,13 +87,13 @@ pub struct ApiInfo {
     served: bool,
 }
 
-/// An error code of Kafka's.
+/// A Kafka error code.
 #[pyclass(frozen, get_all, eq, module = "pybroker._native")]
 #[derive(Debug, PartialEq)]
 pub struct ErrorCodeInfo {
     code: i16,
     name: &'static str,
-    /// Whether clients try again.
+    /// Whether clients retry.
     retriable: bool,
 }
 
@@ -105,7 +105,7 @@ shown!(
     ErrorCodeInfo
 );
 
-/// What a schema says of a message; None if there is none of that name.
+/// Return the schema of a message, or None if the name is unknown.
 #[pyfunction]
 #[pyo3(signature = (name, *, interbroker = false))]
 pub fn message_schema(name: &str, interbroker: bool) -> Option<MessageSchema> {
@@ -146,7 +146,7 @@ fn type_text(message: &Message, kind: &FieldType) -> String {
     }
 }
 
-/// As Python writes it.
+/// Return a default in Python syntax.
 fn default_text(default: &DefaultValue) -> String {
     match default {
         DefaultValue::Null => "None".to_owned(),
@@ -161,7 +161,7 @@ fn default_text(default: &DefaultValue) -> String {
     }
 }
 
-/// Every API.
+/// Return every API.
 #[pyfunction]
 pub fn api_table() -> Vec<ApiInfo> {
     api_key::APIS
@@ -180,7 +180,7 @@ pub fn api_table() -> Vec<ApiInfo> {
         .collect()
 }
 
-/// Every error code.
+/// Return every error code.
 #[pyfunction]
 pub fn error_code_table() -> Vec<ErrorCodeInfo> {
     ErrorCode::ALL

@@ -1,4 +1,4 @@
-//! How long the codec may hold the GIL for one message.
+//! Limit of the time that the codec holds the GIL for one message.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -9,28 +9,28 @@ use super::sink::Failure;
 
 /// Elements between two pauses, about a millisecond of work.
 const ELEMENTS_A_STEP: u32 = 1_000;
-/// A waiting thread needs a moment to take the GIL; without the pause this one would have it back first.
+/// Time for a waiting thread to take the GIL; without the pause this thread would take it again first.
 const PAUSE: Duration = Duration::from_micros(50);
 
-/// Counts elements while a message is decoded or encoded.
+/// Counter of the elements of a message.
 pub(super) struct Pace {
     left: Cell<u32>,
     at_end: AtEnd,
 }
 
-/// What happens when the elements are used up.
+/// Action when the element budget is used up.
 #[derive(Clone, Copy)]
 enum AtEnd {
-    /// Never: `u32::MAX` elements do not fit a frame.
+    /// Never happens: `u32::MAX` elements do not fit a frame.
     GoOn,
-    /// Others get the GIL, and the work goes on.
+    /// Release the GIL for other threads, then continue.
     Pause,
-    /// The work fails with [`Failure::TooMany`].
+    /// Fail with [`Failure::TooMany`].
     Refuse,
 }
 
 impl Pace {
-    /// For a request's message: `paused` on a thread of its own.
+    /// Return the pace for a request, `paused` on a separate thread.
     pub(super) const fn of_request(paused: bool) -> Pace {
         if paused {
             Pace::paused()
@@ -39,17 +39,17 @@ impl Pace {
         }
     }
 
-    /// In one go.
+    /// Return a pace without pauses.
     pub(super) const fn unbroken() -> Pace {
         Pace::new(u32::MAX, AtEnd::GoOn)
     }
 
-    /// For a thread of its own: lets go of the GIL again and again.
+    /// Return a pace for a separate thread, which releases the GIL repeatedly.
     const fn paused() -> Pace {
         Pace::new(ELEMENTS_A_STEP, AtEnd::Pause)
     }
 
-    /// At most so many elements.
+    /// Return a pace with a maximum number of elements.
     pub(super) const fn at_most(elements: u32) -> Pace {
         Pace::new(elements, AtEnd::Refuse)
     }

@@ -1,4 +1,4 @@
-//! Bytes → Python objects.
+//! Decoding: bytes to Python objects.
 
 use std::vec::Drain;
 
@@ -13,12 +13,12 @@ use super::classes::Classes;
 use super::pace::Pace;
 use crate::uuid::Uuid;
 
-/// What goes wrong between bytes and objects.
+/// Failure of decoding or encoding.
 pub(super) enum Failure {
     Bytes(DecodeError),
     Message(EncodeError),
     Python(PyErr),
-    /// More elements than the caller wants to wait for.
+    /// The message has more elements than the caller allows.
     TooMany,
 }
 

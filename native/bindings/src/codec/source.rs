@@ -1,4 +1,4 @@
-//! Python objects → bytes.
+//! Encoding: Python objects to bytes.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! Records of internal topics that are written so often that their objects would cost more than their bytes.
+//! Encoding of frequent records of internal topics, without creating message objects.
 
 use pybroker_protocol::hot::stored_offset::StoredOffset;
 use pyo3::prelude::*;
@@ -8,7 +8,7 @@ use crate::uuid::Uuid;
 
 type KeyAndValue<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>);
 
-/// Key and value of a committed offset.
+/// Encode key and value of a committed offset.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "the fields of one record")]
 pub fn stored_offset<'py>(

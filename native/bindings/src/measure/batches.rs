@@ -8,13 +8,13 @@ use pyo3::types::PyBytes;
 use crate::convert::batch_of;
 use crate::errors::batch_error;
 
-/// CRC-32C as record batches carry it.
+/// Return the CRC-32C as record batches carry it.
 #[pyfunction]
 pub(crate) fn crc32c(data: &[u8]) -> u32 {
     pybroker_model::crc32c(data)
 }
 
-/// Checks one record batch as Produce does, with Kafka's default topic settings; gives its record count.
+/// Check one record batch as Produce does, with Kafka's default topic settings. Return its record count.
 #[pyfunction]
 pub(crate) fn validate_batch(data: &[u8], now_ms: i64) -> PyResult<i32> {
     let mut copy = data.to_vec();
@@ -23,7 +23,7 @@ pub(crate) fn validate_batch(data: &[u8], now_ms: i64) -> PyResult<i32> {
     Ok(valid.first().record_count)
 }
 
-/// An uncompressed record batch at base offset 0.
+/// Build an uncompressed record batch at base offset 0.
 #[pyfunction]
 pub(crate) fn build_batch<'py>(
     py: Python<'py>,

@@ -1,5 +1,5 @@
-//! The typed codecs of Produce and Fetch, callable for measurement: the code that serves the sockets, called as the
-//! server calls it (requests decoded into a structure that is reused, responses written piece by piece).
+//! The typed codecs of Produce and Fetch for measurement: the code that serves the sockets, called as the server calls
+//! it (requests are decoded into a reused structure, responses written piece by piece).
 
 use std::cell::RefCell;
 
@@ -27,7 +27,7 @@ thread_local! {
     static REQUESTS: RefCell<(ProduceRequest, FetchRequest)> = RefCell::default();
 }
 
-/// Decodes the body of a Produce (key 0) or Fetch (key 1) message; gives its number of partitions.
+/// Decode the body of a Produce (key 0) or Fetch (key 1) message. Return its number of partitions.
 #[pyfunction]
 pub(crate) fn decode_hot(
     api_key: i16,
@@ -63,7 +63,7 @@ pub(crate) fn decode_hot(
     decoded.map_err(|error| CodecError::new_err(error.to_string()))
 }
 
-/// What a Produce or Fetch response is about; `encode` writes it.
+/// Content of a Produce or Fetch response; `encode` writes it.
 #[pyclass(frozen, module = "pybroker._native")]
 pub(crate) struct HotResponse {
     version: i16,
@@ -108,7 +108,7 @@ impl HotResponse {
         })
     }
 
-    /// The body, each partition with the records.
+    /// Encode the body; each partition has the records.
     fn encode<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         let mut out = Vec::new();
         if self.fetch {

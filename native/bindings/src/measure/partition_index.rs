@@ -1,4 +1,5 @@
-//! The lookup of Produce and Fetch, for measurement from Python: the same map, with nothing behind its partitions.
+//! The partition look-up of Produce and Fetch, for measurement from Python: the same map, without data in its
+//! partitions.
 
 use std::sync::Arc;
 
@@ -60,7 +61,7 @@ impl PartitionIndex {
             .is_some_and(|id| map.partition(id, partition).is_some())
     }
 
-    /// One snapshot for all, as one request does.
+    /// Uses one snapshot for all, as one request does.
     fn count_by_id(&self, keys: &[u8]) -> PyResult<usize> {
         if !keys.len().is_multiple_of(KEY_BYTES) {
             return Err(PyValueError::new_err(

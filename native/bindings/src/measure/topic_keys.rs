@@ -1,4 +1,4 @@
-//! Topic ids or topic names side by side, for measurement from Python: what comparing, sorting and copying them costs.
+//! Topic ids and topic names, to measure from Python how much comparing, sorting and copying them costs.
 
 use std::hint::black_box;
 
@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use crate::convert::topic_id;
 use crate::uuid::Uuid;
 
-/// Keys of one kind, each where the broker would hold it: an id in its place, a name behind a pointer.
+/// Keys of one kind, stored as in the broker: ids inline, names behind a pointer.
 #[pyclass(frozen, module = "pybroker._native")]
 pub(crate) struct TopicKeys(Keys);
 
@@ -31,7 +31,7 @@ impl TopicKeys {
         Self(Keys::Names(names))
     }
 
-    /// How many keys at the same place are equal.
+    /// Return how many keys at the same index are equal.
     fn count_equal(&self, other: &Self) -> PyResult<usize> {
         match (&self.0, &other.0) {
             (Keys::Ids(left), Keys::Ids(right)) => Ok(equal(left, right)),
@@ -40,7 +40,7 @@ impl TopicKeys {
         }
     }
 
-    /// How many keys come before the one at the same place.
+    /// Return how many keys are less than the one at the same index.
     fn count_less(&self, other: &Self) -> PyResult<usize> {
         match (&self.0, &other.0) {
             (Keys::Ids(left), Keys::Ids(right)) => Ok(less(left, right)),
@@ -49,7 +49,7 @@ impl TopicKeys {
         }
     }
 
-    /// Sorts references to all; gives the number of keys.
+    /// Sort references to all keys. Return the number of keys.
     fn sorted(&self) -> usize {
         match &self.0 {
             Keys::Ids(ids) => sorted(ids.clone()),
@@ -57,7 +57,7 @@ impl TopicKeys {
         }
     }
 
-    /// Copies all and lets the copies go; gives the number of keys.
+    /// Copy all keys and drop the copies. Return the number of keys.
     fn copied(&self) -> usize {
         match &self.0 {
             Keys::Ids(ids) => black_box(ids.clone()).len(),

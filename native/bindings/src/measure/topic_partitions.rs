@@ -1,11 +1,11 @@
-//! A topic for functions that measure.
+//! A topic for the measuring functions.
 
 use pyo3::prelude::*;
 
 use crate::convert::shown;
 use crate::uuid::Uuid;
 
-/// A topic and how many partitions it has.
+/// A topic and its number of partitions.
 #[pyclass(
     frozen,
     get_all,

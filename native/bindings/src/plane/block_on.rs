@@ -1,4 +1,4 @@
-//! Waits for a future on a thread that may block (Python's executors).
+//! Waiting for a future on a thread that may block (Python's executors).
 
 use std::future::Future;
 use std::pin::pin;
@@ -15,7 +15,7 @@ impl Wake for Unpark {
     }
 }
 
-/// What the future gives, or `None` if it is not ready by then.
+/// Return the future's result, or `None` if it is not ready by the deadline.
 pub(crate) fn block_on<F: Future>(future: F, deadline: Instant) -> Option<F::Output> {
     let mut future = pin!(future);
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));

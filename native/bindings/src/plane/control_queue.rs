@@ -1,9 +1,9 @@
-//! Requests up to Python, completions of its appends, one wake-up for a burst.
+//! Queue of requests and append completions for Python, with one wake-up per burst.
 //!
-//! Only what is not drained counts. Each lane may fill the queue up to its own mark, so that admin requests cannot
-//! shut out heartbeats, and those not the controller. A lane above its mark is `Busy`: the server keeps that request
-//! and stops reading its socket until a drain made room. The share of a connection is one request: the server hands
-//! over its next one after the answer, and lanes are first come, first served.
+//! Limits count only items that are not drained. Each lane may fill the queue up to its own mark, so that admin
+//! requests cannot block heartbeats, and heartbeats cannot block the controller. A lane above its mark is `Busy`: the
+//! server keeps that request and stops reading its socket until a drain makes room. A connection has at most one
+//! request in the queue: the server submits the next one after the answer. Lanes are first come, first served.
 
 use std::collections::VecDeque;
 use std::io;
@@ -22,7 +22,7 @@ use pybroker_server::control_plane::{
 
 use super::wake::WakeFd;
 
-/// An append that Python started has ended.
+/// Completion of an append that Python started.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Completed {
     pub(crate) token: u64,
@@ -31,37 +31,36 @@ pub(crate) struct Completed {
     pub(crate) log_append_time: i64,
 }
 
-/// What one drain takes.
+/// An item of a drain.
 #[derive(Debug)]
 pub(crate) enum Item {
     Request(ControlRequest),
     Completed(Completed),
-    /// What a leader here asks of the controller.
+    /// An ISR proposal of a leader on this broker.
     Proposed(IsrProposal),
-    /// A leader here asks the coordinator of a transaction.
+    /// A question of a leader on this broker to a transaction coordinator.
     Asked(TransactionQuestion),
-    /// Partitions that can be served no more: their log directory has failed.
+    /// Partitions whose log directory has failed.
     Offline(Vec<TopicIdPartition>),
-    /// A connection with a notice has gone.
+    /// A connection with a notice has closed.
     Gone(u64),
-    /// No log directory is left, with the last reason.
+    /// All log directories have failed, with the last reason.
     Failed(String),
 }
 
-/// What a request costs besides its body.
+/// Memory of a request besides its body.
 const REQUEST_OVERHEAD_BYTES: usize = 256;
 
-/// Parts of a drain that the Admin lane gets at least, if it has that much: heartbeats without end do not starve it.
+/// Fraction of a drain reserved for the Admin lane, so that endless heartbeats do not starve it.
 const ADMIN_SHARE: usize = 8;
 
-/// Bytes of bodies that a drain takes before it looks for no further request: they are decoded on the loop's thread, all
-/// in one go.
+/// Maximum bytes of bodies in a drain: the loop's thread decodes them without a break.
 const DRAINED_BYTES_MAX: usize = 64 * 1024;
 
-/// Lines of the native log that wait for Python; more are counted and dropped.
+/// Maximum native log lines that wait for Python; more are counted and dropped.
 const LOG_LINES_MAX: usize = 1_000;
 
-/// See the module.
+/// Queue of the data plane, drained by Python.
 #[derive(Debug)]
 pub(crate) struct ControlQueue {
     inner: Mutex<Inner>,
@@ -79,7 +78,7 @@ struct Inner {
     lanes: [VecDeque<ControlRequest>; 3],
     completed: VecDeque<Completed>,
     proposed: VecDeque<IsrProposal>,
-    /// Bounded by the connections: each has one.
+    /// Bounded by the connections: each has at most one.
     asked: VecDeque<TransactionQuestion>,
     offline: Vec<TopicIdPartition>,
     /// Bounded by the connections: each has one notice.
@@ -136,8 +135,8 @@ impl ControlQueue {
         self.wake.fd()
     }
 
-    /// Whether a lane may take another request. One request may overshoot the mark, however large: otherwise it could
-    /// never pass.
+    /// Return whether a lane may take another request. One request may exceed the mark, however large: otherwise it
+    /// could never pass.
     fn has_room(&self, inner: &Inner, lane: Lane) -> bool {
         let eighths = match lane {
             Lane::InterBroker => 8,
@@ -165,7 +164,7 @@ impl ControlQueue {
         }
     }
 
-    /// A leader here wants its ISR changed. Bounded by the partitions: each has one proposal under way.
+    /// Queue an ISR proposal. Bounded by the partitions: each has one proposal in flight.
     pub(crate) fn propose(&self, proposal: IsrProposal) {
         let mut inner = self.inner.lock();
         if !inner.closed {
@@ -174,7 +173,7 @@ impl ControlQueue {
         }
     }
 
-    /// These partitions can be served no more. Bounded: a log directory fails once.
+    /// Report partitions of a failed log directory. Bounded: a log directory fails once.
     pub(crate) fn offline(&self, partitions: Vec<TopicIdPartition>) {
         let mut inner = self.inner.lock();
         if !inner.closed {
@@ -192,7 +191,7 @@ impl ControlQueue {
         }
     }
 
-    /// No log directory is left.
+    /// Report that all log directories have failed.
     pub(crate) fn fail(&self, reason: &str) {
         let mut inner = self.inner.lock();
         if !inner.closed {
@@ -211,7 +210,7 @@ impl ControlQueue {
         }
     }
 
-    /// Takes the log lines, and how many were dropped.
+    /// Take the log lines, and how many were dropped.
     pub(crate) fn take_log(&self) -> (VecDeque<(LogLevel, String)>, u64) {
         let mut inner = self.inner.lock();
         (
@@ -220,8 +219,8 @@ impl ControlQueue {
         )
     }
 
-    /// Takes at most `items_max`, and before all the news of what does not work any more: inter-broker
-    /// requests, completions, proposals, questions, session requests, admin requests.
+    /// Take at most `items_max` items, in this order: failures, inter-broker requests, completions, proposals,
+    /// questions, session requests, admin requests.
     pub(crate) fn drain(&self, items_max: usize) -> Vec<Item> {
         let mut inner = self.inner.lock();
         let mut items = Vec::with_capacity(items_max.min(64));
@@ -257,7 +256,7 @@ impl ControlQueue {
         }
         let room = (items_max - admin, &mut bytes_left);
         self.take_requests(&mut inner, Lane::Session, room, &mut items);
-        // Some of them are taken however much the others brought.
+        // Take some admin requests, however many bytes the others had.
         bytes_left = bytes_left.max(DRAINED_BYTES_MAX / ADMIN_SHARE);
         let room = (items_max, &mut bytes_left);
         self.take_requests(&mut inner, Lane::Admin, room, &mut items);
@@ -300,7 +299,7 @@ impl ControlQueue {
         }
     }
 
-    /// Takes nothing more; what waits is dropped, which closes its connections.
+    /// Close the queue; waiting items are dropped, which closes their connections.
     pub(crate) fn close(&self) {
         let mut inner = self.inner.lock();
         inner.closed = true;
@@ -316,14 +315,14 @@ impl ControlQueue {
         waiting.into_iter().for_each(|(_, waker)| waker.wake());
     }
 
-    /// (requests, bytes) that wait, for metrics.
+    /// Return (requests, bytes) in the queue, for metrics.
     pub(crate) fn depth(&self) -> (usize, usize) {
         let inner = self.inner.lock();
         (inner.lanes.iter().map(VecDeque::len).sum(), inner.bytes)
     }
 }
 
-/// Attached to a connection; tells the queue when it is dropped with it.
+/// Notice attached to a connection; dropping it with the connection reports that to the queue.
 #[derive(Debug)]
 pub(crate) struct GoneNotice {
     queue: Weak<ControlQueue>,

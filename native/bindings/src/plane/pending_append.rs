@@ -1,4 +1,4 @@
-//! An append that Python started, on its way to its commit. Its completion goes into the control queue.
+//! An append by Python that is not committed yet. Its completion goes to the control queue.
 
 use std::sync::Arc;
 
@@ -7,8 +7,7 @@ use pybroker_replica::{Commit, PartitionError};
 use super::control_queue::{Completed, ControlQueue};
 use crate::errors::partition_code;
 
-/// Watches `commit`; `completed` is what to report if it succeeds. `Some`: that is known at once, and the queue does not
-/// hear of it.
+/// Watch `commit`; `completed` is the report of success. `Some`: the result is immediate and does not go to the queue.
 pub(crate) fn watch(
     queue: &Arc<ControlQueue>,
     completed: Completed,
@@ -23,7 +22,7 @@ pub(crate) fn watch(
     Some(outcome(decided))
 }
 
-/// What to report for an append that failed.
+/// Return the report of a failed append.
 pub(crate) fn failed(token: u64, error: &PartitionError) -> Completed {
     Completed {
         token,

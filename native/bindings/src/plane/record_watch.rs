@@ -1,5 +1,5 @@
-//! Someone in Python waits for more records of a partition. It is its own waker; what it was woken for comes out of the
-//! control queue.
+//! Python code's wait for more records of a partition. The watch is its own waker and reports through the control
+//! queue.
 
 use std::sync::Arc;
 use std::task::{Wake, Waker};
@@ -30,8 +30,8 @@ impl Wake for RecordWatch {
     }
 }
 
-/// Tells the queue once when more can be read than up to `bound`, or when the partition stops. Without a registration
-/// it has been told already.
+/// Report once to the queue when records beyond `bound` are readable, or the partition stops. Without a registration
+/// the report has already been made.
 pub(crate) fn start(
     queue: &Arc<ControlQueue>,
     token: u64,

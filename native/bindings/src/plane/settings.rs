@@ -1,5 +1,5 @@
-//! Broker settings under Kafka's names → what native code is started with. The defaults stand in
-//! `pybroker/config`; those here serve callers that give few settings (tests).
+//! Native settings from broker settings under Kafka's names. The defaults are in `pybroker/config`; those here serve
+//! callers that pass few settings (tests).
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -17,14 +17,14 @@ use pyo3::types::PyDict;
 
 use crate::convert::Settings;
 
-/// `slow.request.log.ms`; 0: nothing is slow.
+/// `slow.request.log.ms`; 0: no request is slow.
 fn slow_request(given: &Settings<'_, '_>, now: Option<Duration>) -> PyResult<Option<Duration>> {
     let now = now.map_or(0, |now| now.as_millis() as u64);
     let millis: u64 = given.number("slow.request.log.ms", now)?;
     Ok((millis > 0).then(|| Duration::from_millis(millis)))
 }
 
-/// All that native code takes from the broker's settings.
+/// All broker settings that native code uses.
 #[derive(Debug, Clone)]
 pub(crate) struct NativeSettings {
     /// `num.network.threads`.
@@ -37,27 +37,27 @@ pub(crate) struct NativeSettings {
     pub(crate) threads_per_dir: usize,
     /// `queued.max.requests`.
     pub(crate) queued_requests_max: usize,
-    /// Those that become settings of logs.
+    /// Settings of logs.
     pub(crate) log: BrokerLogSettings,
-    /// When background work is done.
+    /// Intervals of background work.
     pub(crate) intervals: Intervals,
-    /// The cleaner.
+    /// Settings of the log cleaner.
     pub(crate) cleaner: CleanerSettings,
-    /// How much may be staged.
+    /// Limits of staged ingest.
     pub(crate) ingest: IngestLimits,
-    /// How other brokers are followed.
+    /// Settings of the fetchers.
     pub(crate) fetcher: FetcherSettings,
-    /// How fast replicas are copied.
+    /// Replication throttles.
     pub(crate) throttled: ThrottledRates,
-    /// What is kept of the past for quotas: of clients, of changes to the cluster. Read once, at the start.
+    /// Sample windows of quotas: for clients, and for controller mutations. Read once, at the start.
     pub(crate) quota_windows: (Windows, Windows),
     /// `cordoned.log.dirs`.
     pub(crate) cordoned: Vec<String>,
-    /// Those of the server.
+    /// Settings of the server.
     pub(crate) server: DynamicSettings,
 }
 
-/// Bytes a second; the largest LONG: as many as go.
+/// Bytes a second; the largest LONG means no limit.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ThrottledRates {
     leader: u64,
@@ -86,7 +86,7 @@ impl ThrottledRates {
         })
     }
 
-    /// Puts them in force.
+    /// Apply the rates.
     pub(crate) fn set(&self, throttles: &Throttles) {
         throttles.leader.set_rate(self.leader);
         throttles.follower.set_rate(self.follower);
@@ -117,7 +117,7 @@ impl Default for NativeSettings {
 }
 
 impl NativeSettings {
-    /// These settings with those of `dict` on top; names that mean nothing here are passed over.
+    /// Return these settings updated from `dict`; unknown names are ignored.
     pub(crate) fn with(&self, dict: &Bound<'_, PyDict>) -> PyResult<Self> {
         let given = Settings(dict);
         let flush_mode = match given.text("log.flush.mode")?.as_deref() {
@@ -212,9 +212,9 @@ impl NativeSettings {
     }
 }
 
-/// How many windows are kept for quotas of clients, and their length.
+/// Number and length of the windows for client quotas.
 const OF_CLIENTS: [&str; 2] = ["quota.window.num", "quota.window.size.seconds"];
-/// The same for partitions that are made and removed.
+/// The same for controller mutation quotas.
 const OF_MUTATIONS: [&str; 2] = [
     "controller.quota.window.num",
     "controller.quota.window.size.seconds",
@@ -284,7 +284,7 @@ fn limits(given: &Settings<'_, '_>, now: &Limits) -> PyResult<Limits> {
         "max.connection.creation.rate",
         i64::from(now.connection_creation_rate),
     )?;
-    // Negative: no bound of its own.
+    // Negative: no limit.
     let queued: i64 = given.number("queued.max.request.bytes", -1)?;
     let idle_ms: i64 = given.number("connections.max.idle.ms", now.idle.as_millis() as i64)?;
     Ok(Limits {
@@ -347,7 +347,7 @@ fn listed(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// `NAME:rate` pairs, made by the control plane of settings of single listeners.
+/// Parse `NAME:rate` pairs, which the control plane makes from settings of single listeners.
 fn rates_of_listeners(text: &str) -> PyResult<HashMap<String, u32>> {
     let name = "connection.rates.of.listeners";
     let items = text.split(',').filter(|item| !item.is_empty());
@@ -362,14 +362,14 @@ fn rates_of_listeners(text: &str) -> PyResult<HashMap<String, u32>> {
         .collect()
 }
 
-/// Kafka's sign for a socket buffer whose size the kernel chooses.
+/// Kafka's value for a socket buffer whose size the kernel chooses.
 const SYSTEM_BUFFER: i64 = -1;
 
 fn buffer_bytes(given: i64) -> Option<usize> {
     usize::try_from(given).ok()
 }
 
-/// `address:limit` pairs; host names are resolved by the control plane, if at all.
+/// Parse `address:limit` pairs; the control plane resolves host names, if at all.
 fn overrides(text: &str) -> PyResult<HashMap<IpAddr, usize>> {
     let items = text
         .split(',')

@@ -36,7 +36,7 @@ impl WakeFd {
         self.reader.as_raw_fd()
     }
 
-    /// Makes it readable. The caller does so only once between two `consume`s, so that neither kind can be full.
+    /// Make it readable. The caller does so at most once between two `consume`s, so that neither kind fills up.
     pub(crate) fn signal(&self) {
         #[cfg(target_os = "linux")]
         let (fd, one) = (&self.reader, 1u64.to_ne_bytes());
@@ -45,14 +45,14 @@ impl WakeFd {
         retry(|| rustix::io::write(fd, &one).map(|_| ()));
     }
 
-    /// Makes it unreadable.
+    /// Make it unreadable.
     pub(crate) fn consume(&self) {
         let mut value = [0u8; 8];
         retry(|| rustix::io::read(&self.reader, &mut value).map(|_| ()));
     }
 }
 
-/// EAGAIN means "already in that state"; nothing else can happen to a descriptor that this process owns.
+/// EAGAIN means "already in that state"; no other error can occur for a descriptor that this process owns.
 fn retry(mut call: impl FnMut() -> rustix::io::Result<()>) {
     while call() == Err(Errno::INTR) {}
 }

@@ -34,12 +34,12 @@ impl BlockingClient {
         })
     }
 
-    /// The cluster's id.
+    /// Return the cluster's id.
     fn cluster_id(&self, py: Python<'_>) -> PyResult<Option<String>> {
         self.ask(py, Client::cluster_id)
     }
 
-    /// The highest version of an API key that `node` and this client know; None if there is none.
+    /// Return the highest version of an API key that `node` and this client support, or None.
     #[pyo3(signature = (api_key, low, high, node = None))]
     fn version(
         &self,
@@ -54,7 +54,7 @@ impl BlockingClient {
         })
     }
 
-    /// Sends a message of `pybroker.protocol.messages` and gives the response's.
+    /// Send a message of `pybroker.protocol.messages` and return its response.
     #[pyo3(signature = (message, version, node = None))]
     fn request(
         &self,
@@ -72,7 +72,7 @@ impl BlockingClient {
 }
 
 impl BlockingClient {
-    /// Without the GIL.
+    /// Run a request without the GIL.
     fn ask<T: Send>(
         &self,
         py: Python<'_>,
@@ -83,7 +83,7 @@ impl BlockingClient {
     }
 }
 
-/// None: anyone; −1: the controller.
+/// None: any broker; −1: the controller.
 fn node_of(node: Option<i32>) -> Node {
     match node {
         None => Node::Any,

@@ -12,7 +12,7 @@ use pyo3::types::{PyCapsule, PyTuple};
 const ARRAY: &CStr = c"arrow_array";
 const SCHEMA: &CStr = c"arrow_schema";
 
-/// The rows of an object with `__arrow_c_array__` (a pyarrow `RecordBatch`, for instance), without a copy.
+/// Import the rows of an object with `__arrow_c_array__` (a pyarrow `RecordBatch`, for instance), without a copy.
 pub(super) fn import(batch: &Bound<'_, PyAny>) -> PyResult<StructArray> {
     let given = batch.call_method0("__arrow_c_array__")?;
     let (schema, array): (Bound<'_, PyCapsule>, Bound<'_, PyCapsule>) = given
@@ -42,13 +42,13 @@ pub(super) fn import(batch: &Bound<'_, PyAny>) -> PyResult<StructArray> {
             data.data_type()
         )));
     }
-    // What comes from another program is checked before it is indexed.
+    // Validate data from another program before indexing it.
     data.validate()
         .map_err(|problem| PyValueError::new_err(format!("damaged Arrow data: {problem}")))?;
     Ok(StructArray::from(data))
 }
 
-/// Rows for whoever imports Arrow data: `pyarrow.record_batch(batch)`, without a copy.
+/// Rows for Arrow consumers: `pyarrow.record_batch(batch)`, without a copy.
 #[pyclass(frozen, module = "pybroker._native")]
 pub(crate) struct ArrowBatch(StructArray);
 
@@ -64,7 +64,7 @@ impl ArrowBatch {
         self.0.len()
     }
 
-    /// The Arrow PyCapsule interface; the schema asked for is not converted to.
+    /// Export by the Arrow PyCapsule interface; the requested schema is ignored.
     #[pyo3(signature = (requested_schema = None))]
     fn __arrow_c_array__<'py>(
         &self,

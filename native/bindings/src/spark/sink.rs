@@ -1,4 +1,4 @@
-//! One task's writer.
+//! Writer of one task.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::settings::{self, spark_error};
 use crate::convert::shown;
 use crate::uuid::Uuid;
 
-/// A topic that rows go to.
+/// A topic to write to.
 #[pyclass(
     frozen,
     get_all,
@@ -25,13 +25,13 @@ use crate::uuid::Uuid;
 pub(crate) struct SinkTarget {
     topic_id: Uuid,
     topic: String,
-    /// How many it has.
+    /// Number of partitions.
     partitions: i32,
-    /// Bytes of the largest batch that it takes.
+    /// Maximum bytes of a batch for the topic.
     batch_bytes_max: usize,
 }
 
-/// Which attempt of which writer of a staged ingest rows belong to.
+/// Attempt of a writer of a staged ingest.
 #[pyclass(
     frozen,
     get_all,
@@ -49,7 +49,7 @@ pub(crate) struct IngestAttempt {
     attempt: i64,
 }
 
-/// The transaction that rows are written in, by the producer that InitProducerId gave.
+/// Transaction of the rows, with the producer from InitProducerId.
 #[pyclass(
     frozen,
     get_all,
@@ -65,7 +65,7 @@ pub(crate) struct SinkTransaction {
     producer_epoch: i16,
 }
 
-/// What was written to one partition.
+/// Summary of the rows written to one partition.
 #[pyclass(frozen, get_all, eq, module = "pybroker._native")]
 #[derive(Debug, PartialEq)]
 pub(crate) struct WrittenPartition {
@@ -73,14 +73,14 @@ pub(crate) struct WrittenPartition {
     topic: String,
     partition: i32,
     records: u64,
-    /// Of keys and values.
+    /// Bytes of keys and values.
     payload_bytes: u64,
     batch_bytes: u64,
     /// CRC-32C over the batches' checksums.
     checksum: u32,
-    /// −1: not known.
+    /// −1: unknown.
     first_offset: i64,
-    /// −1: not known.
+    /// −1: unknown.
     last_offset: i64,
 }
 
@@ -119,7 +119,7 @@ impl From<SinkTransaction> for Transaction {
     }
 }
 
-/// One task's writer.
+/// Writer of one task.
 #[pyclass(frozen, module = "pybroker._native")]
 pub(crate) struct ArrowSink(Mutex<Option<Sink>>);
 
@@ -152,7 +152,7 @@ impl ArrowSink {
         Ok(Self(Mutex::new(Some(sink))))
     }
 
-    /// Adds the rows of an Arrow batch: any object with `__arrow_c_array__`.
+    /// Add the rows of an Arrow batch: any object with `__arrow_c_array__`.
     fn write(&self, py: Python<'_>, batch: &Bound<'_, PyAny>) -> PyResult<()> {
         let rows = capsules::import(batch)?;
         py.detach(|| {
@@ -163,7 +163,7 @@ impl ArrowSink {
         .map_err(|error| spark_error(&error))
     }
 
-    /// Sends the rest, waits for all answers and tells what was written; nothing can be added afterwards.
+    /// Send the remaining rows, wait for all answers and return what was written; no rows can be added afterwards.
     fn finish(&self, py: Python<'_>) -> PyResult<Vec<WrittenPartition>> {
         let written = py
             .detach(|| self.0.lock().take().map(|mut sink| sink.finish()))

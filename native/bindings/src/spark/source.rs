@@ -1,4 +1,4 @@
-//! One task's reader.
+//! Reader of one task.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::settings::{self, spark_error};
 use crate::convert::shown;
 use crate::uuid::Uuid;
 
-/// Offsets of one partition.
+/// Offset range of one partition.
 #[pyclass(
     frozen,
     get_all,
@@ -33,7 +33,7 @@ pub(crate) struct SourceRange {
 
 shown!(SourceRange);
 
-/// Reads a range of offsets of one partition as Arrow batches.
+/// Reader of an offset range of one partition, as Arrow batches.
 #[pyclass(frozen, module = "pybroker._native")]
 pub(crate) struct ArrowSource(Mutex<Source>);
 
@@ -72,13 +72,13 @@ impl ArrowSource {
         Ok(Self(Mutex::new(Source::new(&settings, plan))))
     }
 
-    /// The offset that is read next.
+    /// Offset of the next row.
     #[getter]
     fn position(&self) -> i64 {
         self.0.lock().position()
     }
 
-    /// The next rows, an object with `__arrow_c_array__`; None at the end of the range.
+    /// Return the next rows, an object with `__arrow_c_array__`; None at the end of the range.
     fn next(&self, py: Python<'_>) -> PyResult<Option<ArrowBatch>> {
         let rows = py
             .detach(|| self.0.lock().next_rows())
