@@ -1,4 +1,4 @@
-//! A blocking client of a whole cluster: where the brokers are, who leads a partition, one connection to each.
+//! A blocking client of a cluster: discovers brokers and leaders, and keeps one connection to each broker.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::RangeInclusive;
@@ -15,37 +15,36 @@ use crate::connection::{Connection, is_closed};
 use crate::error::{Error, Result};
 use crate::settings::ClientSettings;
 
-/// Highest Metadata version spoken: 12, by id and with nullable names (KIP-516).
+/// Supported Metadata versions; 12 has topic ids and nullable names (KIP-516).
 const METADATA: RangeInclusive<i16> = 1..=12;
-/// How long a topic may be unknown before it is taken for deleted: a broker learns of a new topic a moment after its
-/// creator does.
+/// Time after which an unknown topic counts as deleted: brokers learn of a new topic a moment after its creator.
 const UNKNOWN_TOPIC_PATIENCE: Duration = Duration::from_secs(3);
-/// How long a host name that the cluster has named may be unknown.
+/// Time for which an unresolvable host name from the cluster is retried.
 const LOOKUP_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Who is to answer a request.
+/// Destination of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Node {
-    /// Whoever can be reached.
+    /// Any reachable broker.
     Any,
-    /// The controller, as Metadata names it.
+    /// The controller, according to Metadata.
     Controller,
-    /// The broker of that id.
+    /// The broker with that id.
     Broker(i32),
 }
 
-/// A topic as Metadata tells it.
+/// A topic from Metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topic {
-    /// Its id; zero from brokers that know none.
+    /// Its id; zero from brokers without topic ids.
     pub id: Uuid,
     /// Its name.
     pub name: String,
-    /// Leader and leader epoch of each partition; −1 where there is none just now.
+    /// Leader and leader epoch of each partition; −1 without leader.
     pub leaders: Vec<(i32, i32)>,
 }
 
-/// Connections to the brokers of one cluster, opened when they are needed.
+/// Connections to the brokers of one cluster, opened on demand.
 pub struct Client {
     settings: ClientSettings,
     connections: HashMap<Node, Connection>,
@@ -55,7 +54,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client; connects when it is first asked something.
+    /// Create a client. It connects with its first request.
     #[must_use]
     pub fn new(settings: ClientSettings) -> Self {
         Self {
@@ -67,16 +66,17 @@ impl Client {
         }
     }
 
-    /// The settings it was made with.
+    /// Return the client's settings.
     #[must_use]
     pub const fn settings(&self) -> &ClientSettings {
         &self.settings
     }
 
-    /// The cluster's id.
+    /// Return the cluster's id.
     ///
     /// # Errors
-    /// No broker can be reached.
+    ///
+    /// No broker is reachable.
     pub fn cluster_id(&mut self) -> Result<Option<String>> {
         if self.brokers.is_empty() {
             self.metadata(Some(&[]))?;
@@ -84,10 +84,11 @@ impl Client {
         Ok(self.cluster_id.clone())
     }
 
-    /// The highest version of `api_key` in `ours` that the node serves; `None` if there is none.
+    /// Return the highest version of `api_key` in `ours` that the node supports; `None` if there is none.
     ///
     /// # Errors
-    /// The node cannot be reached.
+    ///
+    /// The node is unreachable.
     pub fn version(
         &mut self,
         node: Node,
@@ -97,11 +98,12 @@ impl Client {
         Ok(self.connection(node)?.version(api_key, ours))
     }
 
-    /// One request and the body of its response. Requests are such that a second time does no harm: if the broker turns
-    /// out to have closed a connection that was idle, the request goes out once more over a new one.
+    /// Send a request and return the body of its response. Requests must be idempotent: if the broker had closed an
+    /// idle connection, the client sends the request again over a new one.
     ///
     /// # Errors
-    /// The network; the connection is dropped then, and the next call opens another.
+    ///
+    /// The network; the connection is dropped, and the next call opens another.
     pub fn call(&mut self, node: Node, api_key: i16, version: i16, body: &[u8]) -> Result<Vec<u8>> {
         let mut idle = self.connections.contains_key(&node);
         loop {
@@ -119,20 +121,21 @@ impl Client {
         }
     }
 
-    /// The topics of those ids (names where the id is zero). Partitions may be without a leader: only who needs one
-    /// of them can tell.
+    /// Return the topics of those ids (names where the id is zero). Partitions may lack a leader; callers check the
+    /// partitions that they need.
     ///
     /// # Errors
-    /// A topic that does not exist, or no broker that answers for `delivery.timeout.ms`.
+    ///
+    /// A topic does not exist, or no broker answers for `delivery.timeout.ms`.
     pub fn topics(&mut self, wanted: &[(Uuid, &str)]) -> Result<Vec<Topic>> {
         self.patiently(|client| Self::complete(client.metadata(Some(wanted))?, wanted))
     }
 
-    /// What `ask` finds. While its error may pass it is asked again, for `delivery.timeout.ms`; a topic that nobody
-    /// knows is waited for a moment only.
+    /// Call `ask`, and retry transient errors for `delivery.timeout.ms`, unknown topics only for a moment.
     ///
     /// # Errors
-    /// The last one of `ask`.
+    ///
+    /// The last error of `ask`.
     pub fn patiently<T>(&mut self, ask: impl Fn(&mut Self) -> Result<T>) -> Result<T> {
         let started = Instant::now();
         loop {
@@ -153,10 +156,11 @@ impl Client {
         }
     }
 
-    /// The connection to a node, opened if there is none.
+    /// Return the connection to a node, opened if there is none.
     ///
     /// # Errors
-    /// The node cannot be reached, or is none that Metadata names.
+    ///
+    /// The node is unreachable, or not in Metadata.
     pub fn connection(&mut self, node: Node) -> Result<&mut Connection> {
         if !self.connections.contains_key(&node) {
             let opened = match node {
@@ -173,7 +177,7 @@ impl Client {
         })
     }
 
-    /// Forgets the connection to a node, whose state is not known any more.
+    /// Drop the connection to a node, because its state is unknown.
     pub fn drop_connection(&mut self, node: Node) {
         self.connections.remove(&node);
     }
@@ -200,8 +204,8 @@ impl Client {
         })
     }
 
-    /// Opens a connection to an address that the cluster has named. A name may be known a moment later, where brokers
-    /// and their names are made together; after that it is a mistake in the settings of the broker.
+    /// Open a connection to an advertised address. Its host name may become resolvable a moment later, if brokers and
+    /// their names are created together; after that it is a mistake in the broker's settings.
     fn open_advertised(&self, address: &str) -> Result<Connection> {
         let started = Instant::now();
         loop {
@@ -222,7 +226,7 @@ impl Client {
         for address in self.settings.bootstrap.iter().chain(self.brokers.values()) {
             match Connection::open(address, &self.settings.connection) {
                 Ok(connection) => return Ok(connection),
-                // A wrong password or setting is wrong everywhere.
+                // A wrong password or setting is wrong for every broker.
                 Err(problem @ (Error::Network { .. } | Error::UnknownHost { .. })) => {
                     last = Some(problem);
                 }
@@ -256,7 +260,7 @@ impl Client {
         Ok(topics)
     }
 
-    /// Asks for topics (`None`: all), and learns the brokers and the cluster's id on the way.
+    /// Request topics (`None`: all), and store the brokers and the cluster's id.
     fn metadata(&mut self, wanted: Option<&[(Uuid, &str)]>) -> Result<Vec<Found>> {
         let connection = self.connection(Node::Any)?;
         let version = connection.version_of(ApiKey::Metadata, METADATA)?;
@@ -298,8 +302,8 @@ impl Client {
         Ok(response.topics.iter().map(Found::of).collect())
     }
 
-    /// A broker that tells its versions and ends the connection on the first question about the cluster may be one that
-    /// has no other way to say that it wants a login, or TLS.
+    /// Extend the error of the first request. A broker that answers ApiVersions and closes the connection on the next
+    /// request may require login or TLS and be unable to say so.
     fn of_first_answer(&self, problem: Error) -> Error {
         let settings = &self.settings.connection;
         match problem {
@@ -315,7 +319,7 @@ impl Client {
     }
 }
 
-/// An address as connections take it; one of IPv6 stands in brackets.
+/// Return an address for connections; IPv6 hosts get brackets.
 #[must_use]
 pub fn host_and_port(host: &str, port: i32) -> String {
     if host.contains(':') {
@@ -325,8 +329,8 @@ pub fn host_and_port(host: &str, port: i32) -> String {
     }
 }
 
-/// Whether every topic is refused by a broker that does not say which cluster it is of: pybroker's way to tell who has
-/// not logged in, or does not speak TLS. Before version 2 nobody says it.
+/// Return whether a broker refuses every topic without its cluster id: pybroker's response to clients that must log in
+/// or use TLS. Responses before version 2 have no cluster id.
 fn shuts_out(response: &MetadataResponse<'_>) -> bool {
     let refused = ErrorCode::TOPIC_AUTHORIZATION_FAILED.0;
     let mut topics = response.topics.iter();

@@ -1,4 +1,4 @@
-//! One connection to one broker: TCP or TLS, login, the versions it serves, requests out and responses in.
+//! One connection to one broker: TCP or TLS, login, version discovery, requests and responses.
 
 mod explain;
 mod login;
@@ -19,43 +19,44 @@ use crate::error::{Error, Result};
 use crate::settings::ConnectionSettings;
 use stream::Stream;
 
-/// Half of the memory that the first bytes of a frame get.
+/// Half of the memory that is allocated for the first bytes of a frame.
 const FIRST_BYTES: usize = 32 * 1024;
-/// The largest answer that is believed: records of one Fetch and a margin.
+/// Maximum size of a response: records of one Fetch and a margin.
 const FRAME_BYTES_MAX: usize = 1 << 30;
-/// Version of ApiVersions asked with: every broker since 2.4 serves it, older ones say what they serve.
+/// Version of the first ApiVersions request: supported by every broker since 2.4; older ones answer with their
+/// versions.
 const API_VERSIONS: i16 = 3;
 
-/// A request that is sent and whose answer is not read yet.
+/// A request whose response is not read yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InFlight {
     correlation_id: i32,
     version: i16,
-    /// Whether the header of the answer ends with tagged fields.
+    /// Whether the response header ends with tagged fields.
     tags: bool,
 }
 
 impl InFlight {
-    /// The version that the answer has.
+    /// Return the version of the response.
     #[must_use]
     pub const fn version(self) -> i16 {
         self.version
     }
 }
 
-/// Ends a connection from another thread, whatever the owner waits for; that fails then.
+/// Handle to close a connection from another thread; the owner's pending call then fails.
 #[derive(Debug)]
 pub struct Closer(TcpStream);
 
 impl Closer {
-    /// Shuts the connection down, both ways. Harmless if it has ended.
+    /// Shut the connection down, both ways. Harmless if it is closed.
     pub fn close(&self) {
-        // It fails on what is not connected any more, and then nobody waits for it.
+        // Fails if the connection is closed already, and then no call waits for it.
         let _ = self.0.shutdown(Shutdown::Both);
     }
 }
 
-/// A connection that is logged in and knows what the broker serves. Answers come in the order of the requests.
+/// An authenticated connection with the broker's supported versions. Responses arrive in the order of the requests.
 pub struct Connection {
     stream: Stream,
     address: String,
@@ -63,15 +64,16 @@ pub struct Connection {
     registry: Registry,
     versions: BTreeMap<i16, (i16, i16)>,
     correlation_id: i32,
-    /// Nothing has come since the last request was sent.
+    /// No bytes have arrived since the last request was sent.
     silent: bool,
 }
 
 impl Connection {
-    /// Connects, asks what the broker serves, and logs in.
+    /// Connect, request the supported versions, and log in.
     ///
     /// # Errors
-    /// The network, a refused login, a certificate that is not accepted.
+    ///
+    /// The network, a refused login, a rejected certificate.
     pub fn open(address: &str, settings: &ConnectionSettings) -> Result<Self> {
         let mut connection = Self {
             stream: Stream::open(address, settings)?,
@@ -89,23 +91,24 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Host and port.
+    /// Return host and port.
     #[must_use]
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// What ends this connection from another thread.
+    /// Return a handle that closes this connection from another thread.
     ///
     /// # Errors
+    ///
     /// No file descriptor is left.
     pub fn closer(&self) -> Result<Closer> {
         let socket = self.stream.socket().try_clone();
         socket.map(Closer).map_err(|problem| self.network(problem))
     }
 
-    /// Whether `problem` says that the broker had closed the connection before it saw the last request: it answers
-    /// requests that it has read, or begins to.
+    /// Return whether `problem` means that the broker closed the connection before it read the last request; otherwise
+    /// it would have started to answer.
     pub(crate) fn was_closed(&self, problem: &Error) -> bool {
         let Error::Network { problem, .. } = problem else {
             return false;
@@ -113,7 +116,7 @@ impl Connection {
         self.silent && is_closed(problem)
     }
 
-    /// The highest version in `ours` that the broker serves; `None` if there is none.
+    /// Return the highest version in `ours` that the broker supports; `None` if there is none.
     #[must_use]
     pub fn version(&self, api_key: i16, ours: RangeInclusive<i16>) -> Option<i16> {
         let (low, high) = *self.versions.get(&api_key)?;
@@ -121,9 +124,10 @@ impl Connection {
         (version >= low.max(*ours.start())).then_some(version)
     }
 
-    /// The same, where there must be one.
+    /// Return the highest version in `ours` that the broker supports.
     ///
     /// # Errors
+    ///
     /// There is none; the error names the request.
     pub fn version_of(&self, key: ApiKey, ours: RangeInclusive<i16>) -> Result<i16> {
         self.version(key as i16, ours.clone()).ok_or_else(|| {
@@ -139,10 +143,11 @@ impl Connection {
         })
     }
 
-    /// Sends a request whose body is the parts in a row. Several may be in flight.
+    /// Send a request whose body is the concatenation of the parts. Several may be in flight.
     ///
     /// # Errors
-    /// The network: the connection is of no use any more. A version that the registry does not have.
+    ///
+    /// The network: the connection is unusable afterwards. A version that the registry does not have.
     pub fn send(&mut self, api_key: i16, version: i16, body: &[&[u8]]) -> Result<InFlight> {
         let flexible = self.is_flexible(api_key, version)?;
         self.correlation_id = self.correlation_id.wrapping_add(1) & i32::MAX;
@@ -158,7 +163,7 @@ impl Connection {
         let size = head.len() - 4 + body.iter().map(|part| part.len()).sum::<usize>();
         let size = i32::try_from(size).map_err(|_| Error::TooLarge)?;
         head[..4].copy_from_slice(&size.to_be_bytes());
-        // Small first parts travel with the header: one packet less for each request.
+        // Send a small first part together with the header, which saves a packet per request.
         let (first, rest) = body.split_first().map_or((&[][..], body), |(f, r)| (*f, r));
         head.extend_from_slice(first);
         let written = self.stream.write_all(&head).and_then(|()| {
@@ -170,7 +175,7 @@ impl Connection {
         Ok(InFlight {
             correlation_id: self.correlation_id,
             version,
-            // ApiVersions answers without, whatever its version (KIP-511).
+            // The response header of ApiVersions has no tags in any version (KIP-511).
             tags: flexible && api_key != ApiKey::ApiVersions as i16,
         })
     }
@@ -186,10 +191,11 @@ impl Connection {
             })
     }
 
-    /// The body of the next response, which is that to `sent`.
+    /// Return the body of the next response, which must belong to `sent`.
     ///
     /// # Errors
-    /// The network, or bytes that are no such response: the connection is of no use any more.
+    ///
+    /// The network, or an invalid response: the connection is unusable afterwards.
     pub fn receive(&mut self, sent: InFlight) -> Result<Vec<u8>> {
         let mut frame = Vec::new();
         let body = self.receive_into(sent, &mut frame)?;
@@ -197,10 +203,11 @@ impl Connection {
         Ok(frame)
     }
 
-    /// The same into a buffer that is used again and again, over what is in it; gives where in it the body is. A buffer
-    /// that was long enough before is not touched otherwise.
+    /// Receive into a reused buffer, overwriting its content. Return the range of the body. A buffer that is long
+    /// enough is not resized.
     ///
     /// # Errors
+    ///
     /// As [`Connection::receive`].
     pub fn receive_into(&mut self, sent: InFlight, frame: &mut Vec<u8>) -> Result<Range<usize>> {
         let size = self.receive_frame(frame)?;
@@ -227,7 +234,7 @@ impl Connection {
                 broker: self.address.clone(),
                 problem: format!("a frame of {} bytes", i32::from_be_bytes(size)),
             })?;
-        // Grows with what has come: who only announces much gets no memory for it.
+        // Grow with the received bytes, not with the announced length.
         let mut got = 0;
         while got < size {
             if frame.len() == got {
@@ -244,9 +251,10 @@ impl Connection {
         Ok(size)
     }
 
-    /// One request and its response's body; nothing else may be in flight.
+    /// Send a request and return its response's body; no other request may be in flight.
     ///
     /// # Errors
+    ///
     /// As [`Connection::send`] and [`Connection::receive`].
     pub fn call(&mut self, api_key: i16, version: i16, body: &[u8]) -> Result<Vec<u8>> {
         let sent = self.send(api_key, version, &[body])?;
@@ -269,9 +277,10 @@ impl Connection {
         Ok(reader.position())
     }
 
-    /// Asks what the broker serves: by now, if it was asked before. Nothing else may be in flight.
+    /// Request the supported versions, again if they are known. No other request may be in flight.
     ///
     /// # Errors
+    ///
     /// As [`Connection::call`].
     pub fn learn_versions(&mut self, settings: &ConnectionSettings) -> Result<()> {
         let request = ApiVersionsRequest {
@@ -287,7 +296,7 @@ impl Connection {
         settings.answered.note(&self.address);
         let unsupported = answer.starts_with(&ErrorCode::UNSUPPORTED_VERSION.0.to_be_bytes());
         let answer = if unsupported {
-            // A broker before 2.4: the answer was in version 0, as KIP-511 says; ask in that.
+            // Brokers before 2.4 answer in version 0 (KIP-511); ask in that version.
             self.call(key, 0, &[])?
         } else {
             answer
@@ -311,7 +320,7 @@ impl Connection {
     }
 
     fn network(&self, problem: std::io::Error) -> Error {
-        // A read timeout comes as WouldBlock, which would not tell a user anything.
+        // A read timeout is reported as WouldBlock, which would not help a user.
         let problem = match problem.kind() {
             std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut => std::io::Error::new(
                 std::io::ErrorKind::TimedOut,
@@ -326,7 +335,7 @@ impl Connection {
     }
 }
 
-/// Whether the other side has closed the connection.
+/// Return whether the peer has closed the connection.
 pub(crate) fn is_closed(problem: &std::io::Error) -> bool {
     use std::io::ErrorKind;
     matches!(

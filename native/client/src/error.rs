@@ -1,4 +1,4 @@
-//! What can go wrong, and the Kafka error code that tells it.
+//! Errors of the client, with their Kafka error codes.
 
 use pybroker_protocol::ErrorCode;
 use pybroker_protocol::primitives::DecodeError;
@@ -7,32 +7,32 @@ use thiserror::Error as ThisError;
 /// `Result` with this crate's error.
 pub type Result<T> = core::result::Result<T, Error>;
 
-/// Trouble with settings, the network or a broker's answer; the texts name what a user can look up.
+/// Errors of settings, the network or a broker's response; the texts name terms that a user can look up.
 #[derive(Debug, ThisError)]
 pub enum Error {
-    /// A setting that is missing or cannot be used.
+    /// A setting that is missing or invalid.
     #[error("{0}")]
     Setting(String),
-    /// A request that the protocol cannot carry.
+    /// A request that exceeds the protocol's limits.
     #[error("a request of more than 2 GiB cannot be sent")]
     TooLarge,
-    /// The connection failed: the request may or may not have been carried out.
+    /// The connection failed: the request may or may not have been executed.
     #[error("{broker}: {problem}")]
     Network {
         /// Host and port.
         broker: String,
-        /// What the system said.
+        /// Error of the system.
         problem: std::io::Error,
     },
-    /// The host name of an address has no address here, so far.
+    /// The host name does not resolve on this machine, so far.
     #[error("{broker}: the host name does not resolve: {problem}")]
     UnknownHost {
         /// Host and port.
         broker: String,
-        /// What the system said.
+        /// Error of the system.
         problem: std::io::Error,
     },
-    /// The brokers of the cluster name an address whose host name has none here: trying again does not help.
+    /// An advertised address has a host name that does not resolve on this machine; retrying does not help.
     #[error(
         "the broker's advertised address {broker} has a host name that does not resolve on this machine ({problem}): set \
          advertised.listeners of the broker to a name that clients know, or add the name to DNS or /etc/hosts here"
@@ -40,31 +40,31 @@ pub enum Error {
     UnknownAdvertisedHost {
         /// Host and port.
         broker: String,
-        /// What the system said.
+        /// Error of the system.
         problem: std::io::Error,
     },
-    /// The broker refused.
+    /// The broker returned an error.
     #[error("{what}: {code}{}", .detail.as_deref().map(|text| format!(": {text}")).unwrap_or_default())]
     Refused {
         /// Kafka's error code.
         code: ErrorCode,
         /// The request, the topic and the partition.
         what: String,
-        /// The broker's own words.
+        /// Error message of the broker.
         detail: Option<String>,
     },
-    /// Bytes from the broker that are not what the protocol says.
+    /// The broker's bytes violate the protocol.
     #[error("{broker} sent bytes that are no answer: {problem}")]
     Protocol {
         /// Host and port.
         broker: String,
-        /// What is wrong with them.
+        /// The violation.
         problem: String,
     },
 }
 
 impl Error {
-    /// The Kafka error code that says the same.
+    /// Return the equivalent Kafka error code.
     #[must_use]
     pub fn code(&self) -> ErrorCode {
         match self {
@@ -76,19 +76,19 @@ impl Error {
         }
     }
 
-    /// Whether the same request may succeed a moment later.
+    /// Return whether a retry may succeed.
     #[must_use]
     pub fn may_pass(&self) -> bool {
         let code = self.code();
         match self {
             Error::Protocol { .. } => false,
-            // Kafka's clients give up on it; here it also says that Metadata named a leader without its address, which
-            // happens while brokers start and stop.
+            // Kafka's clients do not retry it. Here it also means that Metadata named a leader without its address,
+            // which happens while brokers start and stop.
             _ => code.is_retriable() || code == ErrorCode::BROKER_NOT_AVAILABLE,
         }
     }
 
-    /// A refusal with that code.
+    /// Create an error for that code.
     pub fn refused(code: ErrorCode, what: impl Into<String>, detail: Option<&str>) -> Self {
         Error::Refused {
             code,
@@ -97,7 +97,7 @@ impl Error {
         }
     }
 
-    /// Bytes that cannot be decoded.
+    /// Create an error for undecodable bytes.
     #[must_use]
     pub fn decode(broker: &str, error: DecodeError) -> Self {
         Error::Protocol {

@@ -1,10 +1,10 @@
-//! Connections to brokers: framing, versions, login, TLS, who leads what. Blocking; whoever needs several at a time has
-//! a thread for each.
+//! Connections to brokers: framing, versions, login, TLS, metadata. Calls block; concurrent requests need one thread
+//! each.
 //!
-//! [`Connection`] is one connection to one broker: requests out, responses in, in order; a follower that fetches from
-//! its leader needs no more. [`Client`] knows a whole cluster and keeps a connection to each broker it is asked about.
-//! Which layouts are spoken, those of clients or those of brokers among themselves, says the [`Registry`] in the
-//! settings. Nothing here knows what the requests are about.
+//! [`Connection`] is one connection to one broker, with requests and responses in order; a follower that fetches from
+//! its leader needs no more. [`Client`] knows a whole cluster and keeps a connection to each broker it uses. The
+//! [`Registry`] in the settings selects the wire layouts: those of clients or those among brokers. The content of
+//! requests is left to the caller.
 
 mod cluster;
 mod connection;

@@ -1,4 +1,4 @@
-//! Settings as texts under Kafka's names: which there are, what they may be, how they are read.
+//! Settings as texts under Kafka's names: tables, validation and parsing.
 
 mod client;
 mod jaas;
@@ -12,35 +12,35 @@ use crate::error::{Error, Result};
 pub use client::{Answered, ClientSettings, ConnectionSettings, Sasl, SecurityProtocol, Software};
 pub use stores::{KeyText, StoreFile, Tls};
 
-/// What a Java `int` holds: most of Kafka's settings are one.
+/// Maximum of a Java `int`, the type of most of Kafka's settings.
 pub const INT_MAX: i64 = i32::MAX as i64;
 
-/// What a setting may be.
+/// Allowed values of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allowed {
-    /// Any text; whoever uses it looks closer.
+    /// Any text; its user validates it.
     Text,
     /// true or false.
     Flag,
     /// One of these words.
     OneOf(&'static [&'static str]),
-    /// A whole number from the first to the second.
+    /// An integer between the two, inclusive.
     Whole(i64, i64),
 }
 
-/// A setting: the one place that says what it may be and what it is if nobody sets it.
+/// A setting with its allowed values and its default.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
     /// Kafka's name.
     pub name: &'static str,
-    /// What it may be.
+    /// Allowed values.
     pub allowed: Allowed,
-    /// As a user would write it; `None`: nothing, or what other settings make of it.
+    /// Default as a user would write it; `None`: unset, or derived from other settings.
     pub default: Option<&'static str>,
 }
 
 impl Setting {
-    /// A setting without a default.
+    /// Create a setting without a default.
     #[must_use]
     pub const fn new(name: &'static str, allowed: Allowed) -> Self {
         Self {
@@ -50,7 +50,7 @@ impl Setting {
         }
     }
 
-    /// The same with a default.
+    /// Return the setting with a default.
     #[must_use]
     pub const fn or(self, default: &'static str) -> Self {
         Self {
@@ -59,11 +59,11 @@ impl Setting {
         }
     }
 
-    /// What is expected, in words, if `text` is not that.
+    /// Return the expected value, in words, if `text` is invalid.
     fn refuses(&self, text: &str) -> Option<String> {
         let fine = match self.allowed {
             Allowed::Text => true,
-            // Python's True and False too.
+            // Also accepts Python's True and False.
             Allowed::Flag => text.to_ascii_lowercase().parse::<bool>().is_ok(),
             Allowed::OneOf(words) => words.contains(&text),
             Allowed::Whole(low, high) => text
@@ -82,7 +82,8 @@ impl Setting {
     }
 }
 
-/// What a user has set. Names that are not in the tables are not looked at: who takes them knows the nearest one.
+/// Settings of a user. Names outside of the tables are ignored here; the caller rejects them and suggests the nearest
+/// name.
 #[derive(Debug)]
 pub struct Values<'a> {
     prefix: &'static str,
@@ -91,8 +92,7 @@ pub struct Values<'a> {
 }
 
 impl<'a> Values<'a> {
-    /// `prefix`: what the user writes before Kafka's names, where they are options of something else. `tables`: all
-    /// settings that are read.
+    /// Create the values. `prefix`: the user writes it before Kafka's names. `tables`: all settings that may be read.
     #[must_use]
     pub const fn new(
         prefix: &'static str,
@@ -106,19 +106,21 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// What the user writes before Kafka's names.
+    /// Return the prefix before Kafka's names.
     #[must_use]
     pub const fn prefix(&self) -> &'static str {
         self.prefix
     }
 
-    /// A text, or whatever was set or is the default of a setting with another kind of value, checked.
+    /// Return the validated text of a setting of any type, or its default.
     ///
     /// # Errors
-    /// A value that the setting may not have.
+    ///
+    /// An invalid value.
     ///
     /// # Panics
-    /// The setting stands in no table: a mistake of ours that the first reading shows.
+    ///
+    /// The setting is in no table: a bug that the first read reveals.
     pub fn text(&self, name: &str) -> Result<Option<&'a str>> {
         let mut all = self.tables.iter().copied().flatten();
         let setting = all
@@ -131,9 +133,10 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// A flag; `None` if it is not set and has no default.
+    /// Return a flag; `None` if it is unset and has no default.
     ///
     /// # Errors
+    ///
     /// As [`Values::text`].
     pub fn flag(&self, name: &str) -> Result<Option<bool>> {
         Ok(self
@@ -141,24 +144,26 @@ impl<'a> Values<'a> {
             .map(|text| text.eq_ignore_ascii_case("true")))
     }
 
-    /// A whole number; `None` if it is not set and has no default.
+    /// Return an integer; `None` if it is unset and has no default.
     ///
     /// # Errors
+    ///
     /// As [`Values::text`].
     pub fn whole(&self, name: &str) -> Result<Option<i64>> {
         Ok(self.text(name)?.and_then(|text| text.parse().ok()))
     }
 
-    /// Milliseconds; none at all if it is not set and has no default.
+    /// Return a duration from milliseconds; zero if it is unset and has no default.
     ///
     /// # Errors
+    ///
     /// As [`Values::text`].
     pub fn milliseconds(&self, name: &str) -> Result<Duration> {
         let number = self.whole(name)?.unwrap_or_default();
         Ok(Duration::from_millis(number.unsigned_abs()))
     }
 
-    /// The error for a value that its setting may not have.
+    /// Return the error for an invalid value.
     #[must_use]
     pub fn unusable(&self, name: &str, value: &str, expected: &str) -> Error {
         Error::Setting(format!(

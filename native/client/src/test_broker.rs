@@ -1,4 +1,4 @@
-//! A broker that answers what a test tells it: two nodes, one topic, on a port of its own.
+//! A broker for tests with scripted responses: two nodes, one topic, on a free port.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -34,33 +34,33 @@ use crate::settings::{ClientSettings, Software, Values};
 pub const TOPIC: &str = "t";
 /// The nodes that Metadata names; all are at the same address.
 pub const NODES: [i32; 2] = [1, 2];
-/// In place of a node: the partition has no leader.
+/// Leader of a partition without one.
 pub const NO_LEADER: i32 = -1;
 const FETCH: i16 = 12;
 const METADATA: i16 = 12;
 const PRODUCE: i16 = 13;
 
-/// A request, as far as tests look at it.
+/// A request, as far as tests inspect it.
 pub struct Request {
-    /// What is asked.
+    /// API key.
     pub key: i16,
-    /// In which version.
+    /// API version.
     pub version: i16,
-    /// Without the header.
+    /// Body without the header.
     pub body: Vec<u8>,
-    /// How many requests came over its connection before it, ApiVersions not counted.
+    /// Number of earlier requests on its connection, without ApiVersions.
     pub before: usize,
 }
 
 impl Request {
-    /// The offset that a Fetch asks for.
+    /// Return the offset of a Fetch.
     pub fn fetch_offset(&self) -> i64 {
         let mut fetch = FetchRequest::default();
         fetch.decode(&self.body, FETCH).expect("a Fetch");
         fetch.partitions[0].fetch_offset
     }
 
-    /// The partition and the batch of a Produce.
+    /// Return the partition and the batch of a Produce.
     pub fn produced(&self) -> (i32, &[u8]) {
         let mut produce = ProduceRequest::default();
         let decoded = produce.decode(&self.body, self.version);
@@ -71,22 +71,22 @@ impl Request {
     }
 }
 
-/// A body, or nothing: the connection is closed.
+/// A response body, or `None` to close the connection.
 pub type Reply = Option<Vec<u8>>;
 
-/// Where it listens; ends with the test process.
+/// A running test broker; it ends with the test process.
 pub struct Broker {
     address: String,
     topic_id: Uuid,
 }
 
 impl Broker {
-    /// `answer` answers all but ApiVersions and Metadata.
+    /// Start a broker; `answer` handles all requests but ApiVersions and Metadata.
     pub fn start(answer: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Self {
         Self::start_led(|_| vec![NODES[0]], answer)
     }
 
-    /// `leaders` tells who leads each partition, given how many answers to Metadata told it before.
+    /// Start a broker whose leaders depend on the number of earlier Metadata responses.
     pub fn start_led(
         leaders: impl Fn(usize) -> Vec<i32> + Send + Sync + 'static,
         answer: impl Fn(&Request) -> Reply + Send + Sync + 'static,
@@ -95,7 +95,7 @@ impl Broker {
         Self::start_telling(told, answer)
     }
 
-    /// One that nobody can use who does not log in: its topic is refused, and whoever asks for all is disconnected.
+    /// Start a broker that requires login: it refuses its topic, and disconnects clients that request all topics.
     pub fn start_shut() -> Self {
         Self::start_telling(
             |topic_id, port, before| (before == 0).then(|| refused_metadata(topic_id, port)),
@@ -103,7 +103,7 @@ impl Broker {
         )
     }
 
-    /// `told` answers Metadata, given how often it did before.
+    /// Start a broker; `told` answers Metadata, given the number of earlier responses.
     fn start_telling(
         told: impl Fn(Uuid, u16, usize) -> Reply + Send + Sync + 'static,
         answer: impl Fn(&Request) -> Reply + Send + Sync + 'static,
@@ -132,7 +132,7 @@ impl Broker {
         }
     }
 
-    /// What a user would set to reach it, and more.
+    /// Return client settings to connect to it, and more.
     #[must_use]
     pub fn given(&self, more: &[(&str, &str)]) -> BTreeMap<String, String> {
         let given = [
@@ -142,20 +142,20 @@ impl Broker {
         texts(given.iter().chain(more))
     }
 
-    /// A client of it.
+    /// Return a client of it.
     #[must_use]
     pub fn client(&self, more: &[(&str, &str)]) -> Client {
         Client::new(settings_of(&self.given(more)))
     }
 
-    /// The topic's id.
+    /// Return the topic's id.
     #[must_use]
     pub const fn topic_id(&self) -> Uuid {
         self.topic_id
     }
 }
 
-/// Settings as texts.
+/// Return settings as texts.
 pub fn texts<'a>(
     pairs: impl IntoIterator<Item = &'a (&'a str, &'a str)>,
 ) -> BTreeMap<String, String> {
@@ -165,7 +165,7 @@ pub fn texts<'a>(
         .collect()
 }
 
-/// Settings of a client that calls them `kafka.` and so on.
+/// Read client settings with the prefix `kafka.`.
 #[must_use]
 pub fn settings_of(given: &BTreeMap<String, String>) -> ClientSettings {
     let values = Values::new("kafka.", &[ClientSettings::TABLE], given);
@@ -296,7 +296,7 @@ fn metadata_of(port: u16, cluster_id: Option<&str>, topic: MetadataTopic<'_>) ->
     body
 }
 
-/// An InitProducerId answer.
+/// Return an InitProducerId response.
 pub fn producer_id() -> Reply {
     let mut body = vec![0; 6];
     body.extend(9i64.to_be_bytes());
@@ -304,12 +304,12 @@ pub fn producer_id() -> Reply {
     Some(body)
 }
 
-/// A Produce answer.
+/// Return a Produce response.
 pub fn produced(partition: i32, code: ErrorCode, base_offset: i64) -> Reply {
     produced_in(PRODUCE, partition, code, base_offset)
 }
 
-/// A Produce answer in this version.
+/// Return a Produce response in this version.
 pub fn produced_in(version: i16, partition: i32, code: ErrorCode, base_offset: i64) -> Reply {
     let mut told = PartitionProduceResponse::refused(partition, code.0, None);
     told.base_offset = base_offset;
@@ -326,12 +326,12 @@ pub fn produced_in(version: i16, partition: i32, code: ErrorCode, base_offset: i
     Some(body)
 }
 
-/// A Fetch answer with those records; `high_watermark` is one past the last offset of the log.
+/// Return a Fetch response with those records; `high_watermark` is one past the last offset of the log.
 pub fn fetched(records: &[u8], high_watermark: i64) -> Reply {
     fetched_committed(records, high_watermark, &[])
 }
 
-/// The same for readers of committed records: (producer id, first offset) of aborted transactions.
+/// Return a Fetch response for read_committed: (producer id, first offset) of aborted transactions.
 pub fn fetched_committed(records: &[u8], high_watermark: i64, aborted: &[(i64, i64)]) -> Reply {
     let mut head = FetchPartitionHead::refused(0, 0);
     let aborted = aborted.iter();

@@ -1,11 +1,12 @@
-//! What bytes from outside can reach: one function a target, which panics if the product breaks a promise.
+//! Fuzz targets for bytes from outside: one function each, which panics if the product breaks an invariant.
 //!
 //! Behavior
-//! - `seeds/<target>/` holds inputs; `cargo test -p pybroker-fuzz` runs each of them, and mutations of them, on stable
-//!   Rust. An input that a fuzzer found is added there, with a name that says what was wrong.
-//! - `make fuzz TARGET=wire SECONDS=3600` lets libFuzzer look for new ones (nightly Rust and cargo-fuzz).
 //!
-//! The first bytes of an input choose what is exercised: an index of the message, its version, the codec.
+//! - `seeds/<target>/` holds inputs; `cargo test -p pybroker-fuzz` runs each of them, and mutations of them, on stable
+//!   Rust. Add an input that a fuzzer found there, named after the fault.
+//! - `make fuzz TARGET=wire SECONDS=3600` lets libFuzzer search for new ones (nightly Rust and cargo-fuzz).
+//!
+//! The first bytes of an input select the exercised code: the index of the message, its version, the codec.
 
 mod log_files;
 
@@ -27,7 +28,7 @@ pub use log_files::log_files;
 
 const EXPANDED_BYTES_MAX: usize = 1 << 20;
 
-/// All messages of both registries, in a stable order.
+/// Return all messages of both registries, in a stable order.
 fn messages() -> impl Iterator<Item = &'static Message> {
     let registries = [Registry::Client, Registry::InterBroker];
     registries.into_iter().flat_map(|registry| {
@@ -37,10 +38,11 @@ fn messages() -> impl Iterator<Item = &'static Message> {
     })
 }
 
-/// The schema interpreter: bytes are refused, or mean a value that encodes and decodes to itself.
+/// Fuzz the schema interpreter: it rejects bytes, or decodes a value that survives encoding and decoding.
 ///
 /// # Panics
-/// A value changes on its way through the codec, or [`check`] and decoding disagree.
+///
+/// A value changes in the codec, or [`check`] and decoding disagree.
 pub fn wire(data: &[u8]) {
     let Some((&[high, low, version], body)) = data.split_first_chunk::<3>() else {
         return;
@@ -86,7 +88,7 @@ pub fn wire(data: &[u8]) {
     );
 }
 
-/// The typed codecs of hot requests: arbitrary bytes never panic.
+/// Fuzz the typed codecs of hot requests: arbitrary bytes never panic.
 pub fn hot_wire(data: &[u8]) {
     let Some((&[chosen, version], body)) = data.split_first_chunk::<2>() else {
         return;
@@ -104,17 +106,18 @@ pub fn hot_wire(data: &[u8]) {
     }
 }
 
-/// Produce validation behind a right length and checksum: accepted batches can be walked to their end.
+/// Fuzz Produce validation with a correct length and checksum: accepted batches are readable to their end.
 ///
 /// # Panics
-/// A batch that was accepted cannot be read.
+///
+/// An accepted batch is unreadable.
 pub fn produce(data: &[u8]) {
     let Some((&[rules, codec], batch)) = data.split_first_chunk::<2>() else {
         return;
     };
     let mut batch = batch.to_vec();
     if batch.len() >= HEADER_BYTES {
-        // A fuzzer would not find the length, the format and the checksum by itself.
+        // Set the length, the format and the checksum, which a fuzzer would not find.
         let length = i32::try_from(batch.len() - 12).unwrap_or(i32::MAX);
         batch[8..12].copy_from_slice(&length.to_be_bytes());
         batch[16] = 2;
@@ -166,10 +169,11 @@ fn codec_of(byte: u8) -> Codec {
     }
 }
 
-/// Each codec: hostile bytes are refused within the bound of expanded bytes; good ones come back as they were.
+/// Fuzz each codec: hostile bytes are rejected within the limit of expanded bytes; valid ones survive compression.
 ///
 /// # Panics
-/// The bound is passed, or compressing and decompressing changes bytes.
+///
+/// The limit is exceeded, or compressing and decompressing changes bytes.
 pub fn compression(data: &[u8]) {
     let Some((&codec, body)) = data.split_first() else {
         return;
@@ -187,7 +191,7 @@ pub fn compression(data: &[u8]) {
     }
 }
 
-/// Keystores and truststores: refused with words, or read.
+/// Fuzz keystores and truststores: they are read, or rejected with an error.
 pub fn keystores(data: &[u8]) {
     let Some((&passwords, content)) = data.split_first() else {
         return;

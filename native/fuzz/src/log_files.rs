@@ -1,4 +1,4 @@
-//! Files of a log directory with damaged or hostile content.
+//! Fuzz target: files of a log directory with damaged or hostile content.
 
 use std::fs;
 use std::sync::Arc;
@@ -29,10 +29,11 @@ const IN_DIRECTORY: [&str; 6] = [
     ".kafka_cleanshutdown",
 ];
 
-/// A directory with one partition opens, or refuses with an error, whatever one of its files holds.
+/// Open a directory with one partition: it opens, or fails with an error, whatever one of its files contains.
 ///
 /// # Panics
-/// The directory of a test cannot be written, or the product panics.
+///
+/// The test's directory is not writable, or the product panics.
 pub fn log_files(data: &[u8]) {
     let Some((&[chosen, flags], content)) = data.split_first_chunk::<2>() else {
         return;
@@ -62,7 +63,7 @@ pub fn log_files(data: &[u8]) {
     }
     fs::write(&path, &content).expect("a file of the test");
     if flags & 2 != 0 {
-        // As after a clean stop: files are believed.
+        // As after a clean shutdown, so that the files are trusted.
         drop(fs::write(
             temp.path().join(".kafka_cleanshutdown"),
             br#"{"version":0,"brokerEpoch":"-1"}"#,

@@ -1,4 +1,5 @@
-//! Elliptic keys as Java writes them: without their public half, which TLS asks for here. The certificate has it.
+//! Elliptic curve keys written by Java lack their public key, which TLS requires here; it is copied from the
+//! certificate.
 
 use pkcs8::PrivateKeyInfoRef;
 use pkcs8::der::asn1::{AnyRef, ObjectIdentifier, OctetStringRef};
@@ -10,10 +11,10 @@ const INTEGER: u8 = 0x02;
 const BIT_STRING: u8 = 0x03;
 const OCTET_STRING: u8 = 0x04;
 const SEQUENCE: u8 = 0x30;
-/// Where the public key stands in an ECPrivateKey (RFC 5915).
+/// Tag of the public key in an ECPrivateKey (RFC 5915).
 const PUBLIC: u8 = 0xa1;
 
-/// The key (PKCS#8) with its public half; `None` if it is of another kind, has it, or cannot be read.
+/// Return the key (PKCS#8) with its public key; `None` if it is of another type, has one already, or is invalid.
 pub(super) fn completed(key: &[u8], certificate: &[u8]) -> Option<Vec<u8>> {
     let info = PrivateKeyInfoRef::try_from(key).ok()?;
     if info.algorithm.oid != EC_PUBLIC_KEY {
@@ -46,7 +47,7 @@ pub(super) fn completed(key: &[u8], certificate: &[u8]) -> Option<Vec<u8>> {
     ))
 }
 
-/// The secret number of an ECPrivateKey that has no public half.
+/// Return the private number of an ECPrivateKey without public key.
 fn without_public(der: &[u8]) -> Option<&[u8]> {
     let mut reader = SliceReader::new(AnyRef::from_der(der).ok()?.value()).ok()?;
     u8::decode(&mut reader).ok()?;
@@ -60,7 +61,7 @@ fn without_public(der: &[u8]) -> Option<&[u8]> {
     Some(secret.as_bytes())
 }
 
-/// One element of DER.
+/// Encode an element of DER.
 fn element(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
     let length: usize = parts.iter().map(|part| part.len()).sum();
     let mut out = vec![tag];

@@ -1,12 +1,12 @@
-//! Java's own keystores, version 1 and 2 (`sun.security.provider.JavaKeyStore`): numbers are big-endian, texts have a
-//! length of two bytes before them.
+//! Java's own keystores (JKS), version 1 and 2 (`sun.security.provider.JavaKeyStore`): numbers are big-endian, texts
+//! have a two-byte length prefix.
 //!
-//! magic, version, count; each entry: 1 (key) or 2 (certificate), alias, date (8 bytes); of a key the encrypted key
-//! (4 bytes of length), a count, certificates; of a certificate that. A certificate: its type (since version 2), 4 bytes
-//! of length, DER. At the end SHA-1 of the password (UTF-16), a phrase, and all bytes before.
+//! Layout: magic, version, count; each entry: 1 (key) or 2 (certificate), alias, date (8 bytes); then for a key the
+//! encrypted key (4-byte length), a count, and certificates; for a certificate the certificate. A certificate: its type
+//! (since version 2), 4-byte length, DER. At the end SHA-1 of the password (UTF-16), a phrase, and all bytes before.
 //!
-//! Read here and not by the one crate there is (`jks` 0.3): that indexes and allocates by what a damaged file says, which
-//! ends the process, and wants the password of a truststore that Java reads without.
+//! The only crate (`jks` 0.3) is not used: it indexes and allocates by unchecked numbers of the file, which can abort
+//! the process, and requires a password for truststores that Java reads without one.
 
 use pkcs8::der::asn1::OctetStringRef;
 use pkcs8::der::{Decode, SliceReader};
@@ -20,7 +20,7 @@ const JCEKS_MAGIC: [u8; 4] = [0xce; 4];
 const KEY: u32 = 1;
 const CERTIFICATE: u32 = 2;
 const PHRASE: &[u8] = b"Mighty Aphrodite";
-/// Sun's protection of keys: XOR with a stream of SHA-1.
+/// Sun's encryption of keys: XOR with a stream of SHA-1.
 const PROTECTION: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.4.1.42.2.17.1.1");
 
 type Digest = [u8; SHA1_OUTPUT_LEN];
@@ -33,7 +33,7 @@ pub(super) fn is_jceks(content: &[u8]) -> bool {
     content.starts_with(&JCEKS_MAGIC)
 }
 
-/// Every private key with its certificates.
+/// Return every private key with its certificates.
 pub(super) fn keys(
     store: &Store<'_>,
     key_password: Option<&str>,
@@ -57,7 +57,7 @@ pub(super) fn keys(
     Ok(found)
 }
 
-/// The certificates that are trusted. Without a password it is not checked whether the file was changed, as in Java.
+/// Return the trusted certificates. As in Java, a store without password is not checked for modification.
 pub(super) fn certificates(store: &Store<'_>) -> Result<Vec<Vec<u8>>, StoreError> {
     let found = entries(store)?;
     Ok(found
@@ -84,7 +84,7 @@ fn entries<'a>(store: &Store<'a>) -> Result<Vec<Entry<'a>>, StoreError> {
         .content
         .split_last_chunk::<SHA1_OUTPUT_LEN>()
         .ok_or_else(broken)?;
-    // An unreadable file has no sum that could be right: say so first.
+    // Report an unreadable file first: its checksum could not match either.
     let found = Bytes(content).entries().ok_or_else(broken)?;
     match store.password {
         Some(password) if digest(&[&utf16(password), PHRASE, content]) != *sum => {
@@ -94,7 +94,7 @@ fn entries<'a>(store: &Store<'a>) -> Result<Vec<Entry<'a>>, StoreError> {
     }
 }
 
-/// What is left to read; `None` when it is too little.
+/// The unread bytes; reads return `None` if there are too few.
 struct Bytes<'a>(&'a [u8]);
 
 impl<'a> Bytes<'a> {
@@ -153,7 +153,7 @@ impl<'a> Bytes<'a> {
         self.take(usize::try_from(count).ok()?)
     }
 
-    /// Java's way of UTF-8, which differs for characters that no alias has.
+    /// Read Java's modified UTF-8, which differs only in characters that no alias has.
     fn text(&mut self) -> Option<String> {
         let (count, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
@@ -162,7 +162,7 @@ impl<'a> Bytes<'a> {
     }
 }
 
-/// A key without its protection; `None` if the password is another one.
+/// Decrypt a key; `None` if the password is wrong.
 fn unprotected(protected: &[u8], password: &str) -> Option<Vec<u8>> {
     let data = protected_data(protected)?;
     let (salt, rest) = data.split_first_chunk::<SHA1_OUTPUT_LEN>()?;
@@ -179,7 +179,7 @@ fn unprotected(protected: &[u8], password: &str) -> Option<Vec<u8>> {
     (digest(&[&password, &key]) == *sum).then_some(key)
 }
 
-/// What is in an `EncryptedPrivateKeyInfo` of that protection.
+/// Return the content of an `EncryptedPrivateKeyInfo` with that encryption.
 fn protected_data(der: &[u8]) -> Option<&[u8]> {
     let mut outer = SliceReader::new(der).ok()?;
     let header = pkcs8::der::Header::decode(&mut outer).ok()?;

@@ -1,5 +1,5 @@
-//! What Kafka's keystores and truststores hold: PEM, PKCS#12 and JKS, each read into PEM without a password, which is
-//! what TLS is given here. Files are read by whoever knows where they are.
+//! Kafka's keystores and truststores: PEM, PKCS#12 and JKS, converted to PEM without a password for TLS. Callers read
+//! the files.
 
 mod ec;
 mod jks;
@@ -9,7 +9,7 @@ mod store;
 
 pub use store::{Kind, Store, StoreError};
 
-/// What a file is of which nobody has said it.
+/// Detect the type of a store from its content.
 #[must_use]
 pub fn kind_of(content: &[u8]) -> Kind {
     if !pem::looks_like_it(content) && (jks::is_one(content) || pkcs12::is_one(content)) {
@@ -19,11 +19,12 @@ pub fn kind_of(content: &[u8]) -> Kind {
     }
 }
 
-/// The private key and the certificates that belong to it, as PEM. `key_password`: `ssl.key.password`; a store that
-/// is not PEM takes its own for it if there is none.
+/// Return the private key and its certificates, as PEM. `key_password`: `ssl.key.password`; stores other than PEM
+/// default to their own password.
 ///
 /// # Errors
-/// [`StoreError`]: not such a store, another password, no key or several.
+///
+/// [`StoreError`]: not such a store, wrong password, no key or several.
 pub fn identity(store: &Store<'_>, key_password: Option<&str>) -> Result<Vec<u8>, StoreError> {
     if is_pem(store)? {
         store.without_key_password()?;
@@ -63,10 +64,11 @@ pub fn identity(store: &Store<'_>, key_password: Option<&str>) -> Result<Vec<u8>
     Ok(text.into_bytes())
 }
 
-/// The certificates that are trusted, as PEM.
+/// Return the trusted certificates, as PEM.
 ///
 /// # Errors
-/// [`StoreError`]: not such a store, another password, none in it.
+///
+/// [`StoreError`]: not such a store, wrong password, no certificates.
 pub fn trusted(store: &Store<'_>) -> Result<Vec<u8>, StoreError> {
     if is_pem(store)? {
         store.without_key_password()?;

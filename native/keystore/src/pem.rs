@@ -1,4 +1,4 @@
-//! PEM, and keys in it that have a password (PKCS#8).
+//! PEM, including keys with a password (PKCS#8).
 
 use std::borrow::Cow;
 
@@ -14,7 +14,7 @@ const DASHES: &str = "-----";
 const CERTIFICATE: &str = "CERTIFICATE";
 const PRIVATE_KEY: &str = "PRIVATE KEY";
 const ENCRYPTED_KEY: &str = "ENCRYPTED PRIVATE KEY";
-/// How OpenSSL encrypted keys before PKCS#8.
+/// Marker of OpenSSL's key encryption before PKCS#8.
 const OLD: &str = "Proc-Type: 4,ENCRYPTED";
 const LINE_CHARACTERS: usize = 64;
 
@@ -36,7 +36,7 @@ pub(super) fn block(label: &str, der: &[u8]) -> String {
     out + &format!("-----END {label}-----\n")
 }
 
-/// The private key, decrypted if it has a password, and the certificates.
+/// Return the private key, decrypted if it has a password, and the certificates.
 pub(super) fn identity(
     store: &Store<'_>,
     key_password: Option<&str>,
@@ -67,7 +67,7 @@ pub(super) fn identity(
     Ok(out.into_bytes())
 }
 
-/// The certificates, and nothing beside them.
+/// Return the certificates only.
 pub(super) fn trusted(store: &Store<'_>) -> Result<Vec<u8>, StoreError> {
     let text = text(store);
     Ok(certificates(&sections(store, &text)?)
@@ -75,12 +75,12 @@ pub(super) fn trusted(store: &Store<'_>) -> Result<Vec<u8>, StoreError> {
         .into_bytes())
 }
 
-/// Comments beside the sections may have any encoding, and editors put a byte order mark before all of it.
+/// Return the content as text. Comments may have any encoding, and editors put a byte order mark at the start.
 fn text<'a>(store: &Store<'a>) -> Cow<'a, str> {
     String::from_utf8_lossy(store.content)
 }
 
-/// What stands between the line that begins it and the one that ends it.
+/// The text between a section's first and last line.
 struct Section<'a> {
     label: &'a str,
     body: &'a str,
@@ -119,8 +119,8 @@ fn sections<'a>(store: &Store<'_>, text: &'a str) -> Result<Vec<Section<'a>>, St
     Ok(found)
 }
 
-/// Kafka takes OpenSSL's older labels too (X509 CERTIFICATE, TRUSTED CERTIFICATE); behind a trusted certificate is what
-/// OpenSSL trusts it for.
+/// Return the certificates. Kafka also accepts OpenSSL's older labels (X509 CERTIFICATE, TRUSTED CERTIFICATE); after a
+/// trusted certificate follow OpenSSL's trust settings.
 fn certificates<'a>(sections: &'a [Section<'_>]) -> impl Iterator<Item = String> + 'a {
     sections
         .iter()

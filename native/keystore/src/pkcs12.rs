@@ -7,12 +7,12 @@ use crate::store::{KeyEntry, Store, StoreError};
 
 const SEQUENCE: u8 = 0x30;
 
-/// Whether it is DER, which nothing else is that could be meant.
+/// Return whether the content is DER, which no other store type is.
 pub(super) fn is_one(content: &[u8]) -> bool {
     content.first() == Some(&SEQUENCE)
 }
 
-/// Every private key with its certificates.
+/// Return every private key with its certificates.
 pub(super) fn keys(
     store: &Store<'_>,
     key_password: Option<&str>,
@@ -36,7 +36,7 @@ pub(super) fn keys(
         })
         .collect();
     match (entries.first(), key_password) {
-        // Keys and certificates have one password there.
+        // In PKCS#12, keys and certificates have one password.
         (Some(entry), Some(given)) if given != password => {
             Err(store.wrong_key_password(&entry.alias, key_password))
         }
@@ -44,7 +44,7 @@ pub(super) fn keys(
     }
 }
 
-/// What Java has marked as trusted; of a file in which nothing is marked (OpenSSL's), the certificates that belong to no
+/// Return the certificates marked as trusted by Java; if none is marked (OpenSSL's files), the certificates without a
 /// key.
 pub(super) fn certificates(store: &Store<'_>) -> Result<Vec<Vec<u8>>, StoreError> {
     let found = Pkcs12Archive::from_pkcs12(store.content, store.password.unwrap_or_default())
@@ -57,8 +57,8 @@ pub(super) fn certificates(store: &Store<'_>) -> Result<Vec<Vec<u8>>, StoreError
     Ok(trusted.map(|one| one.cert.as_der().to_vec()).collect())
 }
 
-/// The private key (PKCS#8) of a key that is encrypted by one of PKCS#12's own algorithms, which `p12-keystore` decrypts
-/// where they are: the key is put into a PKCS#12 file without any integrity check.
+/// Decrypt a key (PKCS#8) that uses PKCS#12's own algorithms. `p12-keystore` decrypts only whole files, so the key is
+/// wrapped in a PKCS#12 file without integrity check.
 pub(super) fn decrypted_key(
     store: &Store<'_>,
     encrypted: &[u8],
@@ -101,7 +101,7 @@ const OCTETS: u8 = 0x04;
 const OBJECT_ID: u8 = 0x06;
 const EXPLICIT_0: u8 = 0xa0;
 
-/// DER.
+/// Encode an element of DER.
 fn element(tag: u8, content: &[u8]) -> Vec<u8> {
     let length = content.len().to_be_bytes();
     let significant = &length[length.iter().take_while(|byte| **byte == 0).count()..];
@@ -118,7 +118,7 @@ fn element(tag: u8, content: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The first element of DER without what follows it; all of what is no DER.
+/// Return the first element of DER without the bytes after it; all bytes if they are not DER.
 pub(super) fn first_element(der: &[u8]) -> &[u8] {
     let length = match der {
         [_, short, ..] if *short < 0x80 => Some(2 + usize::from(*short)),

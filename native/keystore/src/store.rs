@@ -1,4 +1,4 @@
-//! A store and what opens it, and the words for what is wrong with it.
+//! A store with its password, and its errors.
 
 use std::fmt;
 
@@ -7,12 +7,12 @@ use std::fmt;
 pub enum Kind {
     /// Text; a key may have a password.
     Pem,
-    /// Java's own, or PKCS#12: Java reads both under either name since version 9, and so does this.
+    /// JKS or PKCS#12: Java reads both under either name since version 9, and so does this crate.
     Java,
 }
 
 impl Kind {
-    /// Of Kafka's words, in any case; `None` for other words.
+    /// Parse Kafka's names, in any case; `None` for other names.
     #[must_use]
     pub fn of(word: &str) -> Option<Self> {
         match word.to_ascii_uppercase().as_str() {
@@ -23,16 +23,16 @@ impl Kind {
     }
 }
 
-/// One store and what opens it.
+/// A store with its password.
 #[derive(Clone, Copy)]
 pub struct Store<'a> {
-    /// The setting that names it or has it, up to `location`: `ssl.keystore.`, or with more before it.
+    /// Start of the setting's name before `location`: `ssl.keystore.`, optionally with a prefix.
     pub prefix: &'a str,
-    /// How an error calls it: a setting and its value.
+    /// Name of the store in errors: a setting and its value.
     pub place: &'a str,
-    /// What it is said to be.
+    /// Type of the store.
     pub kind: Kind,
-    /// Its bytes.
+    /// Content of the store.
     pub content: &'a [u8],
     /// `<prefix>password`.
     pub password: Option<&'a str>,
@@ -44,12 +44,12 @@ impl fmt::Debug for Store<'_> {
     }
 }
 
-/// A store that cannot be used: one line that names the setting, with nothing secret in it.
+/// Error of an unusable store: one line that names the setting, without secrets.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{0}")]
 pub struct StoreError(String);
 
-/// A private key (PKCS#8) and its certificates, its own first.
+/// A private key (PKCS#8) and its certificate chain.
 pub(crate) struct KeyEntry {
     pub(crate) alias: String,
     pub(crate) key: Vec<u8>,
@@ -57,7 +57,7 @@ pub(crate) struct KeyEntry {
 }
 
 impl Store<'_> {
-    /// As Kafka has it.
+    /// Reject a store password for PEM, as Kafka does.
     pub(crate) fn without_key_password(&self) -> Result<(), StoreError> {
         if self.password.is_none() {
             return Ok(());
@@ -86,7 +86,7 @@ impl Store<'_> {
         StoreError(format!("{}password: {told} {}", self.prefix, self.place))
     }
 
-    /// `ssl.key.password` beside `ssl.keystore.`.
+    /// Return `ssl.key.password`, with the prefix of `ssl.keystore.`.
     fn key_setting(&self) -> String {
         let before = self.prefix.trim_end_matches("keystore.");
         format!("{}key.password", before.trim_end_matches("truststore."))

@@ -1,4 +1,5 @@
-//! Record batches → Arrow columns, under the names and types of Spark's Kafka source and with our two ids.
+//! Decoding of record batches into Arrow columns, under the names and types of Spark's Kafka source, plus two ids of
+//! ours.
 
 use std::sync::Arc;
 
@@ -14,10 +15,10 @@ use pybroker_model::{
     decompressed_records,
 };
 
-/// Bytes that make up an Arrow batch: well below the 2 GiB that 32-bit offsets reach, whatever records decompress to.
+/// Target size of an Arrow batch: well below the 2 GiB limit of 32-bit offsets, whatever records decompress to.
 pub(crate) const ROWS_BYTES: usize = 8 << 20;
 
-/// Columns that a reader can give.
+/// Columns of a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Column {
     /// `key`, binary.
@@ -34,7 +35,7 @@ pub enum Column {
     Offset,
     /// `timestamp`, microseconds UTC.
     Timestamp,
-    /// `timestampType`, int: 0 = the producer's, 1 = the broker's.
+    /// `timestampType`, int: 0 = set by the producer, 1 = set by the broker.
     TimestampType,
     /// `headers`, array of key and value.
     Headers,
@@ -57,7 +58,7 @@ impl Column {
         (Column::ClusterId, "cluster_id"),
     ];
 
-    /// The column of that name.
+    /// Return the column of that name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL
@@ -93,7 +94,7 @@ fn header_element() -> Field {
     Field::new("element", DataType::Struct(header_fields()), true)
 }
 
-/// The Arrow schema of those columns.
+/// Return the Arrow schema of those columns.
 #[must_use]
 pub fn schema_of(columns: &[Column]) -> SchemaRef {
     Arc::new(Schema::new(
@@ -104,7 +105,7 @@ pub fn schema_of(columns: &[Column]) -> SchemaRef {
     ))
 }
 
-/// What every row of one partition shares.
+/// Values shared by all rows of one partition.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     pub(crate) topic: String,
@@ -138,12 +139,12 @@ impl HeaderColumn {
             self.values.append_option(header.value);
         }
         self.offsets.push(self.keys.len() as i32);
-        // As in Spark's own source: no headers are null, not an empty array.
+        // As in Spark's own source, missing headers are null, not an empty array.
         self.present.append(!record.headers.is_empty());
     }
 }
 
-/// Collects records of one partition into columns.
+/// Builder of the columns from records of one partition.
 pub(crate) struct Decoder {
     schema: SchemaRef,
     columns: Vec<Column>,
@@ -151,19 +152,19 @@ pub(crate) struct Decoder {
     filling: Vec<Filling>,
     rows: usize,
     bytes: usize,
-    /// What a row takes in the columns beside its record, about.
+    /// Approximate bytes of a row in the columns besides its record.
     row_bytes: usize,
     scratch: Vec<u8>,
     part: Option<Part>,
 }
 
-/// How far a batch is decoded that had too many rows for one Arrow batch.
+/// Position in a batch that has too many rows for one Arrow batch.
 struct Part {
-    /// Where its next record starts.
+    /// Position of its next record.
     at: usize,
-    /// Records from there on.
+    /// Number of remaining records.
     left: i32,
-    /// The lowest offset that the next record can have.
+    /// Lowest possible offset of the next record.
     next: i64,
 }
 
@@ -188,12 +189,12 @@ impl Decoder {
         self.rows
     }
 
-    /// Whether there is enough for an Arrow batch.
+    /// Return whether there are enough rows for an Arrow batch.
     pub(crate) const fn is_full(&self) -> bool {
         self.bytes >= ROWS_BYTES
     }
 
-    /// The batch that [`Decoder::push`] was in the middle of does not come again.
+    /// Abandon the batch that [`Decoder::push`] has decoded in part.
     pub(crate) fn leave(&mut self) {
         self.part = None;
     }
@@ -232,9 +233,9 @@ impl Decoder {
         self.bytes = 0;
     }
 
-    /// Adds the records of one batch whose offsets lie in `position..end`, until the Arrow batch is full; whether that
-    /// was all of them. If not, the next call is about the same batch and goes on behind them, or comes after
-    /// [`Decoder::leave`]. `position` is behind what was decoded, also after an error.
+    /// Add the records of one batch with offsets in `position..end`, until the Arrow batch is full. Return whether all
+    /// were added. If not, the next call must pass the same batch and continues in it, or follow [`Decoder::leave`].
+    /// `position` is behind the decoded records, also after an error.
     pub(crate) fn push(
         &mut self,
         header: &BatchHeader,
@@ -332,7 +333,7 @@ impl Decoder {
         }
     }
 
-    /// The columns so far; the next ones start empty.
+    /// Return the columns so far; the next ones start empty.
     pub(crate) fn take(&mut self) -> Result<RecordBatch, arrow_schema::ArrowError> {
         let filled = core::mem::take(&mut self.filling);
         self.start();

@@ -1,4 +1,4 @@
-//! Arrow columns → records → batches: which columns a writer knows, and where each row goes.
+//! Encoding of Arrow columns into record batches: the columns of a writer, and the partition of each row.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{ByteArrayType, Int32Type, Int64Type, TimestampMicrosecondType};
@@ -9,12 +9,12 @@ use pybroker_model::{BatchBuilder, Codec, HEADER_BYTES};
 
 use crate::error::{Error, Result};
 
-/// Bytes that a record's own lengths and deltas take at most, headers not counted.
+/// Maximum bytes of a record's own lengths and deltas, without headers.
 const RECORD_OVERHEAD: usize = 5 + 1 + 10 + 5 + 5 + 5 + 5;
 /// Batches whose memory is kept: as many as are on their way at a time.
 const SPARE_MAX: usize = 8;
 
-/// A column of bytes or text: where each row begins in `data`, and where the last one ends.
+/// A column of bytes or text: start of each row in `data`, and end of the last one.
 pub(crate) struct Bytes<'a> {
     offsets: Offsets<'a>,
     data: &'a [u8],
@@ -66,7 +66,7 @@ fn wrong(name: &str, expected: &str, found: &DataType) -> Error {
     Error::Rows(format!("column {name}: {expected} is needed, not {found}"))
 }
 
-/// The columns of one Arrow batch that make up records; the rules are those of Spark's Kafka sink.
+/// The columns of one Arrow batch that make up records, by the rules of Spark's Kafka sink.
 pub(crate) struct Rows<'a> {
     pub(crate) count: usize,
     key: Option<Bytes<'a>>,
@@ -142,7 +142,7 @@ impl<'a> Rows<'a> {
         array.is_valid(row).then(|| array.value(row))
     }
 
-    /// Milliseconds since 1970, if the row has a time of its own.
+    /// Return the row's own timestamp in milliseconds since the Unix epoch, if it has one.
     #[inline]
     pub(crate) fn timestamp(&self, row: usize) -> Result<Option<i64>> {
         let Some((array, divisor)) = self.timestamp else {
@@ -160,7 +160,7 @@ impl<'a> Rows<'a> {
                 .div_euclid(divisor)
         };
         if time < 0 {
-            // In a record −1 is "no time"; the others below 0 are no times at all.
+            // In a record −1 means "no timestamp"; other negative values are invalid.
             return Err(Error::Rows(format!(
                 "column timestamp: {time} ms is before 1970, which no record can say"
             )));
@@ -168,7 +168,7 @@ impl<'a> Rows<'a> {
         Ok(Some(time))
     }
 
-    /// The row's headers go to `out`, which is cleared.
+    /// Write the row's headers to `out`, which is cleared first.
     #[inline]
     pub(crate) fn headers(
         &self,
@@ -237,7 +237,7 @@ impl<'a> Headers<'a> {
     }
 }
 
-/// A finished batch, at base offset 0; its producer is stamped when it is built.
+/// A finished batch, at base offset 0, with its producer's id, epoch and sequence.
 #[derive(Debug)]
 pub(crate) struct Batch {
     pub(crate) bytes: Vec<u8>,
@@ -254,7 +254,7 @@ pub(crate) struct Batches {
     limit: usize,
     /// Bytes in all open batches.
     pub(crate) buffered: usize,
-    /// Memory of batches that have arrived, for the next ones: it has its size already and is mapped.
+    /// Buffers of delivered batches for reuse: they already have the right size and are mapped.
     spare: Vec<Vec<u8>>,
 }
 
@@ -275,14 +275,14 @@ impl Batches {
         }
     }
 
-    /// Takes the memory of a batch that nobody will send again.
+    /// Reuse the memory of a delivered batch.
     pub(crate) fn recycle(&mut self, memory: Vec<u8>) {
         if self.spare.len() < SPARE_MAX {
             self.spare.push(memory);
         }
     }
 
-    /// Whether a record of that many bytes has no room in the partition's batch any more.
+    /// Return whether a record of that many bytes does not fit the partition's open batch.
     #[inline]
     pub(crate) fn is_full_for(&self, partition: usize, bytes: usize) -> bool {
         self.open[partition]
@@ -317,7 +317,7 @@ impl Batches {
         self.buffered += open.builder.records_bytes() - before;
     }
 
-    /// Takes the batch of a partition out, if it has one, stamped by `producer` (id, epoch, sequence).
+    /// Close and return the open batch of a partition, if it has one, with `producer` (id, epoch, sequence).
     pub(crate) fn seal(
         &mut self,
         partition: usize,
@@ -348,7 +348,7 @@ impl Batches {
         }))
     }
 
-    /// The partition whose open batch is the largest.
+    /// Return the partition with the largest open batch.
     pub(crate) fn largest(&self) -> Option<usize> {
         let size = |open: &Option<Open>| open.as_ref().map(|open| open.builder.records_bytes());
         (0..self.open.len())
@@ -361,7 +361,7 @@ impl Batches {
     }
 }
 
-/// What a record takes in a batch, at most.
+/// Return the maximum bytes of a record in a batch.
 #[inline]
 pub(crate) fn record_bytes(
     key: Option<&[u8]>,

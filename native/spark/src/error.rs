@@ -1,4 +1,4 @@
-//! What can go wrong, and the Kafka error code that tells it.
+//! Errors of the Spark data source, with their Kafka error codes.
 
 use pybroker_client as client;
 use pybroker_protocol::ErrorCode;
@@ -7,29 +7,29 @@ use thiserror::Error as ThisError;
 /// `Result` with this crate's error.
 pub type Result<T> = core::result::Result<T, Error>;
 
-/// Trouble with rows, records, or the way to the brokers; the texts name what a user can look up.
+/// Errors of rows, records, or the connection; the texts name terms that a user can look up.
 #[derive(Debug, ThisError)]
 pub enum Error {
-    /// Settings, the network, a refusal.
+    /// Settings, the network, or a broker's error.
     #[error(transparent)]
     Client(#[from] client::Error),
-    /// A row or a column that no record can be made of.
+    /// A row or a column that cannot become a record.
     #[error("{0}")]
     Rows(String),
-    /// Bytes in place of records that are none.
+    /// Invalid record bytes.
     #[error("{what}: {broker} sent damaged records or no records: {problem}")]
     Damaged {
         /// The request, the topic, the partition and the offset.
         what: String,
         /// Host and port.
         broker: String,
-        /// What is wrong with them.
+        /// The fault in the records.
         problem: String,
     },
 }
 
 impl Error {
-    /// The Kafka error code that says the same.
+    /// Return the equivalent Kafka error code.
     #[must_use]
     pub fn code(&self) -> ErrorCode {
         match self {
@@ -39,7 +39,7 @@ impl Error {
         }
     }
 
-    /// Whether the same request may succeed a moment later.
+    /// Return whether a retry may succeed.
     pub(crate) fn may_pass(&self) -> bool {
         match self {
             Error::Client(error) => error.may_pass(),

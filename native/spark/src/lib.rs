@@ -1,7 +1,7 @@
 //! The native half of `pybroker.spark`: Arrow columns to record batches and back.
 //!
-//! A client of any broker that speaks Kafka's protocol: nothing of our broker is in here. One `Sink` or `Source`
-//! serves one Spark task on the task's own thread; requests are pipelined, so the broker works while rows are encoded.
+//! It is a client of any Kafka-compatible broker and contains no broker code. One `Sink` or `Source` serves one Spark
+//! task on the task's own thread; requests are pipelined, so that the broker works while rows are encoded.
 
 mod decode;
 mod encode;

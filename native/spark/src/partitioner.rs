@@ -1,7 +1,7 @@
-//! Where records without a key go; where those of a key go is [`pybroker_model::partition_of_key`]'s answer.
+//! Partitioner of records without a key; [`pybroker_model::partition_of_key`] handles the others.
 
-/// Where records without a key go: one partition until its batch is full, then the next of a shuffled cycle, as the
-/// Java producer's sticky partitioner does (KIP-480, KIP-794), so that batches fill up.
+/// Sticky partitioner for records without a key: fills one partition's batch, then moves to the next of a shuffled
+/// cycle, as the Java producer does (KIP-480, KIP-794), so that batches fill up.
 #[derive(Debug)]
 pub(crate) struct Sticky {
     current: i32,
@@ -22,10 +22,10 @@ impl Sticky {
         self.current
     }
 
-    /// The batch of the current partition is full: another one.
+    /// Move to another partition, because the batch of the current one is full.
     pub(crate) fn next(&mut self, partitions: i32) {
         let partitions = partitions.max(1) as u64;
-        // xorshift64: where a batch goes need not be hard to guess.
+        // xorshift64: partitions need not be unpredictable.
         self.state ^= self.state << 13;
         self.state ^= self.state >> 7;
         self.state ^= self.state << 17;

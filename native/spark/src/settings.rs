@@ -1,5 +1,5 @@
-//! `kafka.*` options without their prefix, under Kafka's names. Names are checked by the caller, which knows the nearest
-//! one; values are checked here.
+//! `kafka.*` options without their prefix, under Kafka's names. The caller checks names and suggests the nearest one;
+//! this module checks values.
 
 use std::collections::BTreeMap;
 
@@ -10,31 +10,31 @@ use pybroker_model::Codec;
 
 use crate::error::Result;
 
-/// What users write before the names.
+/// Prefix of the names.
 const PREFIX: &str = "kafka.";
 const SOFTWARE: Software = Software {
     name: "pybroker-spark",
     version: env!("CARGO_PKG_VERSION"),
 };
-/// Batches of one producer and partition that a broker remembers (KIP-98): more in flight could not be told apart.
+/// Batches of one producer and partition that a broker remembers (KIP-98): it cannot deduplicate more in flight.
 const IN_FLIGHT_MAX: usize = 5;
 
-/// How rows become batches, and how batches are sent.
+/// Settings of batches and their delivery.
 #[derive(Clone, Debug)]
 pub struct ProduceSettings {
-    /// Who must have a batch before it counts as written: −1 = all replicas in sync.
+    /// Replicas that must have a batch: −1 = all in-sync replicas.
     pub acks: i16,
-    /// Whether the broker leaves out what it has already.
+    /// Whether the broker drops duplicates.
     pub idempotence: bool,
-    /// Requests to one broker whose answers are not there yet.
+    /// Maximum unanswered requests per broker.
     pub in_flight_max: usize,
-    /// How large a batch becomes, before compression.
+    /// Maximum size of a batch, before compression.
     pub batch_bytes: usize,
-    /// How much may wait in batches that are not full.
+    /// Maximum bytes in open batches.
     pub buffer_bytes: usize,
-    /// How batches are compressed.
+    /// Compression codec.
     pub codec: Codec,
-    /// How hard, where the codec has levels.
+    /// Compression level, for codecs with levels.
     pub level: Option<i32>,
 }
 
@@ -52,7 +52,7 @@ impl ProduceSettings {
         )
         .or("none"),
         Setting::new("compression.zstd.level", Allowed::Whole(-131_072, 22)),
-        // If it is not set: whether acks=all.
+        // Default: whether acks=all.
         Setting::new("enable.idempotence", Allowed::Flag),
         Setting::new(
             "max.in.flight.requests.per.connection",
@@ -75,7 +75,7 @@ impl ProduceSettings {
         }
         let codec = values.text("compression.type")?;
         let codec = codec.and_then(Codec::from_name).unwrap_or(Codec::None);
-        // Both are looked at, whichever counts.
+        // Both are validated, whichever applies.
         let gzip = values.whole("compression.gzip.level")?;
         let zstd = values.whole("compression.zstd.level")?;
         let level = match codec {
@@ -96,16 +96,16 @@ impl ProduceSettings {
     }
 }
 
-/// How records are fetched, and which.
+/// Settings of fetches.
 #[derive(Clone, Debug)]
 pub struct FetchSettings {
-    /// How much a broker sends at a time.
+    /// Maximum bytes of a response.
     pub bytes: i32,
-    /// How long it waits for more than nothing.
+    /// Maximum wait of the broker for records, in milliseconds.
     pub wait_ms: i32,
     /// Whether records of open and aborted transactions are left out.
     pub read_committed: bool,
-    /// Whether checksums are compared.
+    /// Whether checksums are verified.
     pub check_crcs: bool,
 }
 
@@ -137,7 +137,7 @@ impl FetchSettings {
     }
 }
 
-/// Within the limits of its setting it always fits.
+/// Convert a number; the limits of its setting fit.
 fn int_of(number: i64) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }
@@ -149,11 +149,11 @@ fn usize_of(number: Option<i64>) -> usize {
 /// All settings of a task.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Where the brokers are, and how they are spoken to.
+    /// Settings of the client.
     pub client: ClientSettings,
-    /// Of sinks.
+    /// Settings of sinks.
     pub produce: ProduceSettings,
-    /// Of sources.
+    /// Settings of sources.
     pub fetch: FetchSettings,
 }
 
@@ -164,15 +164,16 @@ impl Settings {
         FetchSettings::TABLE,
     ];
 
-    /// All that can be set.
+    /// Return all known settings.
     pub fn known() -> impl Iterator<Item = &'static Setting> {
         Self::TABLES.iter().copied().flatten()
     }
 
-    /// Reads settings.
+    /// Read the settings.
     ///
     /// # Errors
-    /// A value that is no such thing, or `bootstrap.servers` missing.
+    ///
+    /// An invalid value, or `bootstrap.servers` missing.
     pub fn new(given: &BTreeMap<String, String>) -> Result<Self> {
         let values = Values::new(PREFIX, Self::TABLES, given);
         Ok(Self {
@@ -219,7 +220,7 @@ mod tests {
         names.dedup();
         assert_eq!(names.len(), count);
         for setting in Settings::known() {
-            // What no setting but a text may be.
+            // A value that only text settings accept.
             let refused = settings(&[(setting.name, "\u{1}")]).map_err(|error| error.to_string());
             if setting.allowed != Allowed::Text {
                 let text = refused.expect_err(setting.name);

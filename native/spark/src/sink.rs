@@ -1,5 +1,5 @@
-//! Writes Arrow batches as records: which row goes to which partition, and when a batch is full. How batches reach their
-//! brokers: `delivery`.
+//! Writing of Arrow batches as records: the partition of each row, and closing full batches. `delivery` sends batches
+//! to their brokers.
 
 mod delivery;
 mod request;
@@ -23,45 +23,45 @@ pub use transaction::Transaction;
 /// A topic to write to, as the driver resolved it before the job began.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// Its id: rows never go to a topic that took over the name. Zero = the broker knows no ids.
+    /// Its id, so that rows never go to a new incarnation of the name. Zero = the broker has no ids.
     pub id: Uuid,
     /// Its name.
     pub name: String,
-    /// How many partitions it had when the job began: each key goes where it went at the first attempt.
+    /// Number of partitions at the start of the job, so that every attempt sends a key to the same partition.
     pub partitions: i32,
     /// `max.message.bytes`; batches stay below it.
     pub batch_bytes_max: usize,
 }
 
-/// What a sink does with its rows.
+/// Destination of the rows.
 #[derive(Clone, Debug)]
 pub struct SinkPlan {
-    /// The topics; with the column `topic` any of them, else the only one.
+    /// The topics: with the column `topic` any of them, else the only one.
     pub targets: Vec<Target>,
-    /// Whether the column `topic` chooses, because no topic was given for all rows.
+    /// Whether the column `topic` selects the topic, because no topic was set for all rows.
     pub topic_column: bool,
-    /// Staged outside the log until the job commits; `None` = produced at once.
+    /// Staging outside the log until the job commits; `None` = produce directly.
     pub staging: Option<Staging>,
-    /// Produced in this transaction, which whoever began it ends; `None` = in none.
+    /// Transaction of the produced rows, ended by its owner; `None` = no transaction.
     pub transaction: Option<Transaction>,
 }
 
-/// What became of the rows for one partition.
+/// Summary of the rows written to one partition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Written {
-    /// Records.
+    /// Number of records.
     pub records: u64,
     /// Bytes of keys and values.
     pub payload: u64,
-    /// Bytes of record batches as they were sent.
+    /// Bytes of record batches as sent.
     pub bytes: u64,
     /// The batches' own checksums in order, 4 bytes each.
     pub crcs: Vec<u8>,
-    /// Batches.
+    /// Number of batches.
     pub batches: u64,
-    /// Offset of the first record; −1 if not known (staged, or `acks=0`).
+    /// Offset of the first record; −1 if unknown (staged, or `acks=0`).
     pub first_offset: i64,
-    /// Offset of the last record; −1 if not known.
+    /// Offset of the last record; −1 if unknown.
     pub last_offset: i64,
 }
 
@@ -70,7 +70,7 @@ struct Topic {
     batches: Batches,
     sticky: Sticky,
     leaders: Vec<(i32, i32)>,
-    /// Records closed so far, by partition.
+    /// Records in closed batches, by partition.
     sequences: Vec<i64>,
     written: BTreeMap<i32, Written>,
 }
@@ -91,22 +91,22 @@ impl Topic {
 }
 
 impl Written {
-    /// CRC-32C over the batches' own checksums: what IngestCommit lists.
+    /// Return CRC-32C over the batches' own checksums, which IngestCommit lists.
     #[must_use]
     pub fn crc(&self) -> u32 {
         crc32c(&self.crcs)
     }
 }
 
-/// One task's writer.
+/// Writer of one task.
 pub struct Sink {
     client: Client,
-    /// Asks the transaction's coordinator, over connections on which no batch is in flight.
+    /// Client for the transaction's coordinator, whose connections carry no batches.
     coordinators: Client,
     settings: ProduceSettings,
     plan: SinkPlan,
     topics: Vec<Topic>,
-    /// By broker, in the order in which answers come.
+    /// Requests in flight by broker, in the order of their responses.
     in_flight: BTreeMap<i32, VecDeque<(InFlight, Sent)>>,
     producer: (i64, i16),
     seed: u64,
@@ -114,10 +114,11 @@ pub struct Sink {
 }
 
 impl Sink {
-    /// A writer; `seed` spreads records without key differently for each task.
+    /// Open a writer; `seed` spreads records without key differently for each task.
     ///
     /// # Errors
-    /// No broker, or a topic that is gone.
+    ///
+    /// No broker is reachable, or a topic does not exist.
     pub fn open(settings: &Settings, plan: SinkPlan, seed: u64) -> Result<Self> {
         let mut client = Client::new(settings.client.clone());
         let coordinators = Client::new(settings.client.clone());
@@ -150,10 +151,11 @@ impl Sink {
         Ok(sink)
     }
 
-    /// Adds the rows of one Arrow batch (columns as in Spark's Kafka sink).
+    /// Add the rows of one Arrow batch (columns as in Spark's Kafka sink).
     ///
     /// # Errors
-    /// Rows that no record can be made of, and whatever the brokers refuse.
+    ///
+    /// Rows that cannot become records, and errors of the brokers.
     pub fn write(&mut self, batch: &StructArray) -> Result<()> {
         let rows = Rows::of(batch)?;
         let now = SystemTime::now()
@@ -175,7 +177,7 @@ impl Sink {
                 .is_full_for(partition as usize, bytes)
             {
                 self.flush(topic, partition)?;
-                // A full batch moves rows without key on to another partition.
+                // A full batch moves rows without key to another partition.
                 partition = self.partition_of(topic, rows.partition(row), key)?;
             }
             let timestamp = rows.timestamp(row)?.unwrap_or(now);
@@ -186,9 +188,10 @@ impl Sink {
         self.keep_within_memory()
     }
 
-    /// Sends what is left, waits for every answer, and tells what was written: (topic id, partition) → what.
+    /// Send the remaining rows, wait for every response, and return (topic id, name, partition, summary).
     ///
     /// # Errors
+    ///
     /// As [`Sink::write`].
     pub fn finish(&mut self) -> Result<Vec<(Uuid, String, i32, Written)>> {
         for topic in 0..self.topics.len() {
@@ -264,7 +267,7 @@ impl Sink {
         Ok(())
     }
 
-    /// Closes the batch of a partition and sends it.
+    /// Close the batch of a partition and send it.
     fn flush(&mut self, topic: usize, partition: i32) -> Result<()> {
         let at = partition as usize;
         let this = &mut self.topics[topic];

@@ -1,4 +1,4 @@
-//! Reads one range of offsets of one partition: Fetch ahead, decode behind.
+//! Reading of an offset range of one partition: fetches ahead while it decodes.
 
 use std::collections::BTreeSet;
 use std::ops::{Range, RangeInclusive};
@@ -16,21 +16,21 @@ use crate::decode::{Column, Decoder, Place};
 use crate::error::{Error, Result};
 use crate::settings::{FetchSettings, Settings};
 
-/// Versions of Fetch spoken: from 4 (message format 2) on; from 13 by topic id.
+/// Supported versions of Fetch: from 4 (message format 2) on; from 13 by topic id.
 const FETCH: RangeInclusive<i16> = 4..=17;
-/// How long a range may give nothing before its end: a follower that has just become leader catches up.
+/// Maximum time without records before the end of the range: a new leader may still have to catch up.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How often what may pass, but mostly does not, is asked for again: a topic that nobody knows, damaged records.
+/// Retries of errors that are rarely transient: unknown topics, damaged records.
 const TRIES: u32 = 3;
 
-/// Which records to read, and what of them.
+/// Records and columns to read.
 #[derive(Clone, Debug)]
 pub struct SourcePlan {
-    /// The topic's id; zero = the broker knows none.
+    /// The topic's id; zero = the broker has no ids.
     pub topic_id: Uuid,
     /// Its name.
     pub topic: String,
-    /// The cluster's id, for the column of that name.
+    /// The cluster's id, for the column `cluster_id`.
     pub cluster_id: String,
     /// The partition.
     pub partition: i32,
@@ -38,7 +38,7 @@ pub struct SourcePlan {
     pub start: i64,
     /// One past the last offset.
     pub end: i64,
-    /// The columns wanted.
+    /// The columns to return.
     pub columns: Vec<Column>,
 }
 
@@ -49,33 +49,33 @@ pub struct Source {
     plan: SourcePlan,
     decoder: Decoder,
     leader: Node,
-    /// Everything of the range before it is decoded, and nothing from it on.
+    /// Offset up to which the range is decoded.
     position: i64,
-    /// Where the last batch ended that was read whole; 0 = there was none.
+    /// End of the last complete batch; 0 = none yet.
     batches_end: i64,
     pending: Option<InFlight>,
     answer: Option<Answer>,
     started: Instant,
-    /// The last failure since rows came, and how often it came.
+    /// The last error since rows arrived, and how often it occurred.
     failures: (ErrorCode, u32),
     aborted: Aborted,
 }
 
-/// An answer with records that are not decoded yet.
+/// A response with records that are not decoded yet.
 struct Answer {
     broker: String,
     body: Vec<u8>,
-    /// Where they are in the body.
+    /// Range of the records in the body.
     records: Range<usize>,
-    /// The first of them is checked, and some of its records are decoded.
+    /// The first batch is verified and decoded in part.
     in_batch: bool,
-    /// The offset that was asked for.
+    /// Offset of the request.
     asked: i64,
-    /// What a broker gives out ends there.
+    /// High watermark, which ends the readable records.
     high_watermark: i64,
 }
 
-/// Transactions that ended in an abort: their records are not for readers of committed records.
+/// Aborted transactions, whose records are hidden from read_committed.
 #[derive(Default)]
 struct Aborted {
     /// Sorted by first offset, descending: the next one to begin is last.
@@ -84,8 +84,8 @@ struct Aborted {
 }
 
 impl Aborted {
-    /// An answer tells of every aborted transaction that its offsets touch, also of those that began before them:
-    /// what is known from the answers before is out of date.
+    /// Replace the known transactions. Each response lists every aborted transaction that its offsets touch, including
+    /// those that began earlier.
     fn learn(&mut self, transactions: Option<Vec<AbortedTransaction>>) {
         self.open.clear();
         self.waiting = transactions.unwrap_or_default();
@@ -93,7 +93,7 @@ impl Aborted {
             .sort_by_key(|each| core::cmp::Reverse(each.first_offset));
     }
 
-    /// Whether the batch is to be left out.
+    /// Return whether the batch is hidden.
     fn hides(&mut self, header: &BatchHeader) -> bool {
         while let Some(next) = self.waiting.last() {
             if next.first_offset > header.last_offset() {
@@ -103,7 +103,7 @@ impl Aborted {
             self.waiting.pop();
         }
         if header.is_control() {
-            // The marker ends the transaction; what follows of this producer is another one.
+            // The marker ends the transaction; later batches of this producer belong to another one.
             self.open.remove(&header.producer_id);
             return true;
         }
@@ -112,7 +112,7 @@ impl Aborted {
 }
 
 impl Source {
-    /// A reader; connects when the first rows are asked for.
+    /// Create a reader; it connects when the first rows are requested.
     #[must_use]
     pub fn new(settings: &Settings, plan: SourcePlan) -> Self {
         let place = Place {
@@ -141,19 +141,20 @@ impl Source {
         }
     }
 
-    /// The offset that is read next.
+    /// Return the offset of the next row.
     #[must_use]
     pub const fn position(&self) -> i64 {
         self.position
     }
 
-    /// The next rows; `None` at the end of the range.
+    /// Return the next rows; `None` at the end of the range.
     ///
     /// # Errors
-    /// The network, a refusal (a topic id that is gone, an offset that is not there any more), damaged batches.
+    ///
+    /// The network, a broker's error (an unknown topic id, an offset out of range), damaged batches.
     pub fn next_rows(&mut self) -> Result<Option<RecordBatch>> {
         self.started = Instant::now();
-        // Rows are given on as they come while the next answer is on its way.
+        // Return rows as they arrive, while the next response is in flight.
         while self.position < self.plan.end && self.decoder.rows() == 0 {
             let before = self.position;
             let done = self.advance();
@@ -196,9 +197,9 @@ impl Source {
         )
     }
 
-    /// Finds the leader and starts over at the position after something that may pass.
+    /// After a transient error, find the leader and restart at the position.
     fn retry(&mut self, problem: Error) -> Result<()> {
-        // Also if that is the end: what is on its way belongs to an offset further on. Without a leader nothing is.
+        // Also if the retry fails: the pending response belongs to a later offset. Without a leader nothing is pending.
         if self.leader != Node::Any {
             self.client.drop_connection(self.leader);
         }
@@ -211,11 +212,11 @@ impl Source {
         }
         self.failures.1 += 1;
         let patient = match code {
-            // The id is not known here (any more): Metadata tells whether it is anywhere.
+            // This broker does not know the id (any more); Metadata shows whether the cluster does.
             ErrorCode::UNKNOWN_TOPIC_ID | ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => {
                 self.failures.1 <= TRIES
             }
-            // Bytes that changed on the way come right the next time; those that changed in the log do not.
+            // A retry helps if the bytes changed in transit, not if they changed in the log.
             ErrorCode::CORRUPT_MESSAGE => self.failures.1 <= TRIES,
             _ => {
                 problem.may_pass()
@@ -290,7 +291,7 @@ impl Source {
         Ok(connection.send(ApiKey::Fetch as i16, version, &[&body])?)
     }
 
-    /// Decodes what has come, or waits for it first.
+    /// Decode the received records, or wait for some first.
     fn advance(&mut self) -> Result<()> {
         let mut answer = match self.answer.take() {
             Some(answer) => answer,
@@ -319,7 +320,7 @@ impl Source {
         }
     }
 
-    /// One answer, and the request for what follows it.
+    /// Receive a response, and send the next request.
     fn fetch(&mut self) -> Result<Answer> {
         if self.leader == Node::Any {
             self.find_leader()?;
@@ -358,7 +359,7 @@ impl Source {
         let high_watermark = head.high_watermark;
         let records = partition.records.unwrap_or_default();
         self.ask_ahead(records);
-        // The records are borrowed from the body: their place in it is the distance of the two.
+        // The records are borrowed from the body, so the distance of the pointers is their position.
         let start = records.as_ptr().addr().wrapping_sub(body.as_ptr().addr());
         let records = if records.is_empty() {
             0..0
@@ -375,8 +376,8 @@ impl Source {
         })
     }
 
-    /// Asks for what follows these records before they are decoded: the broker works meanwhile. A failure shows at the
-    /// next call.
+    /// Request the next records before these are decoded, so that the broker works meanwhile. The next call reports a
+    /// failure.
     fn ask_ahead(&mut self, records: &[u8]) {
         let next = Batches::new(records)
             .map_while(core::result::Result::ok)
@@ -390,7 +391,7 @@ impl Source {
         }
     }
 
-    /// An answer into the decoder, until there are enough rows; whether that was all of it.
+    /// Decode a response until there are enough rows. Return whether all of it was decoded.
     fn decode(&mut self, answer: &mut Answer) -> core::result::Result<bool, BatchError> {
         let end = self.plan.end;
         while self.position < end {
@@ -399,7 +400,8 @@ impl Source {
             }
             let records = &answer.body[answer.records.clone()];
             let Some(batch) = Batches::new(records).next() else {
-                // A cut batch at the end comes again, whole; if it is the first, nothing would ever come.
+                // The next response has a truncated last batch whole; a truncated first batch is an error, because it
+                // would never complete.
                 return if self.position == answer.asked && !records.is_empty() {
                     Err(BatchError::BadHeader("the batch is longer than the answer"))
                 } else {
@@ -438,7 +440,7 @@ impl Source {
     }
 }
 
-/// Checks offsets, which the checksum of a batch does not cover: between the batch before and the high watermark.
+/// Check offsets, which the checksum of a batch does not cover: between the previous batch and the high watermark.
 fn check_place(header: &BatchHeader, place: Range<i64>) -> core::result::Result<(), BatchError> {
     header.check()?;
     if header.base_offset < place.start {

@@ -1,4 +1,4 @@
-//! What it means for the settings that a connection failed before its first answer.
+//! Explanation of connections that fail before their first response, in terms of the settings.
 
 use std::io::{Error as IoError, ErrorKind};
 
@@ -11,9 +11,9 @@ use crate::settings::ConnectionSettings;
 
 const DAY_S: u64 = 86_400;
 
-/// The outcome of the first exchange, in words. A certificate that one side does not accept is final, as a refused
-/// login is; a connection that was closed may be a broker that stops, or, before it has ever answered, a listener of
-/// another kind.
+/// Explain the result of the first exchange. A rejected certificate is permanent, as a refused login is. A closed
+/// connection may be a broker that stops, or, before its first response ever, a listener with another security
+/// protocol.
 pub(super) fn explained<T>(outcome: Result<T>, settings: &ConnectionSettings) -> Result<T> {
     outcome.map_err(|problem| match problem {
         Error::Network { broker, problem } => explain(broker, problem, settings),
@@ -39,7 +39,7 @@ fn explain(broker: String, problem: IoError, settings: &ConnectionSettings) -> E
     Error::Network { broker, problem }
 }
 
-/// What is wrong, if it will be as wrong a moment later.
+/// Return the problem if it is permanent.
 fn final_trouble(problem: &TlsError, settings: &ConnectionSettings) -> Option<String> {
     match problem {
         TlsError::InvalidCertificate(problem) => Some(untrusted(problem, settings.prefix)),
@@ -53,7 +53,7 @@ fn final_trouble(problem: &TlsError, settings: &ConnectionSettings) -> Option<St
     }
 }
 
-/// Why the broker's certificate is not accepted.
+/// Return why the broker's certificate is rejected.
 fn untrusted(problem: &CertificateError, prefix: &str) -> String {
     use CertificateError as Problem;
     let text = match problem {
@@ -118,7 +118,7 @@ fn untrusted(problem: &CertificateError, prefix: &str) -> String {
     format!("{text} ({})", name_of(problem))
 }
 
-/// Why the broker refuses this client, as far as an alert tells it.
+/// Return why the broker rejects this client, as far as the alert says.
 fn refused(alert: AlertDescription, settings: &ConnectionSettings) -> Option<String> {
     use AlertDescription as Alert;
     let name = name_of(&alert);
@@ -164,7 +164,7 @@ fn refused(alert: AlertDescription, settings: &ConnectionSettings) -> Option<Str
     })
 }
 
-/// `DnsName("a")` and `IpAddress(b)`, as rustls tells the names in a certificate, without what surrounds them.
+/// Return the content of `DnsName("a")` or `IpAddress(b)`, as rustls prints names in a certificate.
 fn bare(name: &str) -> &str {
     let inside = name
         .split_once('(')
@@ -180,7 +180,7 @@ fn between(earlier: UnixTime, later: UnixTime) -> String {
     }
 }
 
-/// The name of a variant, which can be looked up.
+/// Return the name of a variant, which users can look up.
 fn name_of(problem: &dyn std::fmt::Debug) -> String {
     let name = leading_word(&format!("{problem:?}"));
     name.strip_suffix("Context")
@@ -238,7 +238,7 @@ mod tests {
     fn a_certificate_of_the_broker_that_is_not_accepted_is_final_and_told_in_words() {
         use CertificateError as Problem;
         let expected = ServerName::try_from("kafka").expect("a name");
-        // What webpki says reads as its variants are called.
+        // webpki's messages are the names of its variants.
         let ca = OtherError(Arc::new(IoError::other("CaUsedAsEndEntity")));
         let presented = vec![r#"DnsName("b.example")"#.into(), "IpAddress(::1)".into()];
         for (problem, text) in [
@@ -347,7 +347,7 @@ mod tests {
         let cut = explained::<()>(Err(problem), &settings_that_fit.clone()).expect_err("trouble");
         assert!(cut.may_pass());
         assert!(!cut.to_string().contains(question), "{cut}");
-        // After the first answer nobody asks.
+        // After the first response the error is not explained.
         let refused = Error::refused(ErrorCode::INVALID_REQUEST, "ApiVersions", None);
         let text = refused.to_string();
         let same = explained::<()>(Err(refused), &settings(&[])).expect_err("as it was");

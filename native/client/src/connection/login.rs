@@ -17,9 +17,9 @@ use crate::settings::ConnectionSettings;
 
 const HANDSHAKE_VERSION: i16 = 1;
 const AUTHENTICATE_VERSION: i16 = 1;
-/// More rounds than any server asks for: a hostile one must not keep a client busy for ever.
+/// Maximum iterations, far above any real server's: a hostile server must not keep a client busy.
 const ITERATIONS_MAX: u32 = 1 << 20;
-/// Longer than any token.
+/// Maximum size of a token.
 const TOKEN_BYTES_MAX: u64 = 1 << 20;
 
 pub(super) fn log_in(connection: &mut Connection, settings: &ConnectionSettings) -> Result<()> {
@@ -51,7 +51,7 @@ pub(super) fn log_in(connection: &mut Connection, settings: &ConnectionSettings)
     }
 }
 
-/// The token in a file, without the blanks around it.
+/// Read the token from a file, without surrounding whitespace.
 fn token(path: &str) -> core::result::Result<String, String> {
     let mut content = String::new();
     std::fs::File::open(path)
@@ -64,7 +64,7 @@ fn token(path: &str) -> core::result::Result<String, String> {
     Ok(token.to_owned())
 }
 
-/// A refusal comes as JSON; the broker fails the login when it has been acknowledged.
+/// Send the token. The broker answers a bad one with JSON, and fails the login after the client acknowledged that.
 fn bear(connection: &mut Connection, token: &str) -> Result<()> {
     let said = format!("n,,\u{1}auth=Bearer {token}\u{1}\u{1}");
     if authenticate(connection, said.as_bytes())?.is_empty() {
@@ -174,14 +174,14 @@ impl Scram {
             .last_message(&first, &server_first, password)
             .map_err(|problem| broken(problem, connection))?;
         let server_last = authenticate(connection, last.as_bytes())?;
-        // The server proves that it knows the password too: otherwise anyone could take the data.
+        // The server proves that it knows the password too; otherwise anyone could take the data.
         if server_last != expected.as_bytes() {
             return Err(broken("the server's signature is wrong", connection));
         }
         Ok(())
     }
 
-    /// The client's last message, and the server's last message if it is who it says.
+    /// Return the client's last message, and the server's expected last message.
     fn last_message(
         self,
         first: &str,

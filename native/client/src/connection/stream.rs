@@ -1,4 +1,4 @@
-//! Bytes to and from a broker, in the clear or by TLS.
+//! Bytes to and from a broker, in plaintext or by TLS.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -20,7 +20,7 @@ pub(super) enum Stream {
 
 impl Stream {
     pub(super) fn open(address: &str, settings: &ConnectionSettings) -> Result<Self> {
-        // First, so that settings of no use are told though the broker is away.
+        // First, so that invalid settings are reported even if the broker is unreachable.
         let tls = match settings.protocol.tls {
             true => Some(tls(address, settings)?),
             false => None,
@@ -87,7 +87,7 @@ fn tls_config(settings: &ConnectionSettings) -> Result<ClientConfig> {
         .map_err(|problem| Error::Setting(format!("TLS: {problem}")))?;
     let builder = match &tls.revoked {
         None => builder.with_root_certificates(roots),
-        // An authority without a list, and a list that should have been followed by a newer one, vouch for nobody.
+        // Certificates of an authority without a list, or with an outdated one, are rejected.
         Some(file) => builder.with_webpki_verifier(
             WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
                 .with_crls(revoked(file)?)
@@ -104,7 +104,7 @@ fn tls_config(settings: &ConnectionSettings) -> Result<ClientConfig> {
     }
 }
 
-/// What a client shows of itself, and where it is from.
+/// The client's certificate and key, and their source.
 struct Shown {
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
@@ -153,7 +153,7 @@ fn shown(tls: &Tls, prefix: &str) -> Result<Option<Shown>> {
     Ok(Some(Shown { chain, key, place }))
 }
 
-/// The certificates that a broker's own must lead to.
+/// Return the certificate authorities that are trusted for brokers.
 fn trusted(tls: &Tls, prefix: &str) -> Result<Vec<CertificateDer<'static>>> {
     match (&tls.ca, &tls.ca_file) {
         (Some(text), _) => {
@@ -179,10 +179,10 @@ fn revoked(file: &StoreFile) -> Result<Vec<CertificateRevocationListDer<'static>
     }
 }
 
-/// What the reader of PEM files gives.
+/// Result of the PEM reader.
 type Pem<T> = core::result::Result<Vec<T>, rustls::pki_types::pem::Error>;
 
-/// At least one.
+/// Return the certificates, at least one.
 fn certificates(
     found: Pem<CertificateDer<'static>>,
 ) -> core::result::Result<Vec<CertificateDer<'static>>, String> {

@@ -1,4 +1,4 @@
-//! Where the brokers are, and how they are spoken to.
+//! Settings of the brokers' addresses and of connections to them.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,10 +10,10 @@ use super::stores::{CRL, KINDS, Tls, tls};
 use super::{Allowed, INT_MAX, Setting, Values, jaas};
 use crate::error::{Error, Result};
 
-/// How a broker is reached.
+/// Security protocol of connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SecurityProtocol {
-    /// Encrypted, and the broker shows a certificate.
+    /// Encrypted, with a certificate of the broker.
     pub tls: bool,
     /// The client logs in.
     pub sasl: bool,
@@ -30,7 +30,7 @@ impl std::fmt::Display for SecurityProtocol {
     }
 }
 
-/// What a client is, in ApiVersions (KIP-511) and, if nobody sets `client.id`, in each request.
+/// Client software, for ApiVersions (KIP-511) and as the default of `client.id`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Software {
     /// Its name.
@@ -39,18 +39,18 @@ pub struct Software {
     pub version: &'static str,
 }
 
-/// How a client logs in.
+/// Credentials of a client.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Sasl {
     /// PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER.
     pub mechanism: String,
-    /// The user.
+    /// User name.
     pub username: String,
-    /// Its password.
+    /// Password.
     pub password: String,
-    /// They are a delegation token's id and HMAC (KIP-48).
+    /// User name and password are a delegation token's id and HMAC (KIP-48).
     pub delegation_token: bool,
-    /// With OAUTHBEARER: the file of the token, read at each login.
+    /// With OAUTHBEARER: file of the token, read at each login.
     pub token_file: String,
 }
 
@@ -60,14 +60,14 @@ impl std::fmt::Debug for Sasl {
     }
 }
 
-/// How brokers are spoken to.
+/// Settings of connections to brokers.
 #[derive(Clone, Debug)]
 pub struct ConnectionSettings {
-    /// What the user writes before Kafka's names, for errors.
+    /// Prefix that the user writes before Kafka's names, for errors.
     pub prefix: &'static str,
-    /// Whose layouts are spoken.
+    /// Wire layouts of the connection.
     pub registry: Registry,
-    /// What this client is.
+    /// Software of this client.
     pub software: Software,
     /// `client.id`.
     pub client_id: String,
@@ -77,28 +77,28 @@ pub struct ConnectionSettings {
     pub sasl: Sasl,
     /// With `protocol.tls`.
     pub tls: Tls,
-    /// How long a connection may take to come about.
+    /// Timeout of opening a connection.
     pub connect_timeout: Duration,
-    /// How long an answer may take.
+    /// Timeout of a response.
     pub request_timeout: Duration,
-    /// Who has answered what was asked with these settings; clones share it.
+    /// Brokers that have answered with these settings; clones share it.
     pub answered: Answered,
 }
 
 impl ConnectionSettings {
-    /// What to ask a user whose listener may be of another kind.
+    /// Return a hint for a user whose listener may have another security protocol.
     pub(crate) fn doubt(&self) -> String {
         let (prefix, protocol) = (self.prefix, self.protocol);
         format!("does {prefix}security.protocol={protocol} fit this listener?")
     }
 }
 
-/// Brokers, by host and port, that these settings fit: as many as there are addresses.
+/// Addresses of brokers that have answered with these settings.
 #[derive(Clone, Debug, Default)]
 pub struct Answered(Arc<Mutex<BTreeSet<String>>>);
 
 impl Answered {
-    /// This one has answered.
+    /// Record an address that has answered.
     pub(crate) fn note(&self, address: &str) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !known.contains(address) {
@@ -106,28 +106,28 @@ impl Answered {
         }
     }
 
-    /// Whether it ever has.
+    /// Return whether the address has ever answered.
     pub(crate) fn has(&self, address: &str) -> bool {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.contains(address)
     }
 }
 
-/// Where the brokers of a cluster are and how they are spoken to.
+/// Settings of a client: bootstrap addresses, connections and retries.
 #[derive(Clone, Debug)]
 pub struct ClientSettings {
-    /// Hosts and ports that are asked first.
+    /// Bootstrap addresses.
     pub bootstrap: Vec<String>,
-    /// How each of the brokers is spoken to.
+    /// Settings of connections to each broker.
     pub connection: ConnectionSettings,
-    /// How long what may pass is tried again.
+    /// Time for which transient errors are retried.
     pub delivery_timeout: Duration,
-    /// The pause between two tries.
+    /// Pause between two retries.
     pub retry_backoff: Duration,
 }
 
 impl ClientSettings {
-    /// The settings that are read here.
+    /// The settings read here.
     pub const TABLE: &'static [Setting] = &[
         Setting::new("bootstrap.servers", Allowed::Text),
         Setting::new("client.id", Allowed::Text),
@@ -166,10 +166,11 @@ impl ClientSettings {
         Setting::new("ssl.truststore.type", Allowed::OneOf(KINDS)),
     ];
 
-    /// Reads settings.
+    /// Read the settings.
     ///
     /// # Errors
-    /// A value that is no such thing, or `bootstrap.servers` missing.
+    ///
+    /// An invalid value, or `bootstrap.servers` missing.
     pub fn read(values: &Values<'_>, registry: Registry, software: Software) -> Result<Self> {
         Ok(Self {
             bootstrap: bootstrap(values)?,
@@ -209,10 +210,11 @@ fn is_host_and_port(address: &str) -> bool {
 }
 
 impl ConnectionSettings {
-    /// Reads settings of [`ClientSettings::TABLE`]; `bootstrap.servers` may be missing.
+    /// Read settings of [`ClientSettings::TABLE`]; `bootstrap.servers` may be missing.
     ///
     /// # Errors
-    /// A value that is no such thing.
+    ///
+    /// An invalid value.
     pub fn read(values: &Values<'_>, registry: Registry, software: Software) -> Result<Self> {
         let protocol = match values.text("security.protocol")? {
             Some("SSL") => (true, false),
@@ -244,7 +246,8 @@ impl ConnectionSettings {
 
 const TOKEN_URL: &str = "sasl.oauthbearer.token.endpoint.url";
 
-/// Where the token is. Executors ask no identity provider: who keeps the file fresh has the secret, they have not.
+/// Return the path of the token file. Executors do not contact an identity provider: the process that refreshes the
+/// file has the secret, they do not.
 fn token_file(values: &Values<'_>) -> Result<String> {
     let prefix = values.prefix();
     match values.text(TOKEN_URL)?.unwrap_or_default() {
@@ -261,7 +264,7 @@ fn token_file(values: &Values<'_>) -> Result<String> {
     }
 }
 
-/// librdkafka's two names, or the user and password inside a Java login line.
+/// Return the credentials from librdkafka's two settings, or from a Java login line.
 fn sasl(values: &Values<'_>, protocol: SecurityProtocol) -> Result<Sasl> {
     let credential = |direct: &str, name: &str| -> Result<String> {
         let of_line = || {
@@ -276,7 +279,7 @@ fn sasl(values: &Values<'_>, protocol: SecurityProtocol) -> Result<Sasl> {
     };
     let mechanism = values.text("sasl.mechanism")?.unwrap_or_default();
     let username = credential("sasl.username", "username")?;
-    // Mechanisms that are not known are refused at login, with those that are.
+    // Unknown mechanisms are refused at login, with a list of the known ones.
     let needs_user = mechanism == "PLAIN" || mechanism.starts_with("SCRAM-");
     if protocol.sasl && needs_user && username.is_empty() {
         let prefix = values.prefix();
@@ -365,7 +368,7 @@ mod tests {
                      x.sasl.username, or username=\"...\" in x.sasl.jaas.config"
                 );
                 assert_eq!(problem, told);
-                // Without SASL nobody logs in.
+                // Without SASL there is no login.
                 settings(&given[1..]).expect("usable");
             }
         }
@@ -456,7 +459,7 @@ mod tests {
             .expect_err("unchecked")
             .to_string();
         assert!(text.starts_with("x.ssl.endpoint.identification.algorithm must stay https"));
-        // Where there is no certificate there is nothing to check.
+        // Without certificates there is nothing to verify.
         settings(&[unchecked]).expect("usable");
     }
 }

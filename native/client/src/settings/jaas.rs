@@ -1,7 +1,7 @@
 //! Java's login lines: `module required name="value" other=value;`.
 
-/// The value of `name` in a line, with blanks around `=` or without, quoted in either way or up to a blank or the
-/// semicolon.
+/// Return the value of `name` in a line, with or without whitespace around `=`, quoted in either way or up to
+/// whitespace or the semicolon.
 pub(super) fn option(line: &str, name: &str) -> Option<String> {
     let ends = |c: char| c.is_whitespace() || c == ';';
     let mut rest = line;
@@ -31,7 +31,7 @@ pub(super) fn option(line: &str, name: &str) -> Option<String> {
     }
 }
 
-/// The text up to the closing quote, with Java's escapes resolved, and the rest behind it.
+/// Return the text up to the closing quote, with Java's escapes resolved, and the rest after it.
 fn unquoted(text: &str, quote: char) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut chars = text.char_indices();
@@ -50,7 +50,7 @@ fn unquoted(text: &str, quote: char) -> Option<(String, &str)> {
     None
 }
 
-/// What is before the first such character, and the rest with it.
+/// Split before the first such character.
 fn split_before(text: &str, ends: impl Fn(char) -> bool) -> (&str, &str) {
     text.split_at(text.find(ends).unwrap_or(text.len()))
 }

@@ -1,5 +1,5 @@
-//! Whom a client trusts, and what it shows: files and texts, read when a connection is opened, so that new ones are
-//! taken up.
+//! Trusted authorities and the client's certificate: files and texts, read when a connection opens, so that new content
+//! takes effect.
 
 use std::fmt::Display;
 use std::fs::File;
@@ -10,27 +10,27 @@ use pybroker_keystore::{Kind, Store, identity, kind_of, trusted};
 use super::{SecurityProtocol, Values};
 use crate::error::{Error, Result};
 
-/// What `ssl.keystore.type` and `ssl.truststore.type` may be.
+/// Allowed values of `ssl.keystore.type` and `ssl.truststore.type`.
 pub(super) const KINDS: &[&str] = &["PEM", "JKS", "PKCS12"];
-/// Longer than any keystore: something else was named by mistake.
+/// Maximum size of a keystore; a larger file was named by mistake.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// The same of lists of revoked certificates, which grow with their authority.
+/// Maximum size of certificate revocation lists, which grow with their authority.
 const LIST_BYTES_MAX: u64 = 64 << 20;
-/// Lists of revoked certificates; librdkafka's name.
+/// Certificate revocation lists; librdkafka's name.
 pub(super) const CRL: &str = "ssl.crl.location";
 
 /// A keystore or truststore in a file, and the setting that names it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct StoreFile {
-    /// With the prefix that the user writes before it.
+    /// Name of the setting, with the user's prefix.
     pub setting: String,
-    /// Where it is.
+    /// Path of the file.
     pub path: String,
-    /// Its other settings up to `type` and `password`: `ssl.keystore.`, with that prefix.
+    /// Start of the names of its other settings, before `type` and `password`: `ssl.keystore.`, with the prefix.
     pub store: String,
-    /// What it is said to be; if nobody says it, what it looks like.
+    /// Type of the store; if unset, detected from the content.
     pub kind: Option<Kind>,
-    /// What opens it, if it is not PEM.
+    /// Password, for types other than PEM.
     pub password: Option<String>,
 }
 
@@ -41,19 +41,19 @@ impl std::fmt::Debug for StoreFile {
 }
 
 impl StoreFile {
-    /// What is wrong with it.
+    /// Return the error for an unusable store.
     pub(crate) fn unusable(&self, problem: &dyn Display) -> Error {
         Error::Setting(format!("{}: {problem}", self.place()))
     }
 
-    /// The private key and its certificates as PEM, as far as they are in it.
+    /// Return the private key and its certificates as PEM, as far as the file contains them.
     pub(crate) fn identity(&self, key_password: Option<&str>) -> Result<Vec<u8>> {
         let content = self.content(FILE_BYTES_MAX)?;
         let pem = identity(&self.opened(&content, &self.place()), key_password);
         pem.map_err(|problem| Error::Setting(problem.to_string()))
     }
 
-    /// Trusted certificates as PEM.
+    /// Return trusted certificates as PEM.
     pub(crate) fn trusted(&self) -> Result<Vec<u8>> {
         let content = self.content(FILE_BYTES_MAX)?;
         let pem = trusted(&self.opened(&content, &self.place()));
@@ -74,7 +74,7 @@ impl StoreFile {
         }
     }
 
-    /// Lists of revoked certificates as they are.
+    /// Return certificate revocation lists unchanged.
     pub(crate) fn lists(&self) -> Result<Vec<u8>> {
         self.content(LIST_BYTES_MAX)
     }
@@ -106,22 +106,23 @@ impl std::fmt::Debug for KeyText {
     }
 }
 
-/// Whom a client trusts, and what it shows.
+/// Trusted authorities and the client's certificate.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Tls {
-    /// Certificates of the trusted CAs, as text; before `ca_file`. Without both: those that the system trusts.
+    /// Certificates of the trusted CAs, as text; overrides `ca_file`. Without both, the system's authorities are
+    /// trusted.
     pub ca: Option<String>,
     /// The same in a file.
     pub ca_file: Option<StoreFile>,
-    /// The client's own certificate and key as text; before the files.
+    /// The client's certificate and key as text; overrides the files.
     pub text: Option<KeyText>,
-    /// The client's own certificate and what it is signed by.
+    /// The client's certificate chain.
     pub certificate: Option<StoreFile>,
-    /// Its key; the same file if they are in one.
+    /// Its key; may be the same file.
     pub key: Option<StoreFile>,
     /// `ssl.key.password`.
     pub key_password: Option<String>,
-    /// `ssl.crl.location`: lists of revoked certificates, PEM. Without it nobody asks.
+    /// `ssl.crl.location`: certificate revocation lists, PEM. Without it revocation is not checked.
     pub revoked: Option<StoreFile>,
 }
 
@@ -141,7 +142,7 @@ pub(super) fn tls(values: &Values<'_>, protocol: SecurityProtocol) -> Result<Tls
         )));
     }
     let text = |name: &str| -> Result<Option<String>> { Ok(values.text(name)?.map(str::to_owned)) };
-    // Kafka's name, which may be of any kind, and librdkafka's, which is PEM.
+    // Kafka's setting, of any type, and librdkafka's, which is PEM.
     let file =
         |kafkas: &'static str, other: &'static str, store: &str| -> Result<Option<StoreFile>> {
             let kind = values.text(&format!("{store}type"))?.and_then(Kind::of);

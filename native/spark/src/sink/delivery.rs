@@ -1,4 +1,4 @@
-//! Gets closed batches to their brokers: sends without waiting for each answer, and sends again what must be, in order.
+//! Delivery of closed batches: pipelined sends, and retries in order.
 
 use std::collections::VecDeque;
 use std::thread::sleep;
@@ -13,23 +13,23 @@ use super::request::{self, Answer, ProduceHead};
 use crate::encode::Batch;
 use crate::error::{Error, Result};
 
-/// A broker's wish to be left alone is believed up to this long at a time.
+/// Maximum throttle time that is honored at once.
 const THROTTLE_MAX: Duration = Duration::from_secs(30);
 
-/// A batch on its way.
+/// A batch in flight.
 pub(super) struct Sent {
     pub(super) topic: usize,
     pub(super) partition: i32,
     pub(super) batch: Batch,
-    /// Records of this partition before it.
+    /// Number of earlier records of this partition.
     pub(super) sequence: i64,
-    /// The order in which batches were closed.
+    /// Position in the order in which batches were closed.
     pub(super) number: u64,
 }
 
-/// A batch that was not taken, and why.
+/// A batch that failed, with its error.
 struct Failed {
-    /// The leader it was meant for.
+    /// The leader it was sent to.
     broker: i32,
     sent: Sent,
     problem: Error,
@@ -46,18 +46,18 @@ impl Failed {
 }
 
 impl Sink {
-    /// Sends a batch to its leader once there is room in the pipeline.
+    /// Send a batch to its leader once there is room in the pipeline.
     pub(super) fn dispatch(&mut self, sent: Sent) -> Result<()> {
         let room = self.settings.in_flight_max - 1;
         self.drain(self.leader_of(&sent), room)?;
-        // Draining may have found another leader: `send` looks again.
+        // Draining may have changed the leader, so `send` checks again.
         match self.send(sent) {
             Ok(()) => Ok(()),
             Err(failed) => self.recover(*failed),
         }
     }
 
-    /// The broker that leads the batch's partition; −1 if there is none just now.
+    /// Return the leader of the batch's partition; −1 if there is none.
     fn leader_of(&self, sent: &Sent) -> i32 {
         self.topics[sent.topic].leaders[sent.partition as usize].0
     }
@@ -100,7 +100,7 @@ impl Sink {
         }
     }
 
-    /// Reads answers of a broker until at most `room` requests are in flight to it.
+    /// Read responses of a broker until at most `room` requests are in flight to it.
     pub(super) fn drain(&mut self, broker: i32, room: usize) -> Result<()> {
         while self.in_flight.get(&broker).map_or(0, VecDeque::len) > room {
             if let Err(failed) = self.take_answer(broker)? {
@@ -110,7 +110,7 @@ impl Sink {
         Ok(())
     }
 
-    /// The oldest answer of a broker. The inner error is one that may pass, with its batch.
+    /// Read the oldest response of a broker. The inner error is retriable, with its batch.
     fn take_answer(&mut self, broker: i32) -> Result<core::result::Result<(), Box<Failed>>> {
         let Some((request, sent)) = self
             .in_flight
@@ -125,7 +125,7 @@ impl Sink {
             .connection(Node::Broker(broker))
             .and_then(|connection| request::receive(connection, staged, request));
         if staged && let Ok(answer) = &answer {
-            // Staged appends have a quota of their own: a bulk load is to leave other producers alone.
+            // Staged appends have their own quota, so that bulk loads do not disturb other producers.
             sleep(Duration::from_millis(answer.throttle_ms.max(0) as u64).min(THROTTLE_MAX));
         }
         let problem = match answer {
@@ -137,7 +137,7 @@ impl Sink {
                 self.acknowledge(sent, base_offset);
                 return Ok(Ok(()));
             }
-            // A batch that was sent again and had arrived the first time.
+            // A retried batch whose first attempt had succeeded.
             Ok(Answer {
                 code: ErrorCode::DUPLICATE_SEQUENCE_NUMBER,
                 ..
@@ -187,11 +187,11 @@ impl Sink {
         topic.batches.recycle(sent.batch.bytes);
     }
 
-    /// Sends a failed batch again, and those that fail with it, in order, until they are in or `delivery.timeout.ms` is
+    /// Retry a failed batch, and those that fail with it, in order, until they succeed or `delivery.timeout.ms` is
     /// over.
     ///
-    /// Leaders are asked for while nothing is in flight to any broker: a batch must not overtake one of its partition
-    /// that the leader before has still to answer.
+    /// Leaders are looked up while nothing is in flight to any broker: a batch must not overtake an earlier one of its
+    /// partition that is still unanswered by the old leader.
     fn recover(&mut self, first: Failed) -> Result<()> {
         let started = Instant::now();
         let patience = self.client.settings().delivery_timeout;
@@ -215,14 +215,13 @@ impl Sink {
                 if let Err(problem) = self.send(sent) {
                     self.set_aside(*problem, &mut failed);
                 }
-                // One at a time: after trouble, certainty is worth more than speed.
+                // Send one at a time after a failure, for certainty.
                 self.settle(&mut failed)?;
             }
         }
     }
 
-    /// Keeps a batch that is to be sent again. If its connection is lost, so are the answers to all that was sent over
-    /// it.
+    /// Keep a batch for the retry. If its connection is lost, so are the responses to all batches sent over it.
     fn set_aside(&mut self, one: Failed, failed: &mut Vec<Failed>) {
         let broker = one.broker;
         if matches!(one.problem, Error::Client(client::Error::Network { .. })) {
@@ -243,7 +242,7 @@ impl Sink {
         failed.push(one);
     }
 
-    /// Reads all answers still to come, of every broker.
+    /// Read all outstanding responses of every broker.
     fn settle(&mut self, failed: &mut Vec<Failed>) -> Result<()> {
         let brokers: Vec<i32> = self.in_flight.keys().copied().collect();
         for broker in brokers {
@@ -256,7 +255,7 @@ impl Sink {
         Ok(())
     }
 
-    /// Asks again where the partitions are led.
+    /// Look up the partitions' leaders again.
     pub(super) fn find_leaders(&mut self) -> Result<()> {
         if self.topics.is_empty() {
             return Ok(());

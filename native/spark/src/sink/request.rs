@@ -13,58 +13,58 @@ use pybroker_protocol::{ApiKey, ErrorCode};
 use super::delivery::Sent;
 use super::{Target, Transaction};
 
-/// Versions of Produce spoken: from 3 (message format 2); from 13 by topic id (KIP-516).
+/// Supported versions of Produce: from 3 (message format 2); from 13 by topic id (KIP-516).
 const PRODUCE: RangeInclusive<i16> = 3..=13;
-/// The last version of Produce in version 1 of transactions, in which partitions are added before (KIP-890).
+/// Last version of Produce for transactions version 1, in which partitions are added explicitly (KIP-890).
 const PRODUCE_VERSION_1: i16 = 11;
-/// Versions of InitProducerId spoken: 2 is the first flexible one.
+/// Supported versions of InitProducerId: 2 is the first flexible one.
 const INIT_PRODUCER_ID: RangeInclusive<i16> = 0..=4;
 const INIT_PRODUCER_ID_FLEXIBLE: i16 = 2;
-/// Versions of DescribeConfigs spoken: 4 is the first flexible one.
+/// Supported versions of DescribeConfigs: 4 is the first flexible one.
 const DESCRIBE_CONFIGS: RangeInclusive<i16> = 1..=4;
 const DESCRIBE_CONFIGS_FLEXIBLE: i16 = 4;
 const TOPIC_RESOURCE: i8 = 2;
 const MAX_MESSAGE_BYTES: &str = "max.message.bytes";
-/// Left free below `max.message.bytes`: what does not compress becomes a little longer.
+/// Bytes left free below `max.message.bytes`, because incompressible data grows a little.
 const BATCH_MARGIN: usize = 512;
-/// Where a batch keeps its own checksum.
+/// Position of a batch's own checksum.
 const BATCH_CRC: RangeInclusive<usize> = 17..=20;
 
 /// The only version of IngestAppend, flexible.
 const INGEST_APPEND: RangeInclusive<i16> = 0..=0;
 
-/// Where staged batches belong: one attempt of one Spark task of one ingest (docs/staged-ingest.md).
+/// Identity of staged batches: one attempt of one Spark task of one ingest (docs/staged-ingest.md).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Staging {
     /// The ingest, or the stream.
     pub ingest_id: String,
     /// The stream's batch; −1 = none.
     pub batch_id: i64,
-    /// The epoch that IngestBegin gave.
+    /// Epoch from IngestBegin.
     pub epoch: i32,
-    /// Spark's partition: it orders the writers.
+    /// Spark's partition, which orders the writers.
     pub writer: i32,
-    /// A number that no other attempt of this writer has.
+    /// Number of the attempt, unique for this writer.
     pub attempt: i64,
 }
 
-/// What stands at the head of Produce.
+/// Fields at the start of a Produce request.
 pub(super) struct ProduceHead<'a> {
     pub(super) transaction: Option<&'a Transaction>,
     pub(super) acks: i16,
     pub(super) timeout: Duration,
 }
 
-/// What a broker answered about one batch.
+/// A broker's response for one batch.
 pub(super) struct Answer {
     pub(super) code: ErrorCode,
     pub(super) base_offset: i64,
     pub(super) message: Option<String>,
-    /// How long the broker wants to be left alone, milliseconds.
+    /// Throttle time, in milliseconds.
     pub(super) throttle_ms: i32,
 }
 
-/// The checksum that a batch carries.
+/// Return the checksum stored in a batch.
 pub(super) fn crc_field(batch: &[u8]) -> &[u8] {
     batch.get(BATCH_CRC).unwrap_or_default()
 }
@@ -194,7 +194,7 @@ fn read_append(body: &[u8]) -> core::result::Result<Answer, DecodeError> {
     Ok(answer)
 }
 
-/// How large a batch for that topic may be; very large if the broker does not tell.
+/// Return the maximum batch size of that topic; very large if the broker does not return it.
 pub(super) fn batch_bytes_max(client: &mut Client, topic: &str) -> Result<usize> {
     let bytes = client.patiently(|client| try_max_message_bytes(client, topic))?;
     Ok(bytes.map_or(usize::MAX, |bytes| {
@@ -238,7 +238,7 @@ fn try_max_message_bytes(client: &mut Client, topic: &str) -> Result<Option<usiz
         if reader.array_len(flexible, 4)? == 0 {
             return Ok((code, None));
         }
-        // One setting was asked for; what follows its value is not needed.
+        // Only one setting was requested; the bytes after its value are not needed.
         let asked = reader.string(flexible)? == MAX_MESSAGE_BYTES;
         let value = reader.nullable_string(flexible)?.filter(|_| asked);
         Ok((code, value.and_then(|value| value.parse().ok())))
@@ -249,12 +249,12 @@ fn try_max_message_bytes(client: &mut Client, topic: &str) -> Result<Option<usiz
             format!("{MAX_MESSAGE_BYTES} of topic {topic}"),
             None,
         )),
-        // Somebody who may write need not be allowed to see settings.
+        // A client with permission to write may lack permission to describe settings.
         (_, bytes) => Ok(bytes),
     }
 }
 
-/// A producer id and epoch for an idempotent producer (KIP-98).
+/// Request a producer id and epoch for an idempotent producer (KIP-98).
 pub(super) fn init_producer_id(client: &mut Client) -> Result<(i64, i16)> {
     client.patiently(try_init_producer_id)
 }

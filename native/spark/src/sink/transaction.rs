@@ -1,7 +1,7 @@
-//! The transaction that a sink writes in: it adds the partitions. Who began the transaction ends it.
+//! The transaction of a sink: the sink adds partitions, the driver begins and ends the transaction.
 //!
-//! In version 1 of the protocol, which every broker since Apache Kafka 2.5 speaks: partitions are added before they are
-//! written to, and EndTxn leaves the epoch as it is, so that the driver can repeat it.
+//! It uses version 1 of the protocol, which every broker since Apache Kafka 2.5 supports: partitions are added before
+//! they are written to, and EndTxn does not change the epoch, so that the driver can repeat it.
 
 use std::ops::RangeInclusive;
 
@@ -12,14 +12,14 @@ use pybroker_protocol::{ApiKey, ErrorCode};
 
 use super::Target;
 
-/// Versions of FindCoordinator spoken: 3 is the first flexible one and the last for one key.
+/// Supported versions of FindCoordinator: 3 is the first flexible one and the last for one key.
 const FIND_COORDINATOR: RangeInclusive<i16> = 1..=3;
 const FIND_COORDINATOR_FLEXIBLE: i16 = 3;
 const OF_TRANSACTIONS: i8 = 1;
-/// Versions of AddPartitionsToTxn spoken: 3 is the first flexible one and the last for producers.
+/// Supported versions of AddPartitionsToTxn: 3 is the first flexible one and the last for producers.
 const ADD_PARTITIONS: RangeInclusive<i16> = 0..=3;
 const ADD_PARTITIONS_FLEXIBLE: i16 = 3;
-/// Where pybroker looks for the topic's id (docs/protocol.md); other brokers skip it.
+/// Tag of the topic's id for pybroker (docs/protocol.md); other brokers ignore it.
 const TOPIC_ID_TAG: u32 = 10_000;
 
 /// A producer with a transactional id.
@@ -27,13 +27,13 @@ const TOPIC_ID_TAG: u32 = 10_000;
 pub struct Transaction {
     /// The transactional id.
     pub id: String,
-    /// What InitProducerId gave for it.
+    /// Producer id from InitProducerId.
     pub producer_id: i64,
-    /// A producer that was fenced has an older one.
+    /// Producer epoch; a fenced producer has an older one.
     pub producer_epoch: i16,
 }
 
-/// The partition becomes part of the transaction, so that its end reaches it. May be repeated.
+/// Add the partition to the transaction, so that its end reaches the partition. May be repeated.
 pub(super) fn add_partition(
     client: &mut Client,
     transaction: &Transaction,
@@ -97,7 +97,7 @@ fn try_add_partition(
     }
 }
 
-/// The broker that looks after a transactional id.
+/// Return the coordinator of a transactional id.
 fn coordinator(client: &mut Client, id: &str) -> Result<i32> {
     let connection = client.connection(Node::Any)?;
     let version = connection.version_of(ApiKey::FindCoordinator, FIND_COORDINATOR)?;
