@@ -11,7 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// brokers are the connections to the brokers of a cluster, made when they are needed.
+// brokers are the connections to the brokers of a cluster, opened on first use.
 type brokers struct {
 	o     options
 	wires map[string]*wire
@@ -33,7 +33,7 @@ func (b *brokers) drop(address string) {
 	}
 }
 
-// at gives the connection to a broker; "" is any, another one each time that it was dropped.
+// at returns the connection to a broker; "" is any broker, another one after each drop.
 func (b *brokers) at(address string) (*wire, error) {
 	if w := b.wires[address]; w != nil {
 		return w, nil
@@ -51,14 +51,14 @@ func (b *brokers) at(address string) (*wire, error) {
 	return w, err
 }
 
-// led is a topic: its id, and who leads each partition.
+// led is a topic with its id and the leader of each partition.
 type led struct {
 	id        [16]byte
 	addresses []string
 	lacking   bool // a replica is not in sync, or nobody leads
 }
 
-// of groups partitions by their leader; those that nobody leads go to whoever answers, which refuses them.
+// of groups partitions by their leader; partitions without a leader go to any broker, which refuses them.
 func (l led) of(partitions []int32) map[string][]int32 {
 	found := map[string][]int32{}
 	for _, p := range partitions {
@@ -103,10 +103,10 @@ func (b *brokers) leaders(name string) (led, error) {
 	return found, nil
 }
 
-// patience is how long one request is waited for where brokers die.
+// patience limits the wait for one response while brokers die.
 const patience = time.Second
 
-// write sends one record to each of some partitions of one broker; it gives those that are to be tried again.
+// write sends one record to each of the given partitions of one broker and returns those to retry.
 func (b *brokers) write(address, name string, id [16]byte, partitions []int32, batch []byte) ([]int32, error) {
 	w, err := b.at(address)
 	if err != nil {
@@ -140,7 +140,7 @@ func unlessPassing(err error) error {
 	return err
 }
 
-// longestGap writes to partition 0, one record after the other, while somebody does things to the brokers.
+// longestGap writes to partition 0, one record after the other, while the caller kills or stops brokers.
 func longestGap(o options) (result, error) {
 	if _, err := prepare(o); err != nil {
 		return nil, err
@@ -176,7 +176,7 @@ func longestGap(o options) (result, error) {
 	return result{"gap_ms": milliseconds(longest), "requests": count}, nil
 }
 
-// allInSync waits until all replicas of all topics are.
+// allInSync waits until all replicas of all topics are in sync.
 func allInSync(o options) (result, error) {
 	start := time.Now()
 	if o.since > 0 {

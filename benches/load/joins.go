@@ -9,8 +9,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// firstFetches starts consumers of one group at once and waits until each has read a record. Nobody commits, so that a
-// partition begins anew with each owner and nobody takes what others wait for.
+// firstFetches starts consumers of one group at once and waits until each has read a record. They do not
+// commit: each owner reads a partition from its start, so no consumer takes another's records.
 func firstFetches(o options) (result, error) {
 	if _, err := prepare(o); err != nil {
 		return nil, err

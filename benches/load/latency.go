@@ -14,7 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// many holds idle connections open while active ones send one record and wait for its acknowledgement.
+// many keeps idle connections open while active ones send one record and wait for its acknowledgement.
 func many(o options) (result, error) {
 	id, err := prepare(o)
 	if err != nil {
@@ -65,7 +65,7 @@ func many(o options) (result, error) {
 	return r, nil
 }
 
-// endToEnd sends records at a fixed rate, whatever the broker does, and counts each record's latency from when it was due.
+// endToEnd sends records at a fixed rate, independently of responses, and measures latency from the scheduled time.
 func endToEnd(o options) (result, error) {
 	if _, err := prepare(o); err != nil {
 		return nil, err

@@ -3,24 +3,24 @@
 //	load produce      ready-made batches on raw connections, a fixed number of requests in flight on each
 //	load fetch        raw fetches of whole partitions from the page cache
 //	load many         idle connections beside active ones that wait for each acknowledgement
-//	load e2e          open loop: latency from the moment a record was due until a consumer has it
+//	load e2e          open loop: latency from a record's scheduled time until a consumer has it
 //	load topics       create topics, wait until every partition has taken a record
 //	load firstwrite   how long until the first, then until every partition takes a record
-//	load metadata     Metadata of all topics, again and again
+//	load metadata     Metadata of all topics, repeatedly
 //	load recreate     delete, create again under the same name, first acknowledged record
 //	load reuse        delete topics that exist, create them again under their names, first acknowledged record
 //	load delete       delete the topics that `topics` made
 //	load describe     keep the control plane busy with DescribeConfigs
-//	load gap          write to one partition all the time: the longest while without an acknowledgement
+//	load gap          write to one partition continuously: the longest gap between acknowledgements
 //	load insync       wait until every replica of the topics is in sync
 //	load joins        consumers of one group, all at once, until each has read a record
 //	load members      heartbeats and commits of the members of groups, at a fixed pace
 //	load transactions transactions of one batch each, back to back on each connection
-//	load share        consumers of one share group until all records have come
+//	load share        consumers of one share group until all records have arrived
 //
-// The client's own cost is kept low (requests are encoded once where possible), so that the broker is the
-// limit. With -pids the CPU time of the brokers, together, is read from /proc around the timed part only.
-// Of several brokers each is sent what it leads.
+// The client's own cost is low (it encodes requests once where possible): the broker is the bottleneck.
+// With -pids it reads the summed CPU time of the brokers from /proc around the timed part only.
+// In a cluster, each broker gets the requests for partitions that it leads.
 package main
 
 import (
@@ -31,7 +31,7 @@ import (
 	"time"
 )
 
-// options are the flags of every operation; an operation reads those it knows.
+// options are the flags of every operation; an operation reads the flags that it knows.
 type options struct {
 	bootstrap   string
 	pids        string

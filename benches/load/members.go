@@ -11,10 +11,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// calm is how many heartbeats in a row have nothing to tell before a member counts as settled.
+// calm is how many consecutive heartbeats without a change make a member count as settled.
 const calm = 4
 
-// groupMember is one member of a group, on a connection of its own. What it sends again and again is encoded once.
+// groupMember is one member of a group, with its own connection. It encodes repeated requests once.
 type groupMember struct {
 	w          *wire
 	group      string
@@ -25,8 +25,8 @@ type groupMember struct {
 	topicID    [16]byte
 }
 
-// members joins so many members to groups, one partition each, and then has each send heartbeats at the interval and
-// commit at 5/3 of it, as clients' defaults (3 s and 5 s) are. What is measured is a while in which nothing changes.
+// members joins members to groups, one partition each. Each then sends heartbeats at the interval and commits at 5/3 of
+// it, the ratio of clients' defaults (3 s and 5 s). The measurement covers a period without rebalances.
 func members(o options) (result, error) {
 	o.partitions = o.connections / o.groups
 	id, err := prepare(o)
@@ -64,7 +64,7 @@ func members(o options) (result, error) {
 	}()
 	err = inParallel(o, func(i int, w *wire) error {
 		one := &groupMember{w: w, group: groupName(o, stamp, i%o.groups), topic: o.topic, topicID: id}
-		// Nobody goes on before all are settled: a rebalance of one is told to the others by their heartbeats.
+		// Wait until all members are settled: heartbeats notify the others of a member's rebalance.
 		over := func(isCalm bool) bool {
 			if quiet[i].Swap(isCalm) != isCalm {
 				if isCalm {
@@ -97,7 +97,7 @@ func members(o options) (result, error) {
 	return r, nil
 }
 
-// loading are errors that end by themselves: the coordinator has not read its log yet.
+// loading are transient errors of a coordinator that has not read its log yet.
 func loading(err error) bool {
 	return errors.Is(err, kerr.NotCoordinator) || errors.Is(err, kerr.CoordinatorLoadInProgress) ||
 		errors.Is(err, kerr.CoordinatorNotAvailable)
@@ -107,7 +107,7 @@ func groupName(o options, stamp int64, number int) string {
 	return fmt.Sprintf("%s-%d-%d", o.topic, stamp, number)
 }
 
-// live sends what is due until the time is over; a member begins somewhere within its interval, as members do.
+// live sends requests on schedule until the time is over; members start at different points of the interval.
 func (g *groupMember) live(o options, start time.Time, number int, beat, commit []byte) (beats, commits []time.Duration, err error) {
 	period := o.interval
 	pause := period * 5 / 3
@@ -172,7 +172,7 @@ func named(what string, number int16) error {
 	return nil
 }
 
-// frames are a heartbeat that tells nothing new and a commit of the member's partition.
+// frames are a heartbeat without changes and a commit of the member's partition.
 func (g *groupMember) frames(o options) (beat, commit []byte) {
 	if o.protocol == "consumer" {
 		beat = g.w.frame(g.consumerBeat())
@@ -192,7 +192,7 @@ func (g *groupMember) frames(o options) (beat, commit []byte) {
 	return beat, g.w.frame(q)
 }
 
-// joinClassic takes part in rounds until heartbeats have nothing to tell.
+// joinClassic takes part in rebalances until heartbeats report none.
 func joinClassic(g *groupMember, over func(bool) bool) error {
 	for {
 		leads, all, err := g.round()
@@ -216,7 +216,7 @@ func joinClassic(g *groupMember, over func(bool) bool) error {
 	}
 }
 
-// round is one JoinGroup; who leads is told all members.
+// round is one JoinGroup; the leader's response lists all members.
 func (g *groupMember) round() (bool, []string, error) {
 	for {
 		q := kmsg.NewPtrJoinGroupRequest()
@@ -271,7 +271,7 @@ func (g *groupMember) sync(leads bool, all []string) error {
 	return nil
 }
 
-// settle beats until all members of all groups are calm, or until one heartbeat has something to tell.
+// settle sends heartbeats until all members of all groups are calm, or until one reports a rebalance.
 func (g *groupMember) settle(over func(bool) bool, beat func() error) error {
 	for count := 0; ; count++ {
 		if err := beat(); err != nil {
@@ -293,7 +293,7 @@ func (g *groupMember) consumerBeat() *kmsg.ConsumerGroupHeartbeatRequest {
 
 var anybody atomic.Int64
 
-// joinConsumer joins by KIP-848: it gives up what it is asked to and says so, until it has one partition of its own.
+// joinConsumer joins by KIP-848: it revokes partitions on request and confirms it, until it owns one partition.
 func joinConsumer(g *groupMember, over func(bool) bool) error {
 	g.id = fmt.Sprintf("%s-%d", g.group, anybody.Add(1))
 	have := 0

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// result holds the figures of one measurement; the names carry the units.
+// result holds the figures of one measurement; the names contain the units.
 type result map[string]any
 
 // clockTicks is the unit of /proc/PID/stat on Linux (USER_HZ).
@@ -22,7 +22,7 @@ func processCPU(pid int) float64 {
 	if err != nil {
 		return 0
 	}
-	// The command name may hold blanks: the fields that count come after its closing bracket.
+	// The command name may contain blanks: parse the fields after its closing bracket.
 	fields := strings.Fields(string(text)[strings.LastIndexByte(string(text), ')')+1:])
 	user, _ := strconv.ParseFloat(fields[11], 64)
 	system, _ := strconv.ParseFloat(fields[12], 64)
@@ -47,7 +47,7 @@ func ownCPU() float64 {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
 }
 
-// machineCPU is the time all processors were busy for anybody, in seconds.
+// machineCPU is the busy time of all processors, for any process, in seconds.
 func machineCPU() float64 {
 	text, _ := os.ReadFile("/proc/stat")
 	line, _, _ := strings.Cut(string(text), "\n")
@@ -60,7 +60,7 @@ func machineCPU() float64 {
 	return busy
 }
 
-// meter measures a timed part: wall time, the brokers' and this program's CPU, and what others used.
+// meter measures a timed part: wall time, the brokers' and this program's CPU, and the CPU of all other processes.
 type meter struct {
 	pids                 string
 	start                time.Time
@@ -92,7 +92,7 @@ func (m meter) stop(r result, requests, payload int64) {
 		r["broker_cpu_us_per_request"] = broker * 1e6 / float64(requests)
 	}
 	r["broker_cpu_s"] = broker
-	// Cores used by neither the broker nor this program: how far the figures can be trusted.
+	// Cores that other processes used: the larger, the less reliable the figures.
 	r["noise_cores"] = (machineCPU() - m.machine - broker - own) / seconds
 }
 

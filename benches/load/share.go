@@ -11,8 +11,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// share has consumers of one share group read a topic from its beginning, each record acknowledged by the next poll,
-// until `megabytes` of values have come. It is timed from the first record on.
+// share reads a topic from its beginning with consumers of one share group, which acknowledge records by the next
+// poll, until `megabytes` of values have arrived. Timing starts at the first record.
 func share(o options) (result, error) {
 	w, err := dial(o)
 	if err != nil {
@@ -24,7 +24,7 @@ func share(o options) (result, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), o.limit)
 	defer cancel()
-	// Who polls on holds what others could have: all stop at once.
+	// A consumer that goes on polling would hold records of the others: all stop at once.
 	polling, enough := context.WithCancel(ctx)
 	defer enough()
 	target := int64(o.megabytes) * 1_000_000 / int64(o.size)
@@ -84,7 +84,7 @@ func share(o options) (result, error) {
 	return r, nil
 }
 
-// fromTheBeginning has a share group that does not exist yet begin at the first record.
+// fromTheBeginning configures a new share group to start at the first record.
 func fromTheBeginning(w *wire, group string) error {
 	q := kmsg.NewPtrIncrementalAlterConfigsRequest()
 	resource := kmsg.NewIncrementalAlterConfigsRequestResource()

@@ -37,7 +37,7 @@ func produceError(reply *kmsg.ProduceResponse) error {
 	return nil
 }
 
-// prepare makes the topic and sends one record to each partition, so that leaders are known to be there.
+// prepare creates the topic and sends one record to each partition, which proves that it has a leader.
 func prepare(o options) ([16]byte, error) {
 	w, err := dial(o)
 	if err != nil {
@@ -54,8 +54,7 @@ func prepare(o options) ([16]byte, error) {
 	return found[o.topic], err
 }
 
-// shares gives each connection a broker in turn, and the partitions of the topic that it walks over: of those that its
-// broker leads, its part.
+// shares assigns each connection a broker in turn, and a share of the partitions that this broker leads.
 func shares(o options) ([]string, [][]int32, error) {
 	brokers := newBrokers(o)
 	defer brokers.close()
@@ -84,7 +83,7 @@ func inParallel(o options, work func(i int, w *wire) error) error {
 	return inParallelAt(o, slices.Repeat(strings.Split(o.bootstrap, ",")[:1], o.connections), work)
 }
 
-// inParallelAt does so with a broker for each connection.
+// inParallelAt runs one function a connection, each with its broker, and returns the first error.
 func inParallelAt(o options, addresses []string, work func(i int, w *wire) error) error {
 	wires := make([]*wire, o.connections)
 	for i := range wires {
@@ -107,7 +106,7 @@ func inParallelAt(o options, addresses []string, work func(i int, w *wire) error
 	return nil
 }
 
-// produce sends the same encoded requests again and again; a connection walks over its share of the partitions.
+// produce sends the same encoded requests repeatedly; a connection iterates over its share of the partitions.
 func produce(o options) (result, error) {
 	id, err := prepare(o)
 	if err != nil {
@@ -178,7 +177,7 @@ func produce(o options) (result, error) {
 	return r, nil
 }
 
-// fetch reads every partition from its start to its end, over and over, until enough bytes have come.
+// fetch reads every partition from its start to its end, repeatedly, until enough bytes have arrived.
 func fetch(o options) (result, error) {
 	probe, err := dial(o)
 	if err != nil {

@@ -23,7 +23,7 @@ func topicNames(o options) []string {
 
 func create(o options, w *wire, names []string) error {
 	for _, name := range names {
-		// What takes longer than a request may is made all the same.
+		// The broker finishes a creation that takes longer than the request's timeout.
 		err := tryToCreate(o, w, name)
 		if err != nil && !errors.Is(err, kerr.TopicAlreadyExists) && !errors.Is(err, kerr.RequestTimedOut) {
 			return fmt.Errorf("create %s: %w", name, err)
@@ -47,7 +47,7 @@ func tryToCreate(o options, w *wire, name string) error {
 	})
 }
 
-// atController asks again at the controller where a broker does not pass it on: Apache Kafka on ZooKeeper.
+// atController repeats a request at the controller if a broker does not forward it: Apache Kafka on ZooKeeper.
 func atController(o options, w *wire, ask func() error) error {
 	err := ask()
 	if !errors.Is(err, kerr.NotController) {
@@ -81,7 +81,7 @@ func remove(o options, w *wire, names []string) error {
 	})
 }
 
-// ids asks for the topics' ids, which Produce 13 and Fetch 13 need; zero where the broker has none.
+// ids requests the topics' ids, which Produce 13 and Fetch 13 need; zero if the broker has none.
 func ids(w *wire, names []string) (map[string][16]byte, error) {
 	q := kmsg.NewPtrMetadataRequest()
 	for _, name := range names {
@@ -102,16 +102,15 @@ func ids(w *wire, names []string) (map[string][16]byte, error) {
 	return out, nil
 }
 
-// passing are errors that a broker may give while a new leader takes over, or while followers begin to copy thousands
-// of partitions.
+// passing are transient errors while a new leader takes over, or while followers start to copy thousands of partitions.
 func passing(err error) bool {
 	return errors.Is(err, kerr.NotLeaderForPartition) || errors.Is(err, kerr.LeaderNotAvailable) || errors.Is(err, kerr.KafkaStorageError) ||
 		errors.Is(err, kerr.NotEnoughReplicas) || errors.Is(err, kerr.NotEnoughReplicasAfterAppend) || errors.Is(err, kerr.RequestTimedOut) ||
 		errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, kerr.UnknownTopicID) || errors.Is(err, io.EOF)
 }
 
-// writeEach sends one record to each partition of a topic, at its leader, and repeats what was refused, until all are
-// taken.
+// writeEach sends one record to each partition of a topic, at its leader, and retries refused ones until all are
+// acknowledged.
 func writeEach(o options, name string, partitions []int32) error {
 	batch := recordBatch(1, 100)
 	brokers := newBrokers(o)
@@ -168,7 +167,7 @@ func createAndWrite(o options) (result, error) {
 	return r, nil
 }
 
-// firstWrite waits for a broker that is starting: refused connections are tried again.
+// firstWrite waits for a starting broker: it retries refused connections.
 func firstWrite(o options) (result, error) {
 	start := time.Now()
 	if o.since > 0 {
@@ -259,7 +258,7 @@ func recreate(o options) (result, error) {
 	return r, nil
 }
 
-// reuse does so once with each topic, each time to its first record.
+// reuse deletes and re-creates each topic once, and measures until the first record is acknowledged.
 func reuse(o options) (result, error) {
 	w, err := dial(o)
 	if err != nil {
@@ -305,7 +304,7 @@ func deleteAll(o options) (result, error) {
 	return result{"deleted_ms": milliseconds(time.Since(start))}, nil
 }
 
-// describe keeps the control plane busy: configurations of all topics, again and again, until the time is over.
+// describe keeps the control plane busy: it requests settings of all topics repeatedly until the time is over.
 func describe(o options) (result, error) {
 	o.connections = 1
 	r, m := result{}, startMeter(o.pids)

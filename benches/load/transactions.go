@@ -20,7 +20,7 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// sealed gives a batch to a producer, in a transaction.
+// sealed sets the producer's fields in a batch and marks it as transactional.
 func sealed(batch []byte, producer int64, epoch int16, sequence int32) {
 	be := binary.BigEndian
 	be.PutUint16(batch[atAttributes:], transactional)
@@ -30,14 +30,14 @@ func sealed(batch []byte, producer int64, epoch int16, sequence int32) {
 	be.PutUint32(batch[atChecksum:], crc32.Checksum(batch[atAttributes:], castagnoli))
 }
 
-// producer is who a transactional id is at the moment (KIP-890: another epoch after each transaction).
+// producer is the current producer id and epoch of a transactional id (KIP-890: each transaction has a new epoch).
 type producer struct {
 	name  string
 	id    int64
 	epoch int16
 }
 
-// begin asks for a producer id, as long as the coordinator is not there or has to end what was before.
+// begin requests a producer id; it retries while the coordinator is unavailable or ends an earlier transaction.
 func (p *producer) begin(w *wire) error {
 	q := kmsg.NewPtrInitProducerIDRequest()
 	q.TransactionalID, q.TransactionTimeoutMillis = kmsg.StringPtr(p.name), 60_000
@@ -60,7 +60,7 @@ func (p *producer) begin(w *wire) error {
 	}
 }
 
-// end commits or aborts; the answer says who the producer is from then on.
+// end commits or aborts; the response has the next producer id and epoch.
 func (p *producer) end(w *wire, commit bool) error {
 	q := kmsg.NewPtrEndTxnRequest()
 	q.TransactionalID, q.ProducerID, q.ProducerEpoch, q.Commit = p.name, p.id, p.epoch, commit
@@ -82,8 +82,8 @@ func (p *producer) end(w *wire, commit bool) error {
 	}
 }
 
-// transactions sends one batch in each and ends it, in the second version of the protocol, until the time is over or
-// `megabytes` have gone, what is first. Each connection has a transactional id.
+// transactions runs transactions of one batch each, in the second version of the protocol, until the time is over or
+// `megabytes` are sent, whichever comes first. Each connection has a transactional id.
 func transactions(o options) (result, error) {
 	id, err := prepare(o)
 	if err != nil {
@@ -150,7 +150,7 @@ func transactions(o options) (result, error) {
 	return r, nil
 }
 
-// findCoordinator waits until a key (kind 0: group, 1: transactional id) has one; on one broker it is that one.
+// findCoordinator waits until a key (kind 0: group, 1: transactional id) has a coordinator; a single broker has all.
 func findCoordinator(w *wire, key string, kind int8) error {
 	q := kmsg.NewPtrFindCoordinatorRequest()
 	q.CoordinatorType, q.CoordinatorKey, q.CoordinatorKeys = kind, key, []string{key}

@@ -39,7 +39,7 @@ func dial(o options) (*wire, error) {
 	return w, err
 }
 
-// dialAt connects to one broker, which has to answer for the first time within patience.
+// dialAt connects to one broker, which must send its first response within patience.
 func dialAt(o options, address string, patience time.Duration) (*wire, error) {
 	conn, err := net.DialTimeout("tcp", address, 2*time.Second)
 	if err != nil {
@@ -61,7 +61,7 @@ func dialAt(o options, address string, patience time.Duration) (*wire, error) {
 	return w, nil
 }
 
-// toController goes on with the broker that decides.
+// toController reconnects to the controller.
 func (w *wire) toController(o options) error {
 	q := kmsg.NewPtrMetadataRequest()
 	q.Topics = []kmsg.MetadataRequestTopic{}
@@ -126,7 +126,7 @@ func (w *wire) call(q kmsg.Request) (kmsg.Response, error) {
 
 func code(c int16) error { return kerr.ErrorForCode(c) }
 
-// values are JSON-like texts of one size, as events are; repeatable.
+// values returns reproducible JSON-like texts of one size, which resemble events.
 func values(count, size int) [][]byte {
 	r := rand.New(rand.NewPCG(1, 2))
 	out := make([][]byte, count)

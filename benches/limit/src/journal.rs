@@ -1,8 +1,8 @@
-//! The least work of a durable Produce of small records: whoever waits shares one write of a journal that is on disk
-//! before its answers go out.
+//! The least work of a durable Produce of small records: all waiting requests share one journal write, which is on
+//! disk before their responses are sent.
 //!
-//! Two threads receive, take checksums and put the frames together; one writes them to a file whose blocks exist and
-//! answers. There is no protocol, no log and no index, and the clients do nothing but send again what was answered.
+//! Two threads receive, compute checksums and collect the frames; one thread writes them to a preallocated file and
+//! responds. There is no protocol, no log and no index; a client only sends a new frame after each response.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -22,7 +22,7 @@ use crate::{Outcome, pairs, thread_cpu};
 
 const RECEIVERS: usize = 2;
 const ANSWER_BYTES: usize = 32;
-/// What O_DIRECT wants addresses, offsets and lengths to be multiples of.
+/// Alignment of addresses, offsets and lengths for O_DIRECT.
 const BLOCK_BYTES: usize = 4096;
 const JOURNAL_BYTES: u64 = 64 << 20;
 
@@ -46,7 +46,7 @@ pub(crate) fn measure(
     seconds: u64,
     dir: &Path,
 ) -> Outcome<String> {
-    // What can wait at once, in whole blocks.
+    // The largest possible batch, in whole blocks.
     let room = (connections * in_flight * bytes).next_multiple_of(BLOCK_BYTES);
     if room as u64 > JOURNAL_BYTES {
         return Err(format!(
@@ -104,7 +104,7 @@ pub(crate) fn measure(
     ))
 }
 
-/// Past the page cache where the system knows that; what is written is on disk.
+/// Opens a file whose writes are durable, and bypass the page cache where the system supports it.
 #[cfg(target_os = "linux")]
 fn open(path: &Path) -> io::Result<File> {
     let flags = OFlags::DIRECT | OFlags::DSYNC;
@@ -118,7 +118,7 @@ fn open(path: &Path) -> io::Result<File> {
     File::options().write(true).custom_flags(flags).open(path)
 }
 
-/// Receives from every `RECEIVERS`th connection until all of them are closed. Gives the CPU seconds of the thread.
+/// Receives from every `RECEIVERS`th connection until all of them are closed. Returns the CPU seconds of the thread.
 fn receive(journal: &Journal, servers: &[TcpStream], number: usize, bytes: usize) -> Outcome<f64> {
     let started = thread_cpu();
     let mut own: Vec<(usize, Vec<u8>)> = (number..servers.len())
@@ -170,7 +170,7 @@ fn receive(journal: &Journal, servers: &[TcpStream], number: usize, bytes: usize
     Ok(thread_cpu() - started)
 }
 
-/// Writes what waits, all at once, and answers. Gives the CPU seconds of the thread and how often it wrote.
+/// Writes all waiting frames at once and responds. Returns the CPU seconds of the thread and the number of writes.
 fn write(
     journal: &Journal,
     servers: &[TcpStream],
@@ -217,7 +217,7 @@ fn write(
     }
 }
 
-/// Sends a frame for each answer until `end`. Gives the number of frames answered.
+/// Sends a frame after each response until `end`. Returns the number of responses.
 fn drive(mut socket: TcpStream, in_flight: usize, bytes: usize, end: Instant) -> Outcome<usize> {
     let frames = vec![7; in_flight * bytes];
     let mut answers = vec![0; in_flight * ANSWER_BYTES];

@@ -1,4 +1,4 @@
-//! What this machine allows any broker at best: the least work that a produce and a fetch consist of.
+//! The upper limit of any broker on this machine: the least work of a produce and a fetch.
 //!
 //! ```text
 //! pybroker-limit produce CONNECTIONS MEGABYTES DIR [BYTES [PACE [SYNC]]]   receive a frame, CRC-32C, append to a file, short reply; five in flight
@@ -78,7 +78,7 @@ fn serve_produce(
     Ok(used)
 }
 
-/// `period`: from one frame to the next; a late one makes the next come sooner.
+/// `period`: time between frames; after a late frame the next one is sent sooner.
 fn drive_produce(
     mut socket: TcpStream,
     frames: usize,
