@@ -58,8 +58,7 @@ def compiled(template: str) -> Callable[[ConsumerRecord], bytes]:
 
 
 def unescaped(text: str) -> bytes:
-    """A separator as it is written on a command line: `\\n`, `\\t`, `\\x1f`… stand for what they do elsewhere.
-    ValueError."""
+    """Return a command line's separator with its escapes (`\\n`, `\\t`, `\\x1f`…) replaced. Raises ValueError."""
     found = b""
     at = 0
     for token in _TOKEN.finditer(text):
