@@ -1,17 +1,18 @@
-//! THE table of API keys: number, name, the versions served on client listeners, the first flexible version,
-//! which plane answers, and whether a handler exists. Everything else that needs these facts reads them here.
+//! The table of API keys: number, name, versions on client listeners, first flexible version, plane, and whether a
+//! handler exists. All other code takes these facts from here.
 //!
 //! The ranges are Kafka 4.4.0's highest versions and, below Kafka 4's lowest, those that 3.9.2 still served.
-//! Exceptions: Produce 0-2 are advertised but answered UNSUPPORTED_VERSION, without them librdkafka stops compressing;
-//! Fetch starts at 4, as 0-3 need message formats 0 and 1; OffsetCommit and OffsetFetch start at 1, as version 0 keeps
-//! offsets in ZooKeeper; InitProducerId ends at 5 as Kafka 4.4.0 marks its version 6 unstable.
+//! Exceptions: Produce 0-2 are advertised but answered UNSUPPORTED_VERSION, because librdkafka stops compressing
+//! without them; Fetch starts at 4, because 0-3 need message formats 0 and 1; OffsetCommit and OffsetFetch start at 1,
+//! because version 0 keeps offsets in ZooKeeper; InitProducerId ends at 5, because Kafka 4.4.0 marks its version 6
+//! unstable.
 
-/// Who answers a request: the data plane by itself, or a Python handler behind the bridge.
+/// The plane that answers a request: the data plane, or a Python handler behind the bridge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plane {
     /// Answered on the connection's own thread, without the GIL.
     Native,
-    /// Handed to the control plane.
+    /// Forwarded to the control plane.
     Python,
 }
 
@@ -26,19 +27,19 @@ pub struct Api {
     pub max_version: i16,
     /// First version with compact lengths and tagged fields; `None` if no version has them.
     pub first_flexible: Option<i16>,
-    /// Who answers.
+    /// The plane that answers.
     pub plane: Plane,
-    /// Whether a handler exists: only these keys are advertised. A test demands handler = served.
+    /// Whether a handler exists: only these keys are advertised. A test compares handlers with this flag.
     pub served: bool,
 }
 
 impl Api {
-    /// The API's name in Kafka, for instance `CreateTopics`.
+    /// Return the API's name in Kafka, for instance `CreateTopics`.
     pub const fn name(&self) -> &'static str {
         self.key.name()
     }
 
-    /// Whether `version` is answered on client listeners by something else than UNSUPPORTED_VERSION.
+    /// Return whether client listeners serve `version`, with an answer other than UNSUPPORTED_VERSION.
     pub const fn supports(&self, version: i16) -> bool {
         let lowest = if matches!(self.key, ApiKey::Produce) {
             PRODUCE_LOWEST_IMPLEMENTED
@@ -48,8 +49,8 @@ impl Api {
         self.served && version >= lowest && version <= self.max_version
     }
 
-    /// Highest version that is served. With `topic_ids` false (`inter.broker.protocol.version` below 2.8) it is
-    /// the last one whose messages name topics by name alone; -1 if the key cannot do without ids.
+    /// Return the highest served version. With `topic_ids` false (`inter.broker.protocol.version` below 2.8) it is the
+    /// last one that uses topic names only; -1 if all versions use ids.
     pub const fn newest(&self, topic_ids: bool) -> i16 {
         if topic_ids {
             return self.max_version;
@@ -89,12 +90,12 @@ impl Api {
         }
     }
 
-    /// Whether messages of `version` have compact lengths and tagged fields.
+    /// Return whether messages of `version` have compact lengths and tagged fields.
     pub const fn is_flexible(&self, version: i16) -> bool {
         matches!(self.first_flexible, Some(first) if version >= first)
     }
 
-    /// Version of the request header in front of a request of `version`.
+    /// Return the request header version of a request of `version`.
     pub const fn request_header_version(&self, version: i16) -> i16 {
         match self.key {
             ApiKey::ControlledShutdown if version == 0 => 0,
@@ -103,8 +104,8 @@ impl Api {
         }
     }
 
-    /// Version of the response header in front of a response of `version`. ApiVersions always has 0: its sender
-    /// does not know yet what the peer can read (KIP-511).
+    /// Return the response header version of a response of `version`. ApiVersions always has 0, because its sender does
+    /// not know yet which versions the peer can read (KIP-511).
     pub const fn response_header_version(&self, version: i16) -> i16 {
         if self.is_flexible(version) && !matches!(self.key, ApiKey::ApiVersions) {
             1
@@ -146,7 +147,7 @@ macro_rules! apis {
         }
 
         impl ApiKey {
-            /// The API's name in Kafka.
+            /// Return the API's name in Kafka.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(ApiKey::$name => stringify!($name),)*
@@ -168,7 +169,7 @@ macro_rules! apis {
     };
 }
 
-// `dormant`: the codec knows the messages, clients are not served, the key is not advertised to them.
+// `dormant`: the codec knows the messages, but client listeners neither serve nor advertise the key.
 apis! {
     0 Produce 0..=13 flexible 9 Native served;
     1 Fetch 4..=18 flexible 12 Native served;
@@ -292,25 +293,25 @@ apis! {
 }
 
 impl ApiKey {
-    /// The number on the wire.
+    /// Return the number on the wire.
     pub const fn code(self) -> i16 {
         self as i16
     }
 
-    /// The key with number `code`; `None` if there is no such key.
+    /// Return the key with number `code`; `None` if there is no such key.
     pub fn from_code(code: i16) -> Option<ApiKey> {
         Api::find(code).map(|api| api.key)
     }
 
-    /// The key's row.
+    /// Return the key's row.
     pub fn api(self) -> &'static Api {
         Api::find(self.code()).expect("every key has a row")
     }
 }
 
 impl Api {
-    /// The row of key number `code`; `None` if there is no such key. One comparison for Kafka's own keys,
-    /// whose rows stand at their number.
+    /// Return the row of key number `code`; `None` if there is no such key. One comparison for Kafka's own keys, whose
+    /// index is their number.
     pub fn find(code: i16) -> Option<&'static Api> {
         usize::try_from(code)
             .ok()

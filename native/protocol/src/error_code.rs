@@ -1,11 +1,11 @@
-//! Kafka's error codes, all that Kafka 4.4 knows: the numbers of its protocol guide.
+//! Kafka's error codes up to Kafka 4.4, with the numbers of its protocol guide.
 //!
-//! On the wire a code is a plain `i16`: a number from outside that is not in this list is a value
-//! like any other, never an error. `pybroker/protocol/error_codes.py` holds the same list; a test compares them.
+//! On the wire a code is an `i16`: numbers outside of this list are valid values, not errors.
+//! `pybroker/protocol/error_codes.py` has the same list; a test compares them.
 
 use std::fmt;
 
-/// An error code as it stands in a response.
+/// An error code in a response.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ErrorCode(pub i16);
 
@@ -17,7 +17,7 @@ macro_rules! error_codes {
             /// Every code with its name, ascending.
             pub const ALL: &'static [(ErrorCode, &'static str)] = &[$((ErrorCode::$name, stringify!($name)),)*];
 
-            /// The name Kafka gives to the code; `None` for a number that Kafka 4.4 does not know.
+            /// Return Kafka's name of the code; `None` for a number that Kafka 4.4 does not define.
             pub const fn name(self) -> Option<&'static str> {
                 match self.0 {
                     $($code => Some(stringify!($name)),)*
@@ -25,7 +25,7 @@ macro_rules! error_codes {
                 }
             }
 
-            /// Whether Kafka's clients send a request again that was answered with this code.
+            /// Return whether Kafka's clients retry a request after this error.
             pub const fn is_retriable(self) -> bool {
                 match self.0 {
                     $($code => $retriable,)*

@@ -3,27 +3,27 @@
 /// Bytes of the length prefix.
 pub const LENGTH_BYTES: usize = 4;
 
-/// The smallest request: api key, version, correlation id (header v0 ends there) — Kafka reads a client id in
-/// every header since v1, so a request has at least its length as well.
+/// The smallest request: api key, version, correlation id (header v0 ends there). Every header since v1 has a client
+/// id, so a request has at least its length as well.
 pub const REQUEST_BYTES_MIN: usize = 8;
 
-/// What the first bytes of a frame say.
+/// Result of parsing a length prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FrameLength {
     /// Fewer than four bytes have arrived.
     Incomplete,
     /// The body (everything after the prefix) takes this many bytes.
     Body(usize),
-    /// Not a length a client of this listener may send.
+    /// An invalid length for this listener.
     Refused {
         /// The number read.
         length: i32,
-        /// What the peer probably speaks instead.
+        /// The protocol that the peer probably speaks.
         guess: Guess,
     },
 }
 
-/// What a refused length prefix looks like; only for the log line that explains why a connection was closed.
+/// Protocol guessed from a refused length prefix, for the log line about the closed connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Guess {
     /// A TLS client hello: this port speaks plaintext.
@@ -34,13 +34,13 @@ pub enum Guess {
     Garbage,
 }
 
-/// Reads the length prefix. `max` is the listener's limit in bytes, prefix not counted.
+/// Parse the length prefix. `max` is the listener's limit in bytes, without the prefix.
 #[inline]
 pub fn frame_length(bytes: &[u8], max: usize) -> FrameLength {
     frame_length_between(bytes, REQUEST_BYTES_MIN, max)
 }
 
-/// The same where frames may be as short as `min`: SASL tokens without a request around them.
+/// Parse the length prefix of frames that may be as short as `min`: SASL tokens without request header.
 #[inline]
 pub fn frame_length_between(bytes: &[u8], min: usize, max: usize) -> FrameLength {
     let Some(prefix) = bytes.first_chunk::<LENGTH_BYTES>() else {

@@ -8,11 +8,11 @@ use crate::primitives::{DecodeError, Reader, Writer};
 /// The first eight bytes of every request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestPrefix {
-    /// Which request.
+    /// API key.
     pub api_key: i16,
-    /// Its version.
+    /// API version.
     pub api_version: i16,
-    /// Comes back in the response.
+    /// Returned in the response.
     pub correlation_id: i32,
 }
 
@@ -21,7 +21,7 @@ pub struct RequestPrefix {
 pub struct RequestHeader<'a> {
     /// Key, version and correlation id.
     pub prefix: RequestPrefix,
-    /// The name the client gives itself; for logs and quotas only.
+    /// Client id; used for logs and quotas only.
     pub client_id: Option<&'a str>,
 }
 
@@ -29,7 +29,7 @@ impl RequestPrefix {
     /// Its length.
     pub const BYTES: usize = 8;
 
-    /// Reads the part that has the same layout in every request that ever was.
+    /// Decode the part that has the same layout in every request.
     #[inline]
     pub fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         Ok(RequestPrefix {
@@ -40,8 +40,8 @@ impl RequestPrefix {
     }
 }
 
-/// Reads what follows the prefix of a request: the client id, whose bytes may not be UTF-8. `flexible` = the message
-/// version is flexible (header v2).
+/// Decode the client id after the prefix; its bytes may not be UTF-8. `flexible` = the message version is flexible
+/// (header v2).
 #[inline]
 pub fn read_client_id<'a>(
     reader: &mut Reader<'a>,
@@ -53,7 +53,7 @@ pub fn read_client_id<'a>(
 }
 
 impl RequestHeader<'_> {
-    /// Appends the header; for tests, clients and the inter-broker channel.
+    /// Append the header; for tests, clients and the inter-broker channel.
     pub fn write(&self, out: &mut Vec<u8>, flexible: bool) {
         let mut writer = Writer::new(out, false);
         writer.i16(self.prefix.api_key);
@@ -66,7 +66,7 @@ impl RequestHeader<'_> {
     }
 }
 
-/// Appends a response header: the correlation id and, in v1, an empty tagged section.
+/// Append a response header: the correlation id and, in v1, an empty tagged section.
 #[inline]
 pub fn write_response_header(out: &mut Vec<u8>, correlation_id: i32, flexible: bool) {
     let mut writer = Writer::new(out, flexible);
@@ -74,7 +74,7 @@ pub fn write_response_header(out: &mut Vec<u8>, correlation_id: i32, flexible: b
     writer.no_tags();
 }
 
-/// Reads a response header; returns the correlation id.
+/// Decode a response header; return the correlation id.
 #[inline]
 pub fn read_response_header(reader: &mut Reader<'_>, flexible: bool) -> Result<i32, DecodeError> {
     let correlation_id = reader.i32()?;

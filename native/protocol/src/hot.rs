@@ -1,8 +1,8 @@
-//! Typed codecs of the messages the data plane answers by itself: no allocation per field, no copies of names or
-//! records. Every other message goes through the schema interpreter; a test compares the two.
+//! Typed codecs of the messages that the data plane answers: no allocation per field, no copies of names or records.
+//! The schema interpreter handles all other messages; a test compares the two.
 //!
-//! Decoding returns an error for anything that is not exactly the message (leftover bytes included) and never
-//! panics. Messages with many partitions keep them in one flat vector, which the caller reuses.
+//! Decoding rejects anything but the exact message (also remaining bytes) and never panics. Messages with many
+//! partitions keep them in one flat vector, which the caller reuses.
 
 pub mod api_versions;
 pub mod fetch_request;
@@ -79,7 +79,7 @@ fn read_endpoints<'a>(reader: &mut Reader<'a>) -> Result<Vec<NodeEndpoint<'a>>, 
     Ok(endpoints)
 }
 
-/// The tagged section that ends Produce and Fetch responses: node endpoints if there are any.
+/// Write the tagged section at the end of Produce and Fetch responses: node endpoints, if there are any.
 fn write_endpoints_section(writer: &mut Writer<'_>, endpoints: &[NodeEndpoint<'_>]) {
     if endpoints.is_empty() {
         return writer.no_tags();
@@ -97,7 +97,7 @@ fn write_endpoints_section(writer: &mut Writer<'_>, endpoints: &[NodeEndpoint<'_
     });
 }
 
-/// Refuses versions outside of what a message has.
+/// Reject versions that a message does not have.
 fn check_version(
     version: i16,
     versions: core::ops::RangeInclusive<i16>,

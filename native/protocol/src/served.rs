@@ -1,19 +1,19 @@
-//! Which keys and versions a listener serves, by the set of layouts that it speaks.
+//! Keys and versions that a listener serves, by its registry.
 
 use crate::api_key::{APIS, Api, ApiKey};
 use crate::codec::Registry;
 
-/// One message of the KIP-516 text, or of ours among brokers. Layouts: `schema/interbroker`.
+/// A message of the KIP-516 text, or one of our own among brokers. Layouts: `schema/interbroker`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InterBrokerApi {
     /// The key.
     pub key: ApiKey,
-    /// The version before it, in which topics go by name: what brokers speak whose `inter.broker.protocol.version` is
-    /// below 2.8. `None`: there is none among brokers.
+    /// The previous version, with topic names, for brokers whose `inter.broker.protocol.version` is below 2.8. `None`:
+    /// none among brokers.
     pub by_name: Option<i16>,
-    /// The text's version.
+    /// Version of the KIP-516 text.
     pub version: i16,
-    /// Whether a handler exists: only these keys are served where brokers listen.
+    /// Whether a handler exists: only these keys are served on inter-broker listeners.
     pub served: bool,
 }
 
@@ -26,7 +26,7 @@ const fn own(key: ApiKey, version: i16, served: bool) -> InterBrokerApi {
     }
 }
 
-/// As `version - 1` topics go by name in it.
+/// Return an API whose `version - 1` uses topic names.
 const fn by_name(key: ApiKey, version: i16) -> InterBrokerApi {
     InterBrokerApi {
         key,
@@ -36,7 +36,8 @@ const fn by_name(key: ApiKey, version: i16) -> InterBrokerApi {
     }
 }
 
-/// What is spoken on inter-broker listeners, ascending: in layouts of their own, the state of share groups in Kafka's.
+/// The APIs of inter-broker listeners, ascending: with their own layouts, except that the state of share groups uses
+/// Kafka's.
 pub static INTER_BROKER_APIS: &[InterBrokerApi] = &[
     own(ApiKey::Produce, 9, true),
     by_name(ApiKey::Fetch, 13),
@@ -71,9 +72,9 @@ pub static INTER_BROKER_APIS: &[InterBrokerApi] = &[
 ];
 
 impl Api {
-    /// Lowest and highest version that listeners of `registry` serve, `None` if they do not serve the key. Brokers ask
-    /// in the KIP-516 text's versions, after they have said who they are as clients do. With `topic_ids` false
-    /// (`inter.broker.protocol.version` below 2.8) this broker knows versions by name only.
+    /// Return the lowest and highest version that listeners of `registry` serve, `None` if they do not serve the key.
+    /// Brokers use the KIP-516 text's versions, after authenticating as clients do. With `topic_ids` false
+    /// (`inter.broker.protocol.version` below 2.8) only versions with topic names are served.
     #[inline]
     pub fn versions_on(&self, registry: Registry, topic_ids: bool) -> Option<(i16, i16)> {
         match registry {
@@ -96,13 +97,14 @@ impl Api {
             .find(|own| own.key == self.key && own.served)?;
         match (own.by_name, topic_ids) {
             (Some(by_name), false) => Some((by_name, by_name)),
-            // Among brokers only the text has it, by id.
+            // Among brokers only the KIP-516 text has it, by id.
             (None, false) if own.key == ApiKey::Produce => None,
             (by_name, _) => Some((by_name.unwrap_or(own.version), own.version)),
         }
     }
 
-    /// What ApiVersions advertises on listeners of `registry`: row, lowest and highest version, ascending.
+    /// Return the rows that ApiVersions advertises on listeners of `registry`: row, lowest and highest version,
+    /// ascending.
     pub fn advertised(
         registry: Registry,
         topic_ids: bool,

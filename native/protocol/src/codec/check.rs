@@ -1,4 +1,4 @@
-//! Is this the message it claims to be? Answered without making any value, and without Python.
+//! Validation of message bytes without creating values, and without Python.
 
 use std::vec::Drain;
 
@@ -10,17 +10,19 @@ use super::registry::{Direction, Registry};
 use super::schema::ClassIndex;
 use crate::primitives::{DecodeError, Reader};
 
-/// Refuses `body` exactly when decoding it would. Needs no lock and almost no memory: for data threads.
+/// Reject `body` exactly when decoding would fail. Needs no lock and almost no memory: for data threads.
 ///
 /// # Errors
-/// What is wrong with the bytes: the connection is to be closed.
+///
+/// The fault in the bytes: the connection must be closed.
 pub fn check(layout: &Layout, body: &[u8], elements_max: u32) -> Result<(), DecodeError> {
     decode(layout, body, elements_max, &mut Check)
 }
 
-/// [`check`] for the request of a client or, on the inter-broker listener, of a broker.
+/// Run [`check`] on the request of a client or, on the inter-broker listener, of a broker.
 ///
 /// # Errors
+///
 /// `UnsupportedVersion` if the registry has no such key and version, else as [`check`].
 pub fn check_request(
     registry: Registry,
@@ -35,9 +37,10 @@ pub fn check_request(
     check(layout, body, registry.elements_max())
 }
 
-/// How many elements the arrays of a message have together. Makes no value.
+/// Return the number of elements in all arrays of a message, without creating values.
 ///
 /// # Errors
+///
 /// As [`check`].
 pub fn count_elements(layout: &Layout, body: &[u8], elements_max: u32) -> Result<u32, DecodeError> {
     let mut reader = Reader::with_budget(body, elements_max);

@@ -1,4 +1,4 @@
-//! Bytes → values, one pass, whatever the values are.
+//! Decoding of bytes into values of any type, in one pass.
 
 use std::vec::Drain;
 
@@ -8,15 +8,15 @@ use super::layout::{Kind, Layout, Presence};
 use super::schema::ClassIndex;
 use crate::primitives::{DecodeError, Reader};
 
-/// The element budget where the peer is one of our brokers, or where we read an answer that we asked for: a full
-/// LeaderAndIsr has about seven elements a partition. For clients' requests: [`crate::primitives::ELEMENTS_MAX`].
+/// The element limit for messages of brokers and for responses to our own requests: a full LeaderAndIsr has about seven
+/// elements per partition. For clients' requests: [`crate::primitives::ELEMENTS_MAX`].
 pub const ELEMENTS_MAX_TRUSTED: u32 = 4_000_000;
 
-/// Takes what the decoder finds and makes values of it.
+/// Builds values from decoded data.
 pub trait Sink {
-    /// A value; `()` for a sink that keeps nothing.
+    /// A value; `()` for a sink that builds none.
     type Value;
-    /// What can go wrong, in the bytes or in the sink.
+    /// Errors of the bytes or of the sink.
     type Error: From<DecodeError>;
 
     /// Null, where the schema allows it.
@@ -37,7 +37,7 @@ pub trait Sink {
     fn array(&mut self, elements: Drain<'_, Self::Value>) -> Result<Self::Value, Self::Error>;
     /// The default of a field that the version does not have or the sender left out.
     fn absent(&mut self, class: ClassIndex, field: usize) -> Result<Self::Value, Self::Error>;
-    /// A struct with one value for each field of its class, in order.
+    /// A struct with one value per field of its class, in order.
     fn structure(
         &mut self,
         class: ClassIndex,
@@ -45,10 +45,11 @@ pub trait Sink {
     ) -> Result<Self::Value, Self::Error>;
 }
 
-/// Reads a whole message: `body` without header, all of it. `elements_max` bounds the elements of all arrays together.
+/// Decode a whole message: `body` without header, all of it. `elements_max` limits the elements of all arrays together.
 ///
 /// # Errors
-/// [`DecodeError`] for anything that the bytes should not be, and what the sink raises.
+///
+/// [`DecodeError`] for invalid bytes, and errors of the sink.
 pub fn decode<S: Sink>(
     layout: &Layout,
     body: &[u8],
@@ -61,10 +62,11 @@ pub fn decode<S: Sink>(
     Ok(message)
 }
 
-/// As [`decode`], for what members of a group exchange: later versions only add fields at the end, so that what
-/// follows the fields of `layout` is left alone.
+/// Decode as [`decode`], but ignore bytes after the fields of `layout`: for data that group members exchange, where
+/// later versions only add fields at the end.
 ///
 /// # Errors
+///
 /// As [`decode`].
 pub fn decode_front<S: Sink>(
     layout: &Layout,
@@ -88,7 +90,7 @@ pub(super) fn structure<S: Sink>(
 }
 
 struct Decoder<'s, S: Sink> {
-    /// Values whose struct or array is not complete yet: one vector for the whole message.
+    /// Values of incomplete structs and arrays: one vector for the whole message.
     values: Vec<S::Value>,
     sink: &'s mut S,
 }
@@ -133,7 +135,7 @@ impl<S: Sink> Decoder<'_, S> {
             Kind::Int64 => self.sink.integer(reader.i64()?),
             Kind::Float64 => self.sink.float(reader.f64()?),
             Kind::Uuid => self.sink.uuid(reader.uuid()?),
-            // As in Kafka: what is not UTF-8 is replaced (client software names, group ids, metadata of commits).
+            // As in Kafka, invalid UTF-8 is replaced (client software names, group ids, metadata of commits).
             Kind::String { nullable, compact } => match reader.nullable_string_bytes(*compact)? {
                 None => self.null(*nullable),
                 Some(bytes) => self.sink.string(&String::from_utf8_lossy(bytes)),
@@ -156,7 +158,7 @@ impl<S: Sink> Decoder<'_, S> {
                 layout,
                 ..
             } => self.structure(layout, reader),
-            // As Kafka reads it: in a tagged field 0 is null, elsewhere a negative byte.
+            // As in Kafka, null is 0 in a tagged field, elsewhere a negative byte.
             Kind::Struct {
                 nullable: true,
                 tagged,
@@ -176,7 +178,7 @@ impl<S: Sink> Decoder<'_, S> {
         }
     }
 
-    /// `count` elements; the reader has bounded the count by the bytes that remain and by the budget.
+    /// Decode `count` elements; the reader has limited the count by the remaining bytes and by the budget.
     fn array(
         &mut self,
         count: usize,

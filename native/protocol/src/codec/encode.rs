@@ -1,4 +1,4 @@
-//! Values → bytes.
+//! Encoding of values into bytes.
 
 use std::borrow::Cow;
 
@@ -9,11 +9,11 @@ use super::layout::{Kind, Layout, Presence};
 use super::message::Message;
 use super::schema::ClassIndex;
 
-/// Gives the encoder what it asks for.
+/// Provides values to the encoder.
 pub trait Source {
     /// A handle on a value, cheap to make.
     type Value;
-    /// What can go wrong, in the values or in the source.
+    /// Errors of the values or of the source.
     type Error: From<EncodeError> + Located;
 
     /// Whether the value is null.
@@ -30,7 +30,7 @@ pub trait Source {
     fn string<'a>(&self, value: &'a Self::Value) -> Result<Cow<'a, str>, Self::Error>;
     /// Bytes or record batches.
     fn bytes<'a>(&self, value: &'a Self::Value) -> Result<Cow<'a, [u8]>, Self::Error>;
-    /// How many elements an array has.
+    /// Number of elements in an array.
     fn count(&self, value: &Self::Value) -> Result<usize, Self::Error>;
     /// One element of an array.
     fn element(&self, value: &Self::Value, place: usize) -> Result<Self::Value, Self::Error>;
@@ -41,7 +41,7 @@ pub trait Source {
         class: ClassIndex,
         field: usize,
     ) -> Result<Self::Value, Self::Error>;
-    /// Whether a field's value is the schema's default: then a tagged field is left out.
+    /// Whether a field's value is the schema's default, in which case a tagged field is left out.
     fn is_default(
         &self,
         value: &Self::Value,
@@ -50,11 +50,13 @@ pub trait Source {
     ) -> Result<bool, Self::Error>;
 }
 
-/// Appends `value`, a message of `version`, to `out`. Fields that the version does not have are left out silently:
-/// handlers fill in what they know and serve every version with it.
+/// Append `value`, a message of `version`, to `out`. Fields that the version does not have are silently omitted, so
+/// that handlers set all fields and serve every version with them.
 ///
 /// # Errors
-/// A value that the field cannot hold, null where the version has none, an unknown version. `out` then holds a part.
+///
+/// A value out of the field's range, null where the version does not allow it, an unknown version. `out` then contains
+/// a partial message.
 pub fn encode<S: Source>(
     message: &Message,
     version: i16,
@@ -122,7 +124,7 @@ impl<S: Source> Encoder<'_, S> {
         Ok(())
     }
 
-    /// Puts the size of everything from `start` on in front of it.
+    /// Insert the size of the bytes from `start` on before them.
     fn put_size_before(&mut self, start: usize) -> Result<(), S::Error> {
         let end = self.out.len();
         put_uvarint(self.out, length_u32(end - start)?);
@@ -257,7 +259,7 @@ fn put_length(
     Ok(())
 }
 
-/// A length that Kafka's signed 32-bit lengths can say.
+/// Check a length against Kafka's signed 32-bit lengths.
 fn length_u32(length: usize) -> Result<u32, EncodeError> {
     i32::try_from(length)
         .map(i32::cast_unsigned)

@@ -1,8 +1,8 @@
-//! What can be wrong with a message that we are asked to write. (With bytes from outside: `primitives::DecodeError`.)
+//! Errors of encoding a message. (For bytes from outside: `primitives::DecodeError`.)
 
 use std::fmt;
 
-/// A message that cannot be written in the version asked for: our own bug, or a caller's.
+/// A message that cannot be encoded in the requested version: a bug of the broker, or of a caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EncodeError {
     /// Fields from the message down to the culprit, outermost last.
@@ -11,7 +11,7 @@ pub struct EncodeError {
 }
 
 impl EncodeError {
-    /// An error whose place is not known yet.
+    /// Create an error without a path.
     pub fn new(reason: impl Into<String>) -> EncodeError {
         EncodeError {
             path: Vec::new(),
@@ -44,9 +44,9 @@ impl fmt::Display for EncodeError {
 
 impl std::error::Error for EncodeError {}
 
-/// An error that learns on its way out which fields it passes.
+/// An error that collects the path of fields that it passes.
 pub trait Located {
-    /// The error, met inside `field`.
+    /// Return the error, which occurred inside `field`.
     fn within(self, field: &str) -> Self;
 }
 

@@ -1,4 +1,4 @@
-//! What the bytes of one version of a message look like: the program that decoder and encoder follow.
+//! Wire layout of one version of a message, which decoder and encoder follow.
 
 use super::schema::{Class, ClassIndex, FieldType};
 
@@ -13,7 +13,7 @@ pub struct Layout {
     pub slots: Vec<Slot>,
     /// The tagged fields: (tag, place in `slots`), ascending by tag.
     pub tagged: Vec<(u32, usize)>,
-    /// The fewest bytes such a struct can have.
+    /// The minimum bytes of such a struct.
     pub min_bytes: usize,
 }
 
@@ -22,18 +22,18 @@ pub struct Layout {
 pub struct Slot {
     /// Whether and where the version has the field.
     pub presence: Presence,
-    /// Its form; of no meaning if absent.
+    /// Its form; unused if absent.
     pub kind: Kind,
 }
 
 /// Whether and where a version has a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// Not in this version: read as its default, not written.
+    /// Not in this version: decoded as its default, not encoded.
     Absent,
-    /// In its place between the other fields.
+    /// Between the other fields.
     Inline,
-    /// In the tag section, and only if it is not its default.
+    /// In the tag section, only if it differs from its default.
     Tagged,
 }
 
@@ -72,7 +72,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The fewest bytes such a value can have.
+    /// Return the minimum bytes of such a value.
     pub fn min_bytes(&self) -> usize {
         match self {
             Kind::Bool | Kind::Int8 => 1,
@@ -96,7 +96,7 @@ impl Kind {
 }
 
 impl Layout {
-    /// The layout of `class` in `version`, which is `flexible` if it has compact lengths and tagged fields.
+    /// Return the layout of `class` in `version`, which is `flexible` if it has compact lengths and tagged fields.
     pub(super) fn of(classes: &[Class], class: ClassIndex, version: i16, flexible: bool) -> Layout {
         let mut tagged = Vec::new();
         let mut min_bytes = usize::from(flexible);
@@ -146,7 +146,7 @@ impl Layout {
     }
 }
 
-/// How the values of a field are written.
+/// The encoding of a field's values.
 struct Form<'a> {
     classes: &'a [Class],
     version: i16,

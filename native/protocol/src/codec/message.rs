@@ -1,11 +1,11 @@
-//! A message as its schema describes it, and its layout in each version.
+//! A message as its schema defines it, and its layout in each version.
 
 use std::sync::OnceLock;
 
 use super::layout::Layout;
 use super::schema::{Class, VersionRange};
 
-/// What kind of message.
+/// Type of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum MessageKind {
@@ -33,17 +33,17 @@ pub struct Message {
 }
 
 impl Message {
-    /// The name of the message's class.
+    /// Return the name of the message's class.
     pub fn name(&self) -> &str {
         &self.classes[0].name
     }
 
-    /// Whether `version` has compact lengths and tagged fields.
+    /// Return whether `version` has compact lengths and tagged fields.
     pub fn is_flexible(&self, version: i16) -> bool {
         self.first_flexible.is_some_and(|first| version >= first)
     }
 
-    /// How `version` looks on the wire; `None` if there is no such version.
+    /// Return the layout of `version`; `None` if there is no such version.
     pub fn layout(&self, version: i16) -> Option<&Layout> {
         if !self.versions.contains(version) {
             return None;

@@ -1,14 +1,14 @@
-//! The codec of every message that has no typed code of its own: schemas are data, one interpreter reads and writes them.
+//! The codec of every message without typed code: an interpreter decodes and encodes messages by their schemas.
 //!
-//! `schema/*.schema` (facts: names, types, versions) → [`notation`] parses a file when one of its messages is first
-//! asked for → [`Message`] → [`Layout`] of one version → [`decode`] into a [`Sink`], [`encode`] from a [`Source`].
-//! [`check`] is the sink that keeps nothing: data threads refuse bad frames with it before Python sees them. The
-//! bindings have the sink and source for Python objects; [`Value`] is both, for tests.
+//! `schema/*.schema` (names, types, versions) → [`notation`] parses a file on the first use of one of its messages →
+//! [`Message`] → [`Layout`] of one version → [`decode`] into a [`Sink`], [`encode`] from a [`Source`]. [`check`] is a
+//! sink without values, by which data threads reject invalid frames before Python sees them. The bindings have the sink
+//! and source for Python objects; [`Value`] is both, for tests.
 //!
-//! What a peer can do with bytes: nothing is allocated for a count before it is bounded by the bytes
-//! that remain and by an element budget; variable-length integers have at most five bytes; tags ascend and their
-//! sizes are kept exactly, unknown ones are skipped; null only where the schema allows it; strings are UTF-8; bytes
-//! left over refuse the message. The depth of recursion is the schema's.
+//! Limits for hostile bytes: a count is checked against the remaining bytes and an element budget before anything is
+//! allocated; variable-length integers have at most five bytes; tags must ascend and fill their sizes exactly, unknown
+//! ones are skipped; null only where the schema allows it; strings are UTF-8; remaining bytes are an error. The schema
+//! determines the depth of recursion.
 
 mod check;
 mod decode;

@@ -1,4 +1,4 @@
-//! Reads the schema notation (grammar: `schema/README.md`).
+//! Parser of the schema notation (grammar: `schema/README.md`).
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use super::message::{Message, MessageKind};
 use super::schema::{Class, ClassIndex, DefaultValue, Field, FieldType, VersionRange};
 
-/// A line that is not notation.
+/// A line with a syntax error.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct NotationError {
     line: usize,
@@ -157,7 +157,7 @@ struct Parser {
 }
 
 impl Parser {
-    /// The place of the struct's class, made if it is new.
+    /// Return the index of the struct's class, created if it is new.
     fn class(&mut self, struct_name: &str) -> ClassIndex {
         let name = format!("{}_{struct_name}", self.root);
         match self.classes.iter().position(|(known, _)| *known == name) {
@@ -169,7 +169,7 @@ impl Parser {
         }
     }
 
-    /// Reads the fields of `class` from `lines`, which begin at `depth`.
+    /// Parse the fields of `class` from `lines`, which begin at `depth`.
     fn fields(&mut self, class: ClassIndex, depth: usize, lines: &[Line<'_>]) -> Result<()> {
         let mut rest = lines;
         while let Some((line, after)) = rest.split_first() {

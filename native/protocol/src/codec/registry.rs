@@ -1,4 +1,4 @@
-//! Which messages there are: two registries, chosen by listener, never by looking at the bytes.
+//! The two registries of messages. The listener selects one, never the bytes.
 
 use super::decode::ELEMENTS_MAX_TRUSTED;
 use super::files::{CLIENT, INTER_BROKER};
@@ -11,7 +11,7 @@ use crate::primitives::ELEMENTS_MAX;
 pub enum Registry {
     /// Released Apache Kafka.
     Client,
-    /// Where it has a text of its own the KIP-516 text's, else as [`Registry::Client`].
+    /// The layouts of the KIP-516 text where it defines its own, else as [`Registry::Client`].
     InterBroker,
 }
 
@@ -24,7 +24,7 @@ pub enum Direction {
 }
 
 impl Registry {
-    /// Elements that one request may have in all arrays together.
+    /// Return the maximum elements in all arrays of one request.
     pub const fn elements_max(self) -> u32 {
         match self {
             Registry::Client => ELEMENTS_MAX,
@@ -32,7 +32,7 @@ impl Registry {
         }
     }
 
-    /// The message of a key; `None` if the registry has no such key.
+    /// Return the message of a key; `None` if the registry has no such key.
     pub fn message(self, api_key: i16, direction: Direction) -> Option<&'static Message> {
         let kind = match direction {
             Direction::Request => MessageKind::Request,
@@ -49,7 +49,7 @@ impl Registry {
         })
     }
 
-    /// The message whose class has this name.
+    /// Return the message whose class has this name.
     pub fn named(self, name: &str) -> Option<&'static Message> {
         self.tables().find_map(|files| {
             let file = files.iter().find(|file| file.names.contains(&name))?;
@@ -59,7 +59,7 @@ impl Registry {
         })
     }
 
-    /// The names of the messages that the registry itself describes.
+    /// Return the names of the messages that the registry itself defines.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         self.tables()
             .next()

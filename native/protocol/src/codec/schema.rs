@@ -1,6 +1,6 @@
-//! The fields of a message as its schema describes them, over all its versions.
+//! The fields of a message over all its versions, as its schema defines them.
 
-/// Place of a class in [`Message::classes`].
+/// Index of a class in [`Message::classes`].
 pub type ClassIndex = usize;
 
 /// Consecutive versions, both ends included; empty if `first > last`.
@@ -16,18 +16,18 @@ impl VersionRange {
     /// No version at all.
     pub const NONE: VersionRange = VersionRange { first: 1, last: 0 };
 
-    /// Whether `version` lies in the range.
+    /// Return whether `version` is in the range.
     pub const fn contains(self, version: i16) -> bool {
         self.first <= version && version <= self.last
     }
 
-    /// Whether the range has no version.
+    /// Return whether the range has no version.
     pub const fn is_empty(self) -> bool {
         self.first > self.last
     }
 }
 
-/// What a field holds.
+/// Type of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // Kafka's names of the types
 pub enum FieldType {
@@ -41,13 +41,13 @@ pub enum FieldType {
     Uuid,
     String,
     Bytes,
-    /// Record batches: bytes that nobody but the log looks into.
+    /// Record batches: bytes that only the log interprets.
     Records,
     Struct(ClassIndex),
     Array(Box<FieldType>),
 }
 
-/// The value of a field that a version does not have, or that a sender left out.
+/// The value of a field that is missing in a version or in a message.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DefaultValue {
     /// Null.
@@ -75,7 +75,7 @@ pub enum DefaultValue {
 pub struct Field {
     /// Kafka's name in snake case.
     pub name: String,
-    /// What it holds.
+    /// Its type.
     pub kind: FieldType,
     /// The versions that have it.
     pub versions: VersionRange,
@@ -85,7 +85,7 @@ pub struct Field {
     pub tag: Option<(u32, VersionRange)>,
     /// Never in compact form, whatever the version (the request header's client id).
     pub plain: bool,
-    /// Its value where nothing is sent.
+    /// Its value if it is not sent.
     pub default: DefaultValue,
 }
 

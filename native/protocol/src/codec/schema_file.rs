@@ -1,11 +1,11 @@
-//! A schema file of the crate, read when one of its messages is first asked for: the broker starts without reading any.
+//! A schema file of the crate, parsed on the first use of one of its messages: the broker starts without parsing any.
 
 use std::sync::OnceLock;
 
 use super::message::Message;
 use super::notation;
 
-/// See the module.
+/// A schema file.
 pub(super) struct SchemaFile {
     /// Path below `schema/`.
     pub(super) path: &'static str,
@@ -37,7 +37,7 @@ impl SchemaFile {
         self.messages
             .get_or_init(|| match notation::parse(self.text) {
                 Ok(messages) => messages,
-                // The files are part of the crate; a test reads each of them.
+                // The files are part of the crate; a test parses each of them.
                 Err(error) => unreachable!("{}: {error}", self.path),
             })
     }

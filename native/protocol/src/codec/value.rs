@@ -1,5 +1,4 @@
-//! Messages as plain trees: what the interpreter reads and writes where there is no Python. Tests compare typed
-//! codecs with it.
+//! Messages as plain trees, for the interpreter without Python. Tests compare typed codecs with it.
 
 use std::borrow::Cow;
 use std::vec::Drain;
@@ -30,7 +29,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// The default of a field.
+    /// Return the default of a field.
     pub fn default_of(message: &Message, class: ClassIndex, field: usize) -> Value {
         match &message.classes[class].fields[field].default {
             DefaultValue::Null => Value::Null,
@@ -45,7 +44,7 @@ impl Value {
         }
     }
 
-    /// A struct whose fields all have their defaults.
+    /// Return a struct whose fields all have their defaults.
     pub fn default_struct(message: &Message, class: ClassIndex) -> Value {
         let fields = 0..message.classes[class].fields.len();
         Value::Struct(
@@ -55,7 +54,7 @@ impl Value {
         )
     }
 
-    /// The field `name` of the message itself.
+    /// Return the field `name` of the message itself.
     pub fn get<'a>(
         &'a self,
         message: &Message,
@@ -73,10 +72,11 @@ impl Value {
     }
 }
 
-/// Reads `body` as `version` of `message`; `None` if there is no such version.
+/// Decode `body` as `version` of `message`; `None` if there is no such version.
 ///
 /// # Errors
-/// What is wrong with the bytes.
+///
+/// The fault in the bytes.
 pub fn decode_value(
     message: &Message,
     version: i16,
@@ -88,9 +88,10 @@ pub fn decode_value(
         .map(|layout| decode(layout, body, elements_max, &mut Tree(message)))
 }
 
-/// `value` as `version` of `message`.
+/// Encode `value` as `version` of `message`.
 ///
 /// # Errors
+///
 /// As [`encode`].
 pub fn encode_value(
     message: &Message,

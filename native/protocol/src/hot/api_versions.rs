@@ -1,5 +1,5 @@
-//! ApiVersions (key 18), versions 0–5. v3 is flexible and names the client's software (KIP-511); v5 names the
-//! cluster and node that the client believes it talks to (KIP-1242).
+//! ApiVersions (key 18), versions 0–5. v3 is flexible and has the client's software (KIP-511); v5 has the cluster and
+//! node that the client expects (KIP-1242).
 
 use super::check_version;
 use crate::primitives::{DecodeError, Reader, Writer};
@@ -15,14 +15,14 @@ pub struct ApiVersionsRequest<'a> {
     pub client_software_name: &'a str,
     /// Its version (v3+).
     pub client_software_version: &'a str,
-    /// Where the client believes to be (v5+).
+    /// Cluster that the client expects (v5+).
     pub cluster_id: Option<&'a str>,
-    /// The broker it believes to talk to; −1: does not know (v5+).
+    /// Broker that the client expects; −1: unknown (v5+).
     pub node_id: i32,
 }
 
 impl<'a> ApiVersionsRequest<'a> {
-    /// Reads a request body.
+    /// Decode a request body.
     pub fn decode(body: &'a [u8], version: i16) -> Result<Self, DecodeError> {
         check_version(version, VERSIONS)?;
         let mut request = ApiVersionsRequest {
@@ -45,7 +45,7 @@ impl<'a> ApiVersionsRequest<'a> {
         Ok(request)
     }
 
-    /// Appends the request body.
+    /// Append the request body.
     pub fn encode(&self, version: i16, out: &mut Vec<u8>) {
         let mut writer = Writer::new(out, version >= FLEXIBLE);
         if version >= FLEXIBLE {
@@ -76,9 +76,9 @@ pub struct ApiVersion {
 pub struct Feature {
     /// Kafka's name.
     pub name: &'static str,
-    /// The highest level that it has here; the lowest is 0, without it.
+    /// The highest supported level; the lowest is 0, which disables the feature.
     pub highest: i16,
-    /// The level in force.
+    /// The finalized level.
     pub level: i16,
 }
 
@@ -95,14 +95,14 @@ pub struct ApiVersionsResponse {
     pub api_keys: Vec<ApiVersion>,
     /// How long the client was throttled (v1+).
     pub throttle_time_ms: i32,
-    /// What there is and what is in force (v3+). Not read by `decode`.
+    /// Supported and finalized features (v3+). Ignored by `decode`.
     pub features: Vec<Feature>,
-    /// Grows with each change of what is in force (v3+, with features). Not read by `decode`.
+    /// Grows with each change of the finalized features (v3+, with features). Ignored by `decode`.
     pub features_epoch: i64,
 }
 
 impl ApiVersionsResponse {
-    /// Reads a response body; features are skipped.
+    /// Decode a response body; features are skipped.
     pub fn decode(body: &[u8], version: i16) -> Result<Self, DecodeError> {
         check_version(version, VERSIONS)?;
         let flexible = version >= FLEXIBLE;
@@ -130,7 +130,7 @@ impl ApiVersionsResponse {
         })
     }
 
-    /// Appends the response body.
+    /// Append the response body.
     pub fn encode(&self, version: i16, out: &mut Vec<u8>) {
         let mut writer = Writer::new(out, version >= FLEXIBLE);
         writer.i16(self.error_code);
@@ -164,7 +164,7 @@ impl ApiVersionsResponse {
         });
         writer.tag(FINALIZED_FEATURES_EPOCH, |out| out.i64(self.features_epoch));
         writer.tag(FINALIZED_FEATURES, |out| {
-            // Level 0 is told by leaving the feature out.
+            // A feature at level 0 is left out.
             let in_force = || self.features.iter().filter(|feature| feature.level > 0);
             out.array_len(in_force().count());
             for feature in in_force() {

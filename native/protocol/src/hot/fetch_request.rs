@@ -13,20 +13,20 @@ pub const VERSIONS: core::ops::RangeInclusive<i16> = 4..=18;
 pub const FLEXIBLE: i16 = 12;
 /// First version by topic id.
 pub const BY_ID: i16 = 13;
-/// Among brokers versions 12 and 13 tell the life of the broker that follows (KIP-903), in a tag of ours: neither
-/// released Kafka nor the KIP-516 text has a place for it there.
+/// Tag of the follower's broker epoch (KIP-903) among brokers in versions 12 and 13: our own, because neither released
+/// Kafka nor the KIP-516 text has a field for it there.
 const REPLICA_EPOCH_TAG: u32 = 10_000;
-/// First version that tells the consumer's rack (KIP-392).
+/// First version with the consumer's rack (KIP-392).
 pub const WITH_RACK: i16 = 11;
 /// First version with fetch sessions.
 pub const SESSIONS: i16 = 7;
-/// First version that carries the leader epoch that the client knows.
+/// First version with the client's leader epoch.
 pub const WITH_EPOCH: i16 = 9;
 
-/// The request; positions refer to the body it was read from. Reused from request to request.
+/// The request; spans refer to the body it was decoded from. Reused from request to request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FetchRequest {
-    /// The cluster the client believes to talk to (v12+, tagged; raft only).
+    /// The cluster that the client expects (v12+, tagged; raft only).
     pub cluster_id: Option<Span>,
     /// Broker id of a follower, −1 for a consumer (tagged from v15).
     pub replica_id: i32,
@@ -34,9 +34,9 @@ pub struct FetchRequest {
     pub replica_epoch: i64,
     /// How long to wait for `min_bytes`, milliseconds.
     pub max_wait_ms: i32,
-    /// Answer when this much is there.
+    /// Bytes after which the fetch is answered.
     pub min_bytes: i32,
-    /// Bytes of records in the whole answer; at least one batch comes in any case.
+    /// Maximum bytes of records in the response; it has at least one batch in any case.
     pub max_bytes: i32,
     /// 0 = read uncommitted, 1 = read committed.
     pub isolation_level: i8,
@@ -105,21 +105,21 @@ pub struct FetchPartition {
     pub partition: i32,
     /// The leader epoch the client knows, −1 = none (v9+).
     pub current_leader_epoch: i32,
-    /// First offset wanted.
+    /// First offset to return.
     pub fetch_offset: i64,
     /// Epoch of the record before `fetch_offset`, −1 = not known (v12+).
     pub last_fetched_epoch: i32,
     /// First offset of a follower's log (v5+).
     pub log_start_offset: i64,
-    /// Bytes wanted of this partition.
+    /// Maximum bytes for this partition.
     pub partition_max_bytes: i32,
     /// A follower's directory (v17+, tagged).
     pub replica_directory_id: Uuid,
-    /// A follower's high watermark (v18+, tagged); `i64::MAX` = not told.
+    /// A follower's high watermark (v18+, tagged); `i64::MAX` = unknown.
     pub high_watermark: i64,
 }
 
-/// Partitions of one topic that a session forgets.
+/// Partitions of one topic to remove from the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ForgottenTopic {
     /// Its name (v7–12).
@@ -141,7 +141,7 @@ impl ForgottenTopic {
 }
 
 impl FetchRequest {
-    /// Reads a request body, replacing what was in `self`. After an error the content is unspecified.
+    /// Decode a request body, replacing the content of `self`. After an error the content is unspecified.
     pub fn decode(&mut self, body: &[u8], version: i16) -> Result<(), DecodeError> {
         check_version(version, VERSIONS)?;
         let flexible = version >= FLEXIBLE;
@@ -249,7 +249,7 @@ impl FetchRequest {
         Ok(())
     }
 
-    /// Appends the request body; `buffer` is what the spans refer to.
+    /// Append the request body; spans refer to `buffer`.
     pub fn encode(&self, buffer: &[u8], version: i16, out: &mut Vec<u8>) {
         let text = |span: Span| core::str::from_utf8(span.of(buffer)).unwrap_or_default();
         let by_id = version >= BY_ID;
@@ -316,7 +316,7 @@ impl FetchRequest {
     }
 }
 
-/// How many topics follow; each takes at least the bytes of its name or id and of an empty array.
+/// Decode the number of topics; each takes at least the bytes of its name or id and of an empty array.
 fn read_topic_count(reader: &mut Reader<'_>, version: i16) -> Result<usize, DecodeError> {
     let topic_bytes_min = if version >= BY_ID {
         18
@@ -328,7 +328,7 @@ fn read_topic_count(reader: &mut Reader<'_>, version: i16) -> Result<usize, Deco
     reader.array_len(version >= FLEXIBLE, topic_bytes_min)
 }
 
-/// A topic's name up to v12, its id from v13.
+/// Decode a topic's name up to v12, its id from v13.
 #[inline]
 fn read_topic_head(reader: &mut Reader<'_>, version: i16) -> Result<(Span, Uuid), DecodeError> {
     if version >= BY_ID {

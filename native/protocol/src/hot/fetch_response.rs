@@ -12,7 +12,7 @@ use crate::primitives::{DecodeError, Reader, Writer};
 pub const INTER_BROKER: i16 = 13;
 /// The last version by name, which brokers speak below `inter.broker.protocol.version` 2.8.
 pub const INTER_BROKER_BY_NAME: i16 = 12;
-/// Of the tagged field that is ours.
+/// Tag of our own field.
 const ATTACH_TAG: u32 = 10_000;
 
 /// The response.
@@ -72,34 +72,34 @@ pub struct FetchPartitionHead {
     pub last_stable_offset: i64,
     /// First offset of the log (v5+).
     pub log_start_offset: i64,
-    /// Where the follower's or client's log parts from ours (v12+).
+    /// Where the follower's or client's log diverges from the leader's (v12+).
     pub diverging_epoch: Option<EpochEndOffset>,
     /// Set if the error says that this broker does not lead (v12+).
     pub current_leader: Option<LeaderIdAndEpoch>,
     /// Snapshot to fetch instead (v12+; raft only).
     pub snapshot_id: Option<EpochEndOffset>,
-    /// `None` = null: not asked for.
+    /// `None` = null: not requested.
     pub aborted_transactions: Option<Vec<AbortedTransaction>>,
     /// A nearer replica, −1 = none (v11+).
     pub preferred_read_replica: i32,
-    /// The replica goes on with what it has staged (among brokers only; our own).
+    /// Instruction to append the replica's staged records (among brokers only; our own field).
     pub attach: Option<Box<StagedAttach>>,
 }
 
-/// Where the leader has put what an ingest staged, and this replica has staged as well.
+/// Position at which the leader appended an ingest's staged records, which this replica has staged as well.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StagedAttach {
     /// The ingest's directory.
     pub directory: String,
-    /// Number of the plan that was decided.
+    /// Number of the committed plan.
     pub plan: i64,
     /// Offset of the first record.
     pub base_offset: i64,
     /// After the last one.
     pub end_offset: i64,
-    /// Epoch in which it was attached.
+    /// Leader epoch in which the leader appended them.
     pub leader_epoch: i32,
-    /// The stamp of LogAppendTime, −1 = none.
+    /// The LogAppendTime timestamp, −1 = none.
     pub append_time: i64,
 }
 
@@ -113,7 +113,7 @@ pub struct FetchPartitionResponse<'a> {
 }
 
 impl FetchPartitionHead {
-    /// A refusal.
+    /// Create the response of a refused partition.
     pub fn refused(partition: i32, error_code: i16) -> Self {
         FetchPartitionHead {
             partition,
@@ -131,8 +131,8 @@ impl FetchPartitionHead {
     }
 }
 
-/// Writes a Fetch response piece by piece, in the order of the methods. Holds no buffer, so that file bytes can
-/// come between two pieces.
+/// Writer of a Fetch response in pieces, in the order of the methods. Holds no buffer, so that file bytes can come
+/// between two pieces.
 #[derive(Debug, Clone, Copy)]
 pub struct FetchResponseWriter {
     version: i16,
@@ -141,7 +141,7 @@ pub struct FetchResponseWriter {
 }
 
 impl FetchResponseWriter {
-    /// For one version.
+    /// Create a writer for one version.
     pub fn new(version: impl Into<WireVersion>) -> Self {
         let version = version.into();
         FetchResponseWriter {
@@ -156,7 +156,7 @@ impl FetchResponseWriter {
         Writer::new(out, self.version >= FLEXIBLE)
     }
 
-    /// Starts the body of a response about this many topics.
+    /// Start the body of a response about this many topics.
     pub fn start(
         &self,
         out: &mut Vec<u8>,
@@ -174,7 +174,7 @@ impl FetchResponseWriter {
         writer.array_len(topics);
     }
 
-    /// Starts a topic.
+    /// Start a topic.
     #[inline]
     pub fn topic(&self, out: &mut Vec<u8>, name: &str, topic_id: Uuid, partitions: usize) {
         let mut writer = self.writer(out);
@@ -186,7 +186,7 @@ impl FetchResponseWriter {
         writer.array_len(partitions);
     }
 
-    /// Starts a partition, up to and including the length of its records, which must follow.
+    /// Start a partition, up to and including the length of its records, which must follow.
     #[inline]
     pub fn partition(
         &self,
@@ -222,7 +222,7 @@ impl FetchResponseWriter {
         writer.nullable_len(records_bytes);
     }
 
-    /// Ends a partition, after its records.
+    /// End a partition, after its records.
     #[inline]
     pub fn end_partition(&self, out: &mut Vec<u8>, head: &FetchPartitionHead) {
         let mut writer = self.writer(out);
@@ -269,13 +269,13 @@ impl FetchResponseWriter {
         }
     }
 
-    /// Ends a topic.
+    /// End a topic.
     #[inline]
     pub fn end_topic(&self, out: &mut Vec<u8>) {
         self.writer(out).no_tags();
     }
 
-    /// Ends the response.
+    /// End the response.
     #[inline]
     pub fn end(&self, out: &mut Vec<u8>, node_endpoints: &[NodeEndpoint<'_>]) {
         write_endpoints_section(
@@ -290,7 +290,7 @@ impl FetchResponseWriter {
 }
 
 impl<'a> FetchResponse<'a> {
-    /// Appends the response body.
+    /// Append the response body.
     pub fn encode(&self, version: impl Into<WireVersion>, out: &mut Vec<u8>) {
         let writer = FetchResponseWriter::new(version);
         writer.start(
@@ -312,7 +312,7 @@ impl<'a> FetchResponse<'a> {
         writer.end(out, &self.node_endpoints);
     }
 
-    /// Reads a response body.
+    /// Decode a response body.
     pub fn decode(body: &'a [u8], version: impl Into<WireVersion>) -> Result<Self, DecodeError> {
         let wire = version.into();
         wire.check(VERSIONS, INTER_BROKER_BY_NAME..=INTER_BROKER)?;
@@ -443,12 +443,12 @@ fn read_partition<'a>(
     Ok(FetchPartitionResponse { head, records })
 }
 
-/// Whether it is the KIP-516 text's layout, which has no tagged fields but ours.
+/// Return whether it is the KIP-516 text's layout, which has no tagged fields but ours.
 const fn is_inline(wire: WireVersion) -> bool {
     wire.is_inter_broker() && wire.number >= INTER_BROKER
 }
 
-/// What released Kafka has as tagged fields, as structs in their place; −1 in all of their fields = none.
+/// Write the tagged fields of released Kafka as structs in place; −1 in all of their fields = none.
 fn write_inline(writer: &mut Writer<'_>, head: &FetchPartitionHead) {
     let diverging = head.diverging_epoch.unwrap_or(EpochEndOffset {
         epoch: -1,

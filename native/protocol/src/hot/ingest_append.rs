@@ -1,4 +1,4 @@
-//! IngestAppend (key 32151), version 0, flexible: records that are staged for a topic (docs/staged-ingest.md).
+//! IngestAppend (key 32151), version 0, flexible: stages records for a topic (docs/staged-ingest.md).
 
 use pybroker_model::Uuid;
 
@@ -15,15 +15,15 @@ pub struct IngestAppendRequest<'a> {
     pub topic_id: Uuid,
     /// The client's name of the ingest.
     pub ingest_id: &'a str,
-    /// Of a stream: which batch; else -1.
+    /// Batch of a stream; else -1.
     pub batch_id: i64,
-    /// From IngestBegin.
+    /// Epoch from IngestBegin.
     pub epoch: i32,
-    /// Orders writers.
+    /// Number of the writer, which orders writers.
     pub writer: i32,
-    /// Which attempt of the writer.
+    /// Attempt of the writer.
     pub attempt: i64,
-    /// In the request's order.
+    /// Partitions, in order.
     pub partitions: Vec<IngestAppendPartition>,
 }
 
@@ -32,14 +32,14 @@ pub struct IngestAppendRequest<'a> {
 pub struct IngestAppendPartition {
     /// Partition index.
     pub partition: i32,
-    /// Records of this attempt before these.
+    /// Number of earlier records of this attempt.
     pub sequence: i64,
     /// Whole batches; `None` = null.
     pub records: Option<Span>,
 }
 
 impl<'a> IngestAppendRequest<'a> {
-    /// Reads a request body.
+    /// Decode a request body.
     ///
     /// # Errors
     /// [`DecodeError`] for bytes that are no such request.
@@ -82,30 +82,30 @@ impl<'a> IngestAppendRequest<'a> {
 /// The response.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct IngestAppendResponse {
-    /// When to send the next append.
+    /// Throttle time before the next append, in milliseconds.
     pub throttle_time_ms: i32,
-    /// Of the whole request.
+    /// Error code of the whole request.
     pub error_code: i16,
-    /// In words.
+    /// Error message.
     pub error_message: Option<String>,
-    /// In the request's order; none if the request is refused as a whole.
+    /// In the request's order; empty if the whole request is refused.
     pub partitions: Vec<IngestAppendPartitionResponse>,
 }
 
-/// What became of one partition's records.
+/// Result of staging one partition's records.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct IngestAppendPartitionResponse {
     /// Partition index.
     pub partition: i32,
     /// 0 = staged.
     pub error_code: i16,
-    /// In words.
+    /// Error message.
     pub error_message: Option<String>,
-    /// Records of this attempt that are staged; -1 if that is not known.
+    /// Staged records of this attempt; -1 if unknown.
     pub next_sequence: i64,
 }
 
-/// The body of a request about one partition, in two parts: the records stand between them.
+/// Encode the body of a request for one partition, in two parts: the records go between them.
 pub fn encode_one(
     head: &IngestAppendRequest<'_>,
     partition: i32,
@@ -125,14 +125,14 @@ pub fn encode_one(
     writer.i64(sequence);
     writer.nullable_len(Some(records));
     let mut writer = Writer::new(&mut after, true);
-    // Of the partition, of the request.
+    // Tagged sections of the partition and of the request.
     writer.no_tags();
     writer.no_tags();
     (before, after)
 }
 
 impl IngestAppendResponse {
-    /// Reads a response body.
+    /// Decode a response body.
     ///
     /// # Errors
     /// [`DecodeError`] for bytes that are no such response.
@@ -158,7 +158,7 @@ impl IngestAppendResponse {
         Ok(response)
     }
 
-    /// Appends the response body.
+    /// Append the response body.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let mut writer = Writer::new(out, true);
         writer.i32(self.throttle_time_ms);

@@ -24,7 +24,7 @@ pub struct ListOffsetsRequest<'a> {
     pub isolation_level: i8,
     /// The topics.
     pub topics: Vec<OfTopic<'a, ListOffsetsPartition>>,
-    /// How long a look-up in remote storage may take (v10+).
+    /// Timeout of a look-up in remote storage, in milliseconds (v10+).
     pub timeout_ms: i32,
 }
 
@@ -35,9 +35,9 @@ pub struct ListOffsetsPartition {
     pub partition: i32,
     /// The leader epoch the client knows, −1 = none (v4+).
     pub current_leader_epoch: i32,
-    /// A time, or a negative number with a meaning of its own.
+    /// A timestamp, or a special negative value.
     pub timestamp: i64,
-    /// Offsets wanted (v0), else 1.
+    /// Maximum number of offsets (v0), else 1.
     pub max_num_offsets: i32,
 }
 
@@ -49,7 +49,7 @@ fn form(version: WireVersion) -> Form {
 }
 
 impl<'a> ListOffsetsRequest<'a> {
-    /// Reads a request body.
+    /// Decode a request body.
     pub fn decode(body: &'a [u8], version: impl Into<WireVersion>) -> Result<Self, DecodeError> {
         let wire = version.into();
         wire.check(VERSIONS, INTER_BROKER_BY_NAME..=INTER_BROKER)?;
@@ -76,7 +76,7 @@ impl<'a> ListOffsetsRequest<'a> {
         })
     }
 
-    /// Appends the request body.
+    /// Append the request body.
     pub fn encode(&self, version: impl Into<WireVersion>, out: &mut Vec<u8>) {
         let version = version.into().number;
         let mut writer = Writer::new(out, version >= FLEXIBLE);
@@ -128,7 +128,7 @@ pub struct ListOffsetsPartitionResponse {
 }
 
 impl<'a> ListOffsetsResponse<'a> {
-    /// Appends the response body.
+    /// Append the response body.
     pub fn encode(&self, version: impl Into<WireVersion>, out: &mut Vec<u8>) {
         let version = version.into().number;
         let mut writer = Writer::new(out, version >= FLEXIBLE);
@@ -154,7 +154,7 @@ impl<'a> ListOffsetsResponse<'a> {
         writer.no_tags();
     }
 
-    /// Reads a response body.
+    /// Decode a response body.
     pub fn decode(body: &'a [u8], version: impl Into<WireVersion>) -> Result<Self, DecodeError> {
         let wire = version.into();
         wire.check(VERSIONS, INTER_BROKER_BY_NAME..=INTER_BROKER)?;

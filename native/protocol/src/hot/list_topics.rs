@@ -13,18 +13,18 @@ pub const PAGES: i16 = 1;
 /// The request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ListTopicsRequest<'a> {
-    /// Whether topics that the broker keeps for itself are listed.
+    /// Whether internal topics are listed.
     pub list_internal: bool,
-    /// What names begin with (v1+).
+    /// Prefix of the names (v1+).
     pub prefix: &'a str,
-    /// The `next` of the page before; `None` = from the first on (v1+).
+    /// The `next` of the previous page; `None` = from the first topic on (v1+).
     pub after: Option<&'a str>,
-    /// Topics at most; 0 or less = as many as the broker gives (v1+).
+    /// Maximum topics; 0 or less = the broker's maximum (v1+).
     pub limit: i32,
 }
 
 impl<'a> ListTopicsRequest<'a> {
-    /// Reads a request body.
+    /// Decode a request body.
     ///
     /// # Errors
     /// [`DecodeError`] for bytes that are no such request.
@@ -47,7 +47,7 @@ impl<'a> ListTopicsRequest<'a> {
         Ok(request)
     }
 
-    /// Appends the request body.
+    /// Append the request body.
     pub fn encode(&self, version: i16, out: &mut Vec<u8>) {
         let mut writer = Writer::new(out, version >= PAGES);
         writer.bool(self.list_internal);
@@ -60,7 +60,7 @@ impl<'a> ListTopicsRequest<'a> {
     }
 }
 
-/// One topic in a response, without its name: its length, id, flag and count of tags.
+/// Maximum bytes of a topic in a response, without its name: length, id, flag and count of tags.
 const TOPIC_BYTES_MAX: usize = 3 + 16 + 1 + 1;
 
 /// The response.
@@ -83,15 +83,15 @@ pub struct ListedTopic<'a> {
     pub name: &'a str,
     /// Its id (v1+).
     pub topic_id: Uuid,
-    /// Kept by the broker for itself.
+    /// Internal topic of the broker.
     pub internal: bool,
 }
 
 impl<'a> ListTopicsResponse<'a> {
-    /// Appends the response body.
+    /// Append the response body.
     pub fn encode(&self, version: i16, out: &mut Vec<u8>) {
         let paged = version >= PAGES;
-        // At once: growing by steps would cost more than the encoding.
+        // Reserve at once: repeated growth would cost more than the encoding.
         let names = self.topics.iter().map(|topic| topic.name.len());
         out.reserve(TOPIC_BYTES_MAX * self.topics.len() + names.sum::<usize>());
         let mut writer = Writer::new(out, paged);
@@ -116,7 +116,7 @@ impl<'a> ListTopicsResponse<'a> {
         writer.tag(0, |writer| writer.i32(self.throttle_time_ms));
     }
 
-    /// Reads a response body.
+    /// Decode a response body.
     ///
     /// # Errors
     /// [`DecodeError`] for bytes that are no such response.

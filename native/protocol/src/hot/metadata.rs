@@ -15,7 +15,7 @@ pub const VERSIONS: core::ops::RangeInclusive<i16> = 0..=13;
 pub const FLEXIBLE: i16 = 9;
 /// First version with topic ids.
 pub const IDS: i16 = 10;
-/// "Not asked for" in the fields of authorized operations.
+/// Value of authorized operations that were not requested.
 pub const OPERATIONS_OMITTED: i32 = i32::MIN;
 
 /// The request.
@@ -23,7 +23,7 @@ pub const OPERATIONS_OMITTED: i32 = i32::MIN;
 pub struct MetadataRequest<'a> {
     /// `None` = all topics.
     pub topics: Option<Vec<MetadataRequestTopic<'a>>>,
-    /// Whether an unknown topic may be created (v4+).
+    /// Whether to create an unknown topic automatically (v4+).
     pub allow_auto_topic_creation: bool,
     /// (v8–10)
     pub include_cluster_authorized_operations: bool,
@@ -31,17 +31,17 @@ pub struct MetadataRequest<'a> {
     pub include_topic_authorized_operations: bool,
 }
 
-/// One topic asked about.
+/// A requested topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MetadataRequestTopic<'a> {
     /// Its id, zero = by name (v10+).
     pub topic_id: Uuid,
-    /// Its name; null from v10 on if it goes by id.
+    /// Its name; null from v10 on if the id is used.
     pub name: Option<&'a str>,
 }
 
 impl<'a> MetadataRequest<'a> {
-    /// Reads a request body.
+    /// Decode a request body.
     pub fn decode(body: &'a [u8], version: i16) -> Result<Self, DecodeError> {
         check_version(version, VERSIONS)?;
         let flexible = version >= FLEXIBLE;
@@ -85,7 +85,7 @@ impl<'a> MetadataRequest<'a> {
         })
     }
 
-    /// Appends the request body.
+    /// Append the request body.
     pub fn encode(&self, version: i16, out: &mut Vec<u8>) {
         let mut writer = Writer::new(out, version >= FLEXIBLE);
         match &self.topics {
@@ -130,7 +130,7 @@ pub struct MetadataResponse<'a> {
     pub error_code: i16,
 }
 
-/// What comes before the topics.
+/// The fields before the topics.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MetadataHead<'a> {
     /// How long the client was throttled (v3+).
@@ -152,7 +152,7 @@ pub struct MetadataTopic<'a> {
     pub name: Option<&'a str>,
     /// Its id (v10+).
     pub topic_id: Uuid,
-    /// Kept by the broker for itself (v1+).
+    /// Internal topic of the broker (v1+).
     pub internal: bool,
     /// Its partitions.
     pub partitions: Vec<MetadataPartition<'a>>,
@@ -179,7 +179,7 @@ pub struct MetadataPartition<'a> {
     pub offline: Cow<'a, [i32]>,
 }
 
-/// Writes a Metadata response piece by piece, in the order of the methods.
+/// Writer of a Metadata response in pieces, in the order of the methods.
 #[derive(Debug)]
 pub struct MetadataResponseWriter<'v> {
     writer: Writer<'v>,
@@ -187,7 +187,7 @@ pub struct MetadataResponseWriter<'v> {
 }
 
 impl<'v> MetadataResponseWriter<'v> {
-    /// Starts the body of a response about this many topics.
+    /// Start the body of a response about this many topics.
     pub fn new(out: &'v mut Vec<u8>, version: i16, head: &MetadataHead<'_>, topics: usize) -> Self {
         let mut writer = Writer::new(out, version >= FLEXIBLE);
         if version >= 3 {
@@ -213,7 +213,7 @@ impl<'v> MetadataResponseWriter<'v> {
         MetadataResponseWriter { writer, version }
     }
 
-    /// Starts a topic.
+    /// Start a topic.
     #[inline]
     pub fn topic(
         &mut self,
@@ -239,7 +239,7 @@ impl<'v> MetadataResponseWriter<'v> {
         self.writer.array_len(partitions);
     }
 
-    /// Writes a partition.
+    /// Write a partition.
     #[inline]
     pub fn partition(&mut self, partition: &MetadataPartition<'_>) {
         self.writer.i16(partition.error_code);
@@ -256,7 +256,7 @@ impl<'v> MetadataResponseWriter<'v> {
         self.writer.no_tags();
     }
 
-    /// Ends a topic.
+    /// End a topic.
     #[inline]
     pub fn end_topic(&mut self, authorized_operations: i32) {
         if self.version >= 8 {
@@ -265,7 +265,7 @@ impl<'v> MetadataResponseWriter<'v> {
         self.writer.no_tags();
     }
 
-    /// Ends the response.
+    /// End the response.
     pub fn end(mut self, cluster_authorized_operations: i32, error_code: i16) {
         if (8..=10).contains(&self.version) {
             self.writer.i32(cluster_authorized_operations);
@@ -278,7 +278,7 @@ impl<'v> MetadataResponseWriter<'v> {
 }
 
 impl<'a> MetadataResponse<'a> {
-    /// Appends the response body.
+    /// Append the response body.
     pub fn encode(&self, version: i16, out: &mut Vec<u8>) {
         let mut writer = MetadataResponseWriter::new(out, version, &self.head, self.topics.len());
         for topic in &self.topics {
@@ -297,7 +297,7 @@ impl<'a> MetadataResponse<'a> {
         writer.end(self.cluster_authorized_operations, self.error_code);
     }
 
-    /// Reads a response body.
+    /// Decode a response body.
     pub fn decode(body: &'a [u8], version: i16) -> Result<Self, DecodeError> {
         check_version(version, VERSIONS)?;
         let flexible = version >= FLEXIBLE;

@@ -1,11 +1,10 @@
-//! The part that messages share that say something of each partition of some topics (ListOffsets,
-//! OffsetForLeaderEpoch).
+//! Shared part of messages with data for each partition of some topics (ListOffsets, OffsetForLeaderEpoch).
 
 use pybroker_model::Uuid;
 
 use crate::primitives::{DecodeError, Reader, Writer};
 
-/// The tag of ours in which a client that names a topic says which id it has to have (`docs/protocol.md`).
+/// Our own tag for the topic id that a client expects for a topic name (`docs/protocol.md`).
 const TOPIC_ID_TAG: u32 = 10_000;
 
 /// How a message names a topic.
@@ -13,15 +12,15 @@ const TOPIC_ID_TAG: u32 = 10_000;
 pub enum TopicRef<'a> {
     /// On client listeners.
     Name(&'a str),
-    /// Among brokers; zero is possible and no topic's.
+    /// Among brokers; may be zero, which no topic has.
     Id(Uuid),
-    /// On client listeners, with an id in a tagged field: the topic of this id, which is not zero. It must have the name
-    /// as well, unless that is empty.
+    /// On client listeners, with an id in a tagged field: the topic of this id, which is not zero. Its name must match
+    /// too, unless the given name is empty.
     Both(&'a str, Uuid),
 }
 
 impl<'a> TopicRef<'a> {
-    /// The name that the message gives.
+    /// Return the name in the message.
     pub fn name(self) -> Option<&'a str> {
         match self {
             TopicRef::Name(name) => Some(name),
@@ -31,7 +30,7 @@ impl<'a> TopicRef<'a> {
     }
 }
 
-/// A topic, and what is said of its partitions.
+/// A topic with data for its partitions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OfTopic<'a, P> {
     /// Which topic.
@@ -40,7 +39,7 @@ pub struct OfTopic<'a, P> {
     pub partitions: Vec<P>,
 }
 
-/// The form of a version.
+/// The encoding of a version.
 #[derive(Clone, Copy)]
 pub(super) struct Form {
     /// Compact lengths and tagged fields.
@@ -49,7 +48,7 @@ pub(super) struct Form {
     pub(super) by_id: bool,
 }
 
-/// Reads the topics; an entry has at least so many bytes without its tagged fields.
+/// Decode the topics; an entry has at least `entry_bytes_min` bytes without its tagged fields.
 pub(super) fn read<'a, P>(
     reader: &mut Reader<'a>,
     form: Form,
@@ -89,7 +88,7 @@ pub(super) fn read<'a, P>(
     Ok(topics)
 }
 
-/// The id in a topic's tagged fields.
+/// Decode the id in a topic's tagged fields.
 fn read_id(reader: &mut Reader<'_>) -> Result<Option<Uuid>, DecodeError> {
     let mut id = Uuid::ZERO;
     reader.tags(|tag, value| {
@@ -101,7 +100,7 @@ fn read_id(reader: &mut Reader<'_>) -> Result<Option<Uuid>, DecodeError> {
     Ok((id != Uuid::ZERO).then_some(id))
 }
 
-/// Appends the topics, which must be named as the version wants it.
+/// Append the topics, which must be named as the version requires.
 pub(super) fn write<P>(
     writer: &mut Writer<'_>,
     topics: &[OfTopic<'_, P>],

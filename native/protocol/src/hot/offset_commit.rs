@@ -1,12 +1,12 @@
-//! OffsetCommit (key 8), versions 5–10: leader epochs from v6, group.instance.id from v7, flexible from v8, topics by id
-//! in v10. Earlier versions carry times of their own; the schema interpreter reads them.
+//! OffsetCommit (key 8), versions 5–10: leader epochs from v6, group.instance.id from v7, flexible from v8, topics by
+//! id in v10. The schema interpreter decodes earlier versions, which have timestamps.
 
 use pybroker_model::Uuid;
 
 use super::check_version;
 use crate::primitives::{DecodeError, Reader, Writer};
 
-/// Versions that are read here.
+/// Versions decoded here.
 pub const VERSIONS: core::ops::RangeInclusive<i16> = 5..=10;
 const LEADER_EPOCHS: i16 = 6;
 const INSTANCES: i16 = 7;
@@ -17,19 +17,19 @@ pub const BY_ID: i16 = 10;
 /// The request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OffsetCommitRequest<'a> {
-    /// Whose offsets.
+    /// Group id.
     pub group_id: &'a str,
-    /// In which generation, or member epoch; −1 from outside of the group.
+    /// Generation or member epoch; −1 from outside of the group.
     pub generation_id_or_member_epoch: i32,
-    /// Who commits.
+    /// Member id.
     pub member_id: &'a str,
     /// `group.instance.id` (v7+).
     pub group_instance_id: Option<&'a str>,
-    /// What is committed.
+    /// Offsets to commit.
     pub topics: Vec<OffsetCommitTopic<'a>>,
 }
 
-/// One topic of it.
+/// One topic of the request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OffsetCommitTopic<'a> {
     /// Empty from v10 on.
@@ -45,21 +45,21 @@ pub struct OffsetCommitTopic<'a> {
 pub struct OffsetCommitPartition<'a> {
     /// Partition index.
     pub partition_index: i32,
-    /// Where the group goes on.
+    /// Committed offset.
     pub committed_offset: i64,
-    /// Epoch of the leader that the record before it was read from, −1: not known (v6+).
+    /// Leader epoch of the last record read, −1: unknown (v6+).
     pub committed_leader_epoch: i32,
-    /// The client's own words.
+    /// Metadata of the commit.
     pub committed_metadata: Option<&'a str>,
 }
 
 impl<'a> OffsetCommitRequest<'a> {
-    /// Reads a request body.
+    /// Decode a request body.
     pub fn decode(body: &'a [u8], version: i16) -> Result<Self, DecodeError> {
         Self::decode_with_head(body, version).map(|(request, _)| request)
     }
 
-    /// The same, and how many bytes come before the topics: who commits, and for which group.
+    /// Decode a request body. Also return how many bytes precede the topics: they identify group and member.
     pub fn decode_with_head(body: &'a [u8], version: i16) -> Result<(Self, usize), DecodeError> {
         check_version(version, VERSIONS)?;
         let flexible = version >= FLEXIBLE;
@@ -90,7 +90,7 @@ impl<'a> OffsetCommitRequest<'a> {
         Ok((request, head))
     }
 
-    /// Appends the request body.
+    /// Append the request body.
     pub fn encode(&self, version: i16, out: &mut Vec<u8>) {
         let mut writer = Writer::new(out, version >= FLEXIBLE);
         writer.string(self.group_id);
@@ -117,8 +117,8 @@ impl<'a> OffsetCommitRequest<'a> {
         writer.no_tags();
     }
 
-    /// Appends the body of the response in which each partition has succeeded. Gives the places of their error codes, in
-    /// order, counted from the body's first byte.
+    /// Append the body of a response in which every partition succeeds. Return the positions of the error codes, in
+    /// order, relative to the body's first byte.
     pub fn encode_success(
         &self,
         version: i16,

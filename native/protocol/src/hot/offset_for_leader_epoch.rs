@@ -1,5 +1,5 @@
-//! OffsetForLeaderEpoch (key 23), versions 0–4: KIP-101, epochs in the answer from v1, fencing from v2 (KIP-320),
-//! a replica id from v3, flexible from v4. Among brokers version 4, by topic id, and 3, by name.
+//! OffsetForLeaderEpoch (key 23), versions 0–4: KIP-101, epochs in the response from v1, fencing from v2 (KIP-320), a
+//! replica id from v3, flexible from v4. Among brokers version 4, by topic id, and 3, by name.
 
 use super::WireVersion;
 use super::of_topic::{self, Form, OfTopic};
@@ -16,7 +16,7 @@ const FLEXIBLE: i16 = 4;
 /// The request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OffsetForLeaderEpochRequest<'a> {
-    /// Broker id of a follower, −1 for a consumer, −2 = not told (v3+).
+    /// Broker id of a follower, −1 for a consumer, −2 = unknown (v3+).
     pub replica_id: i32,
     /// The topics.
     pub topics: Vec<OfTopic<'a, EpochPartition>>,
@@ -29,7 +29,7 @@ pub struct EpochPartition {
     pub partition: i32,
     /// The leader epoch the client knows, −1 = none (v2+).
     pub current_leader_epoch: i32,
-    /// The epoch asked about.
+    /// The requested epoch.
     pub leader_epoch: i32,
 }
 
@@ -41,7 +41,7 @@ fn form(version: WireVersion) -> Form {
 }
 
 impl<'a> OffsetForLeaderEpochRequest<'a> {
-    /// Reads a request body.
+    /// Decode a request body.
     pub fn decode(body: &'a [u8], version: impl Into<WireVersion>) -> Result<Self, DecodeError> {
         let wire = version.into();
         wire.check(VERSIONS, INTER_BROKER_BY_NAME..=INTER_BROKER)?;
@@ -60,7 +60,7 @@ impl<'a> OffsetForLeaderEpochRequest<'a> {
         Ok(OffsetForLeaderEpochRequest { replica_id, topics })
     }
 
-    /// Appends the request body.
+    /// Append the request body.
     pub fn encode(&self, version: impl Into<WireVersion>, out: &mut Vec<u8>) {
         let version = version.into().number;
         let mut writer = Writer::new(out, version >= FLEXIBLE);
@@ -94,14 +94,14 @@ pub struct EpochPartitionResponse {
     pub error_code: i16,
     /// Partition index.
     pub partition: i32,
-    /// The largest epoch not above the one asked about, −1 = none (v1+).
+    /// The largest epoch up to the requested one, −1 = none (v1+).
     pub leader_epoch: i32,
-    /// Where that epoch ends, −1 = not known.
+    /// End offset of that epoch, −1 = unknown.
     pub end_offset: i64,
 }
 
 impl<'a> OffsetForLeaderEpochResponse<'a> {
-    /// Appends the response body.
+    /// Append the response body.
     pub fn encode(&self, version: impl Into<WireVersion>, out: &mut Vec<u8>) {
         let version = version.into().number;
         let mut writer = Writer::new(out, version >= FLEXIBLE);
@@ -119,7 +119,7 @@ impl<'a> OffsetForLeaderEpochResponse<'a> {
         writer.no_tags();
     }
 
-    /// Reads a response body.
+    /// Decode a response body.
     pub fn decode(body: &'a [u8], version: impl Into<WireVersion>) -> Result<Self, DecodeError> {
         let wire = version.into();
         wire.check(VERSIONS, INTER_BROKER_BY_NAME..=INTER_BROKER)?;

@@ -16,13 +16,13 @@ pub const BY_ID: i16 = 13;
 /// The KIP-516 text's version.
 pub const INTER_BROKER: i16 = 9;
 
-/// Whether topics of requests and responses go by id.
+/// Return whether requests and responses use topic ids.
 #[inline]
 pub const fn is_by_id(version: WireVersion) -> bool {
     version.is_inter_broker() || version.number >= BY_ID
 }
 
-/// The request; positions refer to the body it was read from. Reused from request to request.
+/// The request; spans refer to the body it was decoded from. Reused from request to request.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ProduceRequest {
     /// Set for transactional producers.
@@ -68,7 +68,7 @@ impl ProduceTopic {
 }
 
 impl ProduceRequest {
-    /// Reads a request body, replacing what was in `self`. After an error the content is unspecified.
+    /// Decode a request body, replacing the content of `self`. After an error the content is unspecified.
     pub fn decode(
         &mut self,
         body: &[u8],
@@ -132,7 +132,7 @@ impl ProduceRequest {
         reader.finish()
     }
 
-    /// Appends the request body; `buffer` is what the spans refer to.
+    /// Append the request body; spans refer to `buffer`.
     pub fn encode(&self, buffer: &[u8], version: impl Into<WireVersion>, out: &mut Vec<u8>) {
         let version = version.into();
         let text = |span: Span| core::str::from_utf8(span.of(buffer)).unwrap_or_default();

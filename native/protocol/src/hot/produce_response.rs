@@ -1,5 +1,5 @@
-//! Produce response (key 0), versions 3–13. v8 explains refused records (KIP-467), v10 tells the current leader
-//! (KIP-951), v13 goes by topic id. Among brokers version 9, by topic id.
+//! Produce response (key 0), versions 3–13. v8 explains refused records (KIP-467), v10 has the current leader
+//! (KIP-951), v13 uses topic ids. Among brokers version 9, by topic id.
 
 use pybroker_model::Uuid;
 
@@ -40,11 +40,11 @@ pub struct PartitionProduceResponse<'a> {
     pub base_offset: i64,
     /// The broker's append time with LogAppendTime, else −1.
     pub log_append_time_ms: i64,
-    /// First offset of the log, −1 if not known (v5+).
+    /// First offset of the log, −1 if unknown (v5+).
     pub log_start_offset: i64,
-    /// The records that made the batch be refused (v8+).
+    /// The records that caused the refusal of the batch (v8+).
     pub record_errors: Vec<RecordError<'a>>,
-    /// Why, in words (v8+).
+    /// Error message (v8+).
     pub error_message: Option<&'a str>,
     /// Set if the error says that this broker does not lead (v10+).
     pub current_leader: Option<LeaderIdAndEpoch>,
@@ -55,12 +55,12 @@ pub struct PartitionProduceResponse<'a> {
 pub struct RecordError<'a> {
     /// Its index in the batch.
     pub batch_index: i32,
-    /// Why, in words.
+    /// Error message.
     pub message: Option<&'a str>,
 }
 
 impl<'a> PartitionProduceResponse<'a> {
-    /// A refusal of everything sent to a partition.
+    /// Create the response of a refused partition.
     pub fn refused(index: i32, error_code: i16, error_message: Option<&'a str>) -> Self {
         PartitionProduceResponse {
             index,
@@ -75,7 +75,7 @@ impl<'a> PartitionProduceResponse<'a> {
     }
 }
 
-/// Writes a Produce response piece by piece, in the order of the methods.
+/// Writer of a Produce response in pieces, in the order of the methods.
 #[derive(Debug)]
 pub struct ProduceResponseWriter<'v> {
     writer: Writer<'v>,
@@ -84,7 +84,7 @@ pub struct ProduceResponseWriter<'v> {
 }
 
 impl<'v> ProduceResponseWriter<'v> {
-    /// Starts the body of a response about this many topics.
+    /// Start the body of a response about this many topics.
     #[inline]
     pub fn new(out: &'v mut Vec<u8>, version: impl Into<WireVersion>, topics: usize) -> Self {
         let wire = version.into();
@@ -97,7 +97,7 @@ impl<'v> ProduceResponseWriter<'v> {
         }
     }
 
-    /// Goes on with a response that another writer has begun, behind what `out` holds.
+    /// Resume a response that another writer has begun, at the end of `out`.
     pub fn resume(out: &'v mut Vec<u8>, version: impl Into<WireVersion>) -> Self {
         let wire = version.into();
         ProduceResponseWriter {
@@ -107,7 +107,7 @@ impl<'v> ProduceResponseWriter<'v> {
         }
     }
 
-    /// Starts a topic.
+    /// Start a topic.
     #[inline]
     pub fn topic(&mut self, name: &str, topic_id: Uuid, partitions: usize) {
         if self.by_id {
@@ -118,7 +118,7 @@ impl<'v> ProduceResponseWriter<'v> {
         self.writer.array_len(partitions);
     }
 
-    /// Writes a partition. Returns where its error code stands in the output, for what is only known later.
+    /// Write a partition. Return the position of its error code in the output, to patch it later.
     #[inline]
     pub fn partition(&mut self, partition: &PartitionProduceResponse<'_>) -> usize {
         let writer = &mut self.writer;
@@ -149,13 +149,13 @@ impl<'v> ProduceResponseWriter<'v> {
         error_position
     }
 
-    /// Ends a topic.
+    /// End a topic.
     #[inline]
     pub fn end_topic(&mut self) {
         self.writer.no_tags();
     }
 
-    /// Ends the response.
+    /// End the response.
     #[inline]
     pub fn end(mut self, throttle_time_ms: i32, node_endpoints: &[NodeEndpoint<'_>]) {
         self.writer.i32(throttle_time_ms);
@@ -171,7 +171,7 @@ impl<'v> ProduceResponseWriter<'v> {
 }
 
 impl<'a> ProduceResponse<'a> {
-    /// Appends the response body.
+    /// Append the response body.
     pub fn encode(&self, version: impl Into<WireVersion>, out: &mut Vec<u8>) {
         let mut writer = ProduceResponseWriter::new(out, version, self.topics.len());
         for topic in &self.topics {
@@ -184,7 +184,7 @@ impl<'a> ProduceResponse<'a> {
         writer.end(self.throttle_time_ms, &self.node_endpoints);
     }
 
-    /// Reads a response body.
+    /// Decode a response body.
     pub fn decode(body: &'a [u8], version: impl Into<WireVersion>) -> Result<Self, DecodeError> {
         let wire = version.into();
         wire.check(VERSIONS, INTER_BROKER..=INTER_BROKER)?;

@@ -1,16 +1,16 @@
-//! A committed offset as it is stored in `__consumer_offsets`: Kafka's OffsetCommitKey (type 1) and OffsetCommitValue
-//! (version 4, with our tag). Read by the schema interpreter (`StoredOffset`), whose layouts these are.
+//! A committed offset in `__consumer_offsets`: Kafka's OffsetCommitKey (type 1) and OffsetCommitValue (version 4, with
+//! our tag). The schema interpreter decodes it (`StoredOffset`), with the same layouts.
 
 use pybroker_model::Uuid;
 
 use crate::primitives::Writer;
 
-/// The type in front of a key.
+/// The type at the start of a key.
 const KEY_TYPE: i16 = 1;
-/// The version in front of a value.
+/// The version at the start of a value.
 const VALUE_VERSION: i16 = 4;
 const TOPIC_ID_TAG: u32 = 0;
-/// Ours: when the offset expires, where its client asked for that.
+/// Our own tag: expiry time of the offset, if its client set one.
 const EXPIRES_TAG: u32 = 10_001;
 
 /// One committed offset.
@@ -24,20 +24,20 @@ pub struct StoredOffset<'a> {
     pub partition: i32,
     /// The offset.
     pub offset: i64,
-    /// The epoch of the leader that the record before it was read from, −1: not known.
+    /// Leader epoch of the last record read, −1: unknown.
     pub leader_epoch: i32,
-    /// The client's own words.
+    /// Metadata of the commit.
     pub metadata: &'a str,
-    /// Milliseconds since 1970.
+    /// Milliseconds since the Unix epoch.
     pub commit_timestamp: i64,
-    /// The same; `None`: as the broker's settings say.
+    /// Milliseconds since the Unix epoch; `None`: the broker's settings apply.
     pub expire_timestamp: Option<i64>,
-    /// The topic's incarnation; zero: not known.
+    /// Topic id; zero: unknown.
     pub topic_id: Uuid,
 }
 
 impl StoredOffset<'_> {
-    /// Appends the key.
+    /// Append the key.
     pub fn encode_key(&self, out: &mut Vec<u8>) {
         let mut writer = Writer::new(out, false);
         writer.i16(KEY_TYPE);
@@ -46,13 +46,13 @@ impl StoredOffset<'_> {
         writer.i32(self.partition);
     }
 
-    /// Appends the value.
+    /// Append the value.
     pub fn encode_value(&self, out: &mut Vec<u8>) {
         let mut writer = Writer::new(out, true);
         writer.i16(VALUE_VERSION);
         writer.i64(self.offset);
         writer.i32(self.leader_epoch);
-        // Laid out as a string is, which this writer would cut at `i16::MAX`; how long it may be is a setting.
+        // Encoded as a string; `string` would cut it at `i16::MAX`, while a setting limits its length.
         writer.bytes(self.metadata.as_bytes());
         writer.i64(self.commit_timestamp);
         let id = (self.topic_id != Uuid::ZERO).then_some(self.topic_id);

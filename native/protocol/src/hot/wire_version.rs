@@ -1,20 +1,20 @@
-//! Which layout of a message: by what set of layouts its listener goes, and which number in it.
+//! Layout of a message, selected by the listener's registry and the version number.
 
 use crate::codec::Registry;
 use crate::primitives::DecodeError;
 
-/// A version of a message. The same number is another layout among brokers where the KIP-516 text has one of its own:
-/// there topics go by id in each of these messages. The number before it is released Kafka's, by name.
+/// A version of a message. Among brokers the same number is another layout if the KIP-516 text defines one: these
+/// messages use topic ids. The number before it is released Kafka's, with names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WireVersion {
-    /// Whose numbers these are.
+    /// Registry of the number.
     pub registry: Registry,
-    /// The number.
+    /// Version number.
     pub number: i16,
 }
 
 impl From<i16> for WireVersion {
-    /// A version of released Kafka.
+    /// Convert a version of released Kafka.
     #[inline]
     fn from(number: i16) -> Self {
         WireVersion {
@@ -25,7 +25,7 @@ impl From<i16> for WireVersion {
 }
 
 impl WireVersion {
-    /// A version among brokers.
+    /// Return a version among brokers.
     #[inline]
     pub const fn inter_broker(number: i16) -> Self {
         WireVersion {
@@ -34,13 +34,13 @@ impl WireVersion {
         }
     }
 
-    /// Whether brokers speak it.
+    /// Return whether it is a version among brokers.
     #[inline]
     pub const fn is_inter_broker(self) -> bool {
         matches!(self.registry, Registry::InterBroker)
     }
 
-    /// Refuses what a message does not have: `released` are Kafka's versions of it, `own` are those among brokers.
+    /// Reject a version that a message does not have: `released` are Kafka's versions of it, `own` those among brokers.
     #[inline]
     pub(super) fn check(
         self,

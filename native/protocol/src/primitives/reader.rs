@@ -1,19 +1,19 @@
-//! The bounded reader.
+//! Reader of primitive types with bounds checks.
 
 use pybroker_model::Uuid;
 
 use super::ELEMENTS_MAX;
 
-/// Why bytes from outside are not a message. The connection that sent them is closed.
+/// Error of an invalid message from outside. Its connection is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// A field reaches beyond the end of the message.
+    /// A field extends beyond the end of the message.
     #[error("the message ends inside a field")]
     Truncated,
-    /// A length or count below −1, or above what can be represented.
+    /// A length or count below −1, or out of range.
     #[error("a length is negative")]
     NegativeLength,
-    /// More elements than the bytes that remain can hold.
+    /// More elements than the remaining bytes can hold.
     #[error("a count exceeds the bytes that remain")]
     CountTooLarge,
     /// More elements in one request than [`ELEMENTS_MAX`].
@@ -34,7 +34,7 @@ pub enum DecodeError {
     /// A known tagged field did not use all of its bytes.
     #[error("a tagged field has the wrong size")]
     TagSizeMismatch,
-    /// Bytes are left over after the last field: another layout, or garbage.
+    /// Bytes remain after the last field: another layout, or garbage.
     #[error("bytes are left over after the message")]
     TrailingBytes,
     /// This codec does not know the version.
@@ -54,35 +54,36 @@ pub struct Span {
 }
 
 impl Span {
-    /// The bytes of this span in the buffer it was read from.
+    /// Return the bytes of this span in the buffer it was read from.
     ///
     /// # Panics
+    ///
     /// If `buffer` is shorter than the one the span was read from (a bug of ours, not of a client).
     #[inline]
     pub fn of(self, buffer: &[u8]) -> &[u8] {
         &buffer[self.start as usize..self.end as usize]
     }
 
-    /// As a standard range.
+    /// Return the span as a standard range.
     #[inline]
     pub fn range(self) -> core::ops::Range<usize> {
         self.start as usize..self.end as usize
     }
 
-    /// Number of bytes.
+    /// Return the number of bytes.
     #[inline]
     pub fn len(self) -> usize {
         (self.end - self.start) as usize
     }
 
-    /// True if no byte is covered.
+    /// Return whether the span is empty.
     #[inline]
     pub fn is_empty(self) -> bool {
         self.start == self.end
     }
 }
 
-/// Reads primitive types from a message, front to back.
+/// Reader of the primitive types of a message, front to back.
 #[derive(Debug, Clone)]
 pub struct Reader<'a> {
     buffer: &'a [u8],
@@ -91,13 +92,13 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// A reader over one message with the default element budget.
+    /// Create a reader over one message with the default element budget.
     #[inline]
     pub fn new(buffer: &'a [u8]) -> Self {
         Self::with_budget(buffer, ELEMENTS_MAX)
     }
 
-    /// A reader that accepts at most `elements` array elements in all.
+    /// Create a reader that accepts at most `elements` array elements in all.
     #[inline]
     pub fn with_budget(buffer: &'a [u8], elements: u32) -> Self {
         Reader {
@@ -107,31 +108,31 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// How many array elements it still accepts.
+    /// Return how many more array elements the reader accepts.
     #[inline]
     pub fn elements_left(&self) -> u32 {
         self.elements_left
     }
 
-    /// Offset of the next byte from the start of the buffer.
+    /// Return the offset of the next byte from the start of the buffer.
     #[inline]
     pub fn position(&self) -> usize {
         self.position
     }
 
-    /// Bytes not read yet.
+    /// Return the number of unread bytes.
     #[inline]
     pub fn remaining(&self) -> usize {
         self.buffer.len() - self.position
     }
 
-    /// The bytes not read yet.
+    /// Return the unread bytes.
     #[inline]
     pub fn rest(&self) -> &'a [u8] {
         &self.buffer[self.position..]
     }
 
-    /// The next `count` bytes.
+    /// Return the next `count` bytes.
     #[inline]
     pub fn take(&mut self, count: usize) -> Result<&'a [u8], DecodeError> {
         if count > self.remaining() {
@@ -153,7 +154,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// BOOLEAN: one byte, anything but 0 is true (as Kafka reads it).
+    /// BOOLEAN: one byte, anything but 0 is true (as in Kafka).
     #[inline]
     pub fn bool(&mut self) -> Result<bool, DecodeError> {
         Ok(self.array::<1>()?[0] != 0)
@@ -201,7 +202,7 @@ impl<'a> Reader<'a> {
         Ok(f64::from_be_bytes(self.array()?))
     }
 
-    /// UUID; all zero bits stand for null.
+    /// UUID; all zero bits mean null.
     #[inline]
     pub fn uuid(&mut self) -> Result<Uuid, DecodeError> {
         Ok(Uuid::from_bytes(self.array()?))
@@ -297,7 +298,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// (COMPACT_)NULLABLE_STRING, for a caller that replaces what is not UTF-8.
+    /// (COMPACT_)NULLABLE_STRING, for a caller that replaces invalid UTF-8.
     #[inline]
     pub fn nullable_string_bytes(
         &mut self,
@@ -316,7 +317,7 @@ impl<'a> Reader<'a> {
             .ok_or(DecodeError::UnexpectedNull)
     }
 
-    /// (COMPACT_)STRING as a span whose bytes are known to be UTF-8.
+    /// (COMPACT_)STRING as a span whose bytes are verified UTF-8.
     #[inline]
     pub fn string_span(&mut self, flexible: bool) -> Result<Span, DecodeError> {
         let length = self.string(flexible)?.len();
@@ -357,10 +358,10 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Count of a nullable array whose elements take at least `element_bytes_min` bytes each.
+    /// Read the count of a nullable array whose elements take at least `element_bytes_min` bytes each.
     ///
-    /// The count returned is safe to reserve for: it fits into the bytes that remain and is charged to the
-    /// element budget.
+    /// The returned count is safe to reserve for: it fits into the remaining bytes and is charged to the element
+    /// budget.
     #[inline]
     pub fn nullable_array(
         &mut self,
@@ -381,7 +382,7 @@ impl<'a> Reader<'a> {
         Ok(Some(count))
     }
 
-    /// Count of an array that cannot be null. See [`Reader::nullable_array`].
+    /// Read the count of an array that cannot be null. See [`Reader::nullable_array`].
     #[inline]
     pub fn array_len(
         &mut self,
@@ -392,7 +393,7 @@ impl<'a> Reader<'a> {
             .ok_or(DecodeError::UnexpectedNull)
     }
 
-    /// Skips a tagged section of a flexible version; a legacy version has none.
+    /// Skip a tagged section of a flexible version; a legacy version has none.
     #[inline]
     pub fn skip_tags(&mut self, flexible: bool) -> Result<(), DecodeError> {
         if !flexible || self.buffer.get(self.position) == Some(&0) {
@@ -402,8 +403,8 @@ impl<'a> Reader<'a> {
         self.tags(|_, _| Ok(false))
     }
 
-    /// Walks the tagged section: `known(tag, value)` returns whether it understood the tag. A value that was
-    /// understood must be used to its last byte; others are skipped, never stored.
+    /// Read the tagged section: `known(tag, value)` returns whether it knows the tag. A known value must be used to its
+    /// last byte; others are skipped, never stored.
     pub fn tags(
         &mut self,
         known: impl FnMut(u32, &mut Reader<'a>) -> Result<bool, DecodeError>,
@@ -411,7 +412,7 @@ impl<'a> Reader<'a> {
         self.tags_into(known)
     }
 
-    /// [`Reader::tags`] for a caller with an error type of its own: the schema codec, whose sinks fail in their way.
+    /// Run [`Reader::tags`] with the caller's error type: the schema codec's sinks have their own errors.
     pub fn tags_into<E: From<DecodeError>>(
         &mut self,
         mut known: impl FnMut(u32, &mut Reader<'a>) -> Result<bool, E>,
@@ -449,7 +450,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// The message is over: bytes left over mean another layout under the same key and version.
+    /// Check that the message ends here: remaining bytes mean another layout under the same key and version.
     #[inline]
     pub fn finish(&self) -> Result<(), DecodeError> {
         if self.remaining() == 0 {

@@ -1,14 +1,14 @@
-//! The writer: appends to a `Vec<u8>` that its owner reuses.
+//! Writer of primitive types, which appends to a `Vec<u8>` that its owner reuses.
 
 use pybroker_model::Uuid;
 
-/// Bytes that an UNSIGNED_VARINT of this value takes (1–5).
+/// Return the size of an UNSIGNED_VARINT of this value (1–5 bytes).
 #[inline]
 pub fn unsigned_varint_bytes(value: u32) -> usize {
     ((38 - value.leading_zeros()) as usize / 7).max(1)
 }
 
-/// Writes primitive types in the legacy or the flexible encoding of one message version.
+/// Writer of primitive types in the legacy or the flexible encoding of one message version.
 #[derive(Debug)]
 pub struct Writer<'v> {
     out: &'v mut Vec<u8>,
@@ -16,25 +16,25 @@ pub struct Writer<'v> {
 }
 
 impl<'v> Writer<'v> {
-    /// Appends to `out`; `flexible` chooses how lengths are written and whether tagged sections exist.
+    /// Create a writer to `out`; `flexible` selects the encoding of lengths and whether tagged sections exist.
     #[inline]
     pub fn new(out: &'v mut Vec<u8>, flexible: bool) -> Self {
         Writer { out, flexible }
     }
 
-    /// Whether this version is flexible (KIP-482).
+    /// Return whether this version is flexible (KIP-482).
     #[inline]
     pub fn flexible(&self) -> bool {
         self.flexible
     }
 
-    /// Bytes in the underlying buffer: where the next byte goes.
+    /// Return the length of the underlying buffer, where the next byte goes.
     #[inline]
     pub fn position(&self) -> usize {
         self.out.len()
     }
 
-    /// Appends bytes as they are.
+    /// Append raw bytes.
     #[inline]
     pub fn raw(&mut self, bytes: &[u8]) {
         self.out.extend_from_slice(bytes);
@@ -118,8 +118,8 @@ impl<'v> Writer<'v> {
         self.nullable_len(Some(count));
     }
 
-    /// (COMPACT_)STRING. The legacy form holds at most `i16::MAX` bytes: longer ones are cut at a character,
-    /// which only our own messages (error texts) can meet.
+    /// (COMPACT_)STRING. The legacy form has at most `i16::MAX` bytes: longer strings are cut at a character boundary,
+    /// which only affects our own error texts.
     #[inline]
     pub fn string(&mut self, value: &str) {
         self.nullable_string(Some(value));
@@ -163,7 +163,7 @@ impl<'v> Writer<'v> {
         }
     }
 
-    /// A tagged section without fields (nothing in a legacy version).
+    /// Write an empty tagged section (nothing in a legacy version).
     #[inline]
     pub fn no_tags(&mut self) {
         if self.flexible {
@@ -171,14 +171,14 @@ impl<'v> Writer<'v> {
         }
     }
 
-    /// Number of tagged fields that follow; call only for flexible versions.
+    /// Write the number of tagged fields that follow; for flexible versions only.
     #[inline]
     pub fn tag_count(&mut self, count: u32) {
         self.unsigned_varint(count);
     }
 
-    /// One tagged field whose value `write` appends. Values of ours are small, so the size is found by writing
-    /// the value first and moving it behind its size.
+    /// Write one tagged field whose value `write` appends. Our values are small, so the value is written first and then
+    /// moved behind its size.
     pub fn tag(&mut self, tag: u32, write: impl FnOnce(&mut Writer<'_>)) {
         self.unsigned_varint(tag);
         let start = self.out.len();
@@ -192,7 +192,7 @@ impl<'v> Writer<'v> {
         self.out[start..].rotate_right(rotate_by);
     }
 
-    /// Overwrites two bytes written before (an error code that is decided after the rest).
+    /// Overwrite two bytes (an error code that is known after the rest).
     #[inline]
     pub fn patch_i16(&mut self, position: usize, value: i16) {
         self.out[position..position + 2].copy_from_slice(&value.to_be_bytes());

@@ -38,7 +38,7 @@ enum Wanted {
     Nothing,
 }
 
-/// Answers the request; `errors` gets the error codes in an answer that waits for nothing. Look-ups by time read index and log files, so they go to a pool.
+/// Answer the request; `errors` gets the error codes in an answer that waits for nothing. Look-ups by time read index and log files, so they go to a pool.
 pub(crate) fn run(
     call: &Call<'_>,
     body: &[u8],

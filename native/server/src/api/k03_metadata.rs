@@ -42,7 +42,7 @@ enum Entry<'a> {
 
 /// `auto_create_topics`: the setting. `errors` gets the error codes in the answer.
 ///
-/// Answers the request or hands it to the control plane.
+/// Answer the request or hands it to the control plane.
 pub(crate) fn run(
     call: &Call<'_>,
     auto_create_topics: bool,

@@ -31,7 +31,7 @@ const FEATURES: [(&str, i16, ApiKey); 4] = [
     ("transaction.version", 2, ApiKey::EndTxn),
 ];
 
-/// Answers the request.
+/// Answer the request.
 pub(crate) fn run(
     call: &Call<'_>,
     thread: &ThreadState,

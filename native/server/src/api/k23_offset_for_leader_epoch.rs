@@ -16,7 +16,7 @@ use crate::close::CloseReason;
 use crate::error_codes::of_partition;
 use crate::reply::ReplyFrame;
 
-/// Answers the request; `errors` gets the error codes in the answer.
+/// Answer the request; `errors` gets the error codes in the answer.
 pub(crate) fn run(
     call: &Call<'_>,
     body: &[u8],

@@ -18,7 +18,7 @@ use crate::reply::ReplyFrame;
 /// Maximum topics per page, whatever limit the request has: about half a megabyte.
 const PAGE_MAX: usize = 10_000;
 
-/// Answers the request.
+/// Answer the request.
 pub(crate) fn run(call: &Call<'_>, body: &[u8], out: &mut Vec<u8>) -> Result<(), CloseReason> {
     let request =
         ListTopicsRequest::decode(body, call.version).map_err(|error| call.bad_request(error))?;
