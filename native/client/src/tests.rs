@@ -1,4 +1,4 @@
-//! Requests over connections that do not last, logins that are refused, topics that are waited for.
+//! Tests of closed connections, refused logins, and waits for topics.
 
 use std::cell::Cell;
 use std::io::{Read, Write};
@@ -19,7 +19,7 @@ fn ask(client: &mut Client) -> Result<Vec<u8>> {
 
 #[test]
 fn a_connection_that_was_closed_while_idle_costs_nothing() {
-    // Each connection serves one request; the second one finds it closed.
+    // Each connection serves one request and closes before the second.
     let broker = Broker::start(|request| (request.before == 0).then(|| vec![1, 2, 3]));
     let mut client = broker.client(&[]);
     for _ in 0..3 {
@@ -38,7 +38,7 @@ fn a_request_goes_out_twice_at_most() {
     let problem = ask(&mut client).expect_err("closed twice");
     assert_eq!(problem.code(), ErrorCode::NETWORK_EXCEPTION);
     assert_eq!(count.load(Ordering::Relaxed), 3);
-    // On a connection of its own a request goes out once.
+    // On a single connection the client sends a request once.
     ask(&mut client).expect_err("closed again");
     assert_eq!(count.load(Ordering::Relaxed), 4);
 }
@@ -64,7 +64,7 @@ fn a_connection_can_be_ended_while_its_owner_waits_for_an_answer() {
 fn a_broker_that_closes_before_its_first_answer_may_be_of_another_protocol() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address").to_string();
-    // A listener of TLS answers a request in the clear with an alert, whose first bytes read as a size.
+    // A TLS listener answers a plaintext request with an alert, whose first bytes read as a size.
     let alert = [0x15, 3, 3, 0, 2, 2, 0x50];
     std::thread::spawn(move || {
         for (number, mut stream) in listener.incoming().map_while(|each| each.ok()).enumerate() {
@@ -155,7 +155,7 @@ fn trouble_that_may_pass_is_waited_out() {
         }
     });
     assert_eq!(found.expect("the third answer"), 3);
-    // What does not pass ends it at once.
+    // A permanent error ends the retries at once.
     let asked = Cell::new(0);
     let refused: Result<()> = client.patiently(|_| {
         asked.set(asked.get() + 1);

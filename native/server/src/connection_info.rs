@@ -109,7 +109,7 @@ impl ConnectionInfo {
         }
     }
 
-    /// The same client for another thread, with what is remembered, which comes back by [`ConnectionInfo::take_back`].
+    /// Return the client for another thread, with the cached state, which [`ConnectionInfo::take_back`] returns.
     pub(crate) fn lend(&self) -> Self {
         ConnectionInfo {
             incarnations: RefCell::new(self.incarnations.take()),
@@ -119,7 +119,7 @@ impl ConnectionInfo {
         }
     }
 
-    /// Remembers again what was lent.
+    /// Restore the cached state that was lent.
     pub(crate) fn take_back(&self, lent: &Self) {
         self.incarnations.replace(lent.incarnations.take());
         self.decisions.replace(lent.decisions.take());

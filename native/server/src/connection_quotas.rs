@@ -131,7 +131,7 @@ impl ConnectionQuotas {
         self.timed.get()
     }
 
-    /// For another thread, which works for the same client: what it counts is the time.
+    /// Return the quotas for another thread that works for the same client; it counts thread time only.
     pub(crate) fn of_time(&self) -> Self {
         let held = Held {
             request: self.request_figures(),

@@ -1,4 +1,4 @@
-//! Arrow → record batches → the model's own reader, and → Arrow again.
+//! Round trips: Arrow to record batches, to the model's reader, and back to Arrow.
 
 mod sink;
 mod source;
@@ -44,7 +44,7 @@ fn plan(broker: &Broker, transaction: Option<Transaction>) -> SinkPlan {
     }
 }
 
-/// Rows of (partition, value), as Spark gives them.
+/// Return rows of (partition, value), as Spark passes them.
 fn rows_of(rows: &[(i32, &str)]) -> StructArray {
     let partitions: Int32Array = rows.iter().map(|(partition, _)| Some(*partition)).collect();
     let values: StringArray = rows.iter().map(|(_, value)| Some(*value)).collect();
@@ -103,7 +103,7 @@ fn arrow_of(rows: &[Row]) -> StructArray {
     StructArray::try_from(columns).expect("columns of one length")
 }
 
-/// The batches that the rows become, for one partition.
+/// Return the batches of the rows, for one partition.
 fn encoded(rows: &StructArray, codec: Codec, limit: usize) -> Vec<u8> {
     let rows = Rows::of(rows).expect("columns of a writer");
     let mut batches = Batches::new(1, codec, None, limit);
@@ -131,7 +131,7 @@ fn encoded(rows: &StructArray, codec: Codec, limit: usize) -> Vec<u8> {
     out
 }
 
-/// What the model's reader finds in them.
+/// Return the rows that the model's reader finds in the batches.
 fn read(wire: &[u8]) -> Vec<Row> {
     let mut rows = Vec::new();
     for batch in WireBatches::new(wire) {

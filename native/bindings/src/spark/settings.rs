@@ -12,7 +12,7 @@ pub(super) fn read(given: &BTreeMap<String, String>) -> PyResult<Settings> {
     Settings::new(given).map_err(|error| spark_error(&error))
 }
 
-/// What can be set.
+/// Return the names of all settings.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     Settings::known().map(|setting| setting.name)
 }

@@ -1,4 +1,4 @@
-//! The schema files, and the rules for bytes from outside.
+//! Tests of the schema files, and of the rules for bytes from outside.
 
 mod hostile;
 mod hot;

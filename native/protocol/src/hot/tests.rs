@@ -1,5 +1,5 @@
-//! Every message and version, there and back over random contents, and mutated bytes that must only ever be an
-//! error. The layouts themselves are compared with the schema interpreter and with Kafka's classes elsewhere.
+//! Round trips of every message and version over random contents, and mutated bytes, which must only cause errors.
+//! Other tests compare the layouts with the schema interpreter and with Kafka's classes.
 
 use pybroker_model::Uuid;
 use rand::rngs::StdRng;
@@ -30,7 +30,7 @@ const NAMES: [&str; 5] = [
 
 /// A random message: its bytes in a version, and the same after decoding and encoding again.
 type RoundTrip = fn(&mut StdRng, i16) -> (Vec<u8>, Vec<u8>);
-/// Whether bytes are a message of a version.
+/// Return whether bytes are a message of a version.
 type Accepts = fn(&[u8], i16) -> bool;
 
 const MESSAGES: &[(&str, core::ops::RangeInclusive<i16>, RoundTrip, Accepts)] = &[
@@ -288,7 +288,7 @@ fn api_versions_response(rng: &mut StdRng, version: i16) -> (Vec<u8>, Vec<u8>) {
     (first, second)
 }
 
-/// Puts bytes into a buffer that spans refer to.
+/// Append bytes to a buffer that spans refer to.
 fn put(buffer: &mut Vec<u8>, bytes: &[u8]) -> Span {
     let start = buffer.len() as u32;
     buffer.extend_from_slice(bytes);

@@ -38,7 +38,8 @@ enum Wanted {
     Nothing,
 }
 
-/// Answer the request; `errors` gets the error codes in an answer that waits for nothing. Look-ups by time read index and log files, so they go to a pool.
+/// Answer the request. `errors` gets the error codes of an immediate answer. Look-ups by time read index and log
+/// files, so a pool of threads runs them.
 pub(crate) fn run(
     call: &Call<'_>,
     body: &[u8],

@@ -40,9 +40,8 @@ enum Entry<'a> {
     },
 }
 
-/// `auto_create_topics`: the setting. `errors` gets the error codes in the answer.
-///
-/// Answer the request or hands it to the control plane.
+/// Answer the request or forward it to the control plane. `auto_create_topics` is the setting, `errors` gets the error
+/// codes of the answer.
 pub(crate) fn run(
     call: &Call<'_>,
     auto_create_topics: bool,

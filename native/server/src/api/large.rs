@@ -1,5 +1,5 @@
-//! Requests with so many elements that answering them would keep the other connections of the data thread waiting: a
-//! thread of a pool answers them. What is done is the same on either thread.
+//! Requests with many elements, which a pool answers: on the data thread they would delay its other connections. Both
+//! threads run the same handlers.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -18,7 +18,7 @@ use crate::metrics::Moments;
 use crate::reply::ReplyHeader;
 use crate::shared::{Shared, ThreadState};
 
-/// Whether a request is to be handed over. Brokers' requests are not: they must not wait behind those of clients.
+/// Return whether a pool should answer the request. Brokers' requests stay here, so that they never wait for clients'.
 #[inline]
 pub(crate) fn is_large(call: &Call<'_>, key: ApiKey, body: &[u8]) -> bool {
     body.len() > LARGE_REQUEST_BYTES
@@ -29,36 +29,36 @@ pub(crate) fn is_large(call: &Call<'_>, key: ApiKey, body: &[u8]) -> bool {
         )
 }
 
-/// A request that the pool has.
+/// A request that the pool processes.
 pub(crate) struct PendingLarge {
     pub(crate) answer: PoolAnswer<Returned>,
     pub(crate) api_key: i16,
     pub(crate) version: i16,
     pub(crate) moments: Moments,
-    /// Memory held by what waits.
+    /// Memory held while waiting, in bytes.
     pub(crate) bytes: usize,
 }
 
-/// What the pool gives back.
+/// Result of the pool.
 pub(crate) struct Returned {
     pub(crate) outcome: Result<Outcome, CloseReason>,
     /// Error codes in the reply, for the metrics.
     pub(crate) errors: Vec<i16>,
-    /// What the connection remembers.
+    /// The connection's cached state.
     pub(crate) connection: ConnectionInfo,
 }
 
-/// What became of the request.
+/// Outcome of a request.
 pub(crate) enum Outcome {
     /// The whole reply frame.
     Reply(Vec<u8>),
     /// It waits for files or flushes.
     Pool(Box<PendingPoolAnswer>),
-    /// The control plane has it.
+    /// The control plane processes it.
     Control(Box<PendingControl>),
 }
 
-/// A call with all that it needs.
+/// A call that owns its data.
 struct OwnCall {
     shared: Arc<Shared>,
     connection: ConnectionInfo,
@@ -74,8 +74,8 @@ struct OwnCall {
     body: Box<[u8]>,
 }
 
-/// Hands the request to the pool. The connection lends it what it remembers: no other request of it runs meanwhile that
-/// would look there.
+/// Submit the request to the pool. It borrows the connection's cached state, which no other request of the connection
+/// uses in the meantime.
 pub(crate) fn submit(call: &Call<'_>, thread: &ThreadState, body: &[u8]) -> Box<PendingLarge> {
     let own = OwnCall {
         shared: Arc::clone(call.shared),
@@ -153,7 +153,7 @@ fn run(
                 return Ok(Outcome::Control(pending));
             }
         }
-        // `is_large` takes no other.
+        // `is_large` accepts no other key.
         _ => k23_offset_for_leader_epoch::run(call, body, &mut out, errors)?,
     }
     Ok(Outcome::Reply(out))

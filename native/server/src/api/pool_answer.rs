@@ -68,7 +68,7 @@ impl Answered {
         self.frame
     }
 
-    /// Append the reply to a call that waits for nothing, and its error codes.
+    /// Append the reply of a call that need not wait, and its error codes.
     pub(crate) fn write_now(&self, call: &Call<'_>, out: &mut Vec<u8>, errors: &mut Vec<i16>) {
         errors.extend(&self.errors);
         self.write(&Told::of(call), out);

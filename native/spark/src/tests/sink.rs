@@ -1,4 +1,4 @@
-//! Batches that brokers refuse, lose or cannot take just now: each is in its partition once, in order, or the error tells.
+//! Batches that brokers refuse or lose: each is in its partition once, in order, or the sink returns an error.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,7 @@ use pybroker_client::test_broker::{
 /// Each row is a batch of its own.
 const ONE_ROW: (&str, &str) = ("batch.size", "1");
 
-/// What the partitions hold, and how many Produce requests came.
+/// Content of the partitions, and number of Produce requests.
 #[derive(Default)]
 struct Log {
     partitions: [Vec<String>; 2],
@@ -26,7 +26,7 @@ struct Log {
 type Shared = Arc<Mutex<Log>>;
 
 impl Log {
-    /// Appends a batch as a broker does for an idempotent producer.
+    /// Append a batch as a broker does for an idempotent producer.
     fn append(&mut self, partition: i32, batch: &[u8]) -> (ErrorCode, i64) {
         let header = BatchHeader::parse(batch).expect("a batch");
         let log = &mut self.partitions[partition as usize];
@@ -45,7 +45,7 @@ impl Log {
     }
 }
 
-/// A broker that appends to the log; `refuse` may answer a Produce in its place, given how many came before.
+/// Start a broker that appends to the log; `refuse` may answer a Produce instead, given the number of earlier ones.
 fn start(
     log: &Shared,
     leaders: impl Fn(usize) -> Vec<i32> + Send + Sync + 'static,
@@ -73,7 +73,7 @@ fn open(broker: &Broker, settings: &[(&str, &str)]) -> Result<Sink> {
     Sink::open(&super::settings(broker, &settings), plan, 1)
 }
 
-/// Writes rows of (partition, value); gives the records written by partition.
+/// Write rows of (partition, value). Return the number of written records by partition.
 fn write(sink: &mut Sink, rows: &[(i32, &str)]) -> Result<Vec<(i32, u64)>> {
     sink.write(&super::rows_of(rows))?;
     let written = sink.finish()?.into_iter();

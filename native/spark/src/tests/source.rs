@@ -1,4 +1,4 @@
-//! Ranges of offsets out of answers that are damaged, cut or large: all of a range is given, or an error.
+//! Reads of offset ranges from damaged, truncated or large responses: a read returns the whole range, or an error.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -24,7 +24,7 @@ fn batch(number: i64, codec: Codec) -> Vec<u8> {
     builder.build().expect("builds")
 }
 
-/// Five batches of ten rows from the batch of `offset` on; `change` is done to number 2.
+/// Return five batches of ten rows, starting with the batch of `offset`; `change` modifies number 2.
 fn log(offset: i64, codec: Codec, change: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
     let mut records = Vec::new();
     for number in offset / ROWS..BATCHES {
@@ -49,7 +49,7 @@ fn plan(broker: &Broker, columns: &[Column]) -> SourcePlan {
     }
 }
 
-/// The offsets that come before the end of the range or an error.
+/// Return the offsets before the end of the range or an error.
 fn read(broker: &Broker, settings: &[(&str, &str)]) -> (Vec<i64>, Result<()>) {
     let plan = plan(broker, &[Column::Offset, Column::Value]);
     read_plan(broker, plan, settings)
@@ -77,7 +77,7 @@ fn all() -> Vec<i64> {
     (0..END).collect()
 }
 
-/// The range ends before the damage, with an error that names the place.
+/// Check that the range ends before the damage, with an error that names the position.
 fn assert_told((offsets, end): (Vec<i64>, Result<()>), at: i64) {
     assert_eq!(offsets, all()[..at as usize]);
     let problem = end.expect_err("damage is told");
@@ -270,7 +270,7 @@ fn a_leader_that_is_not_among_the_brokers_is_waited_for() {
 
 #[test]
 fn only_the_leader_of_the_range_is_waited_for() {
-    // Partition 0 is without leader for a while, partition 1 for good.
+    // Partition 0 lacks a leader for a while, partition 1 permanently.
     let leaders = |before| vec![if before < 4 { NO_LEADER } else { NODES[0] }, NO_LEADER];
     let broker = Broker::start_led(leaders, |request| {
         fetched(&log(request.fetch_offset(), Codec::None, |_| ()), END)

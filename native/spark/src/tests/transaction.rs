@@ -1,4 +1,4 @@
-//! A sink that writes in a transaction which somebody else began and will end.
+//! Tests of a sink that writes in a transaction which the driver begins and ends.
 
 use std::sync::{Arc, Mutex};
 
@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::sink::{Sink, Transaction};
 
 const ID: &str = "query-7";
-/// As InitProducerId gave it to the driver.
+/// Producer id and epoch from InitProducerId.
 const PRODUCER: (i64, i16) = (41, 3);
 /// Versions that the broker has, and the last of Produce in which partitions are added before.
 const FLEXIBLE: bool = true;
@@ -20,13 +20,13 @@ const PRODUCE: i16 = 11;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Event {
-    /// A partition was to be added, and what was answered.
+    /// A partition to add, and the answer.
     Added(i32, ErrorCode),
-    /// A batch came for a partition, from its sequence on.
+    /// A batch for a partition, with its sequence.
     Produced(i32, i32),
 }
 
-/// A broker that notes what comes; `judge` answers AddPartitionsToTxn, given how many came before.
+/// Start a broker that records requests; `judge` answers AddPartitionsToTxn, given the number of earlier ones.
 fn start(
     events: &Arc<Mutex<Vec<Event>>>,
     judge: impl Fn(usize) -> ErrorCode + Send + Sync + 'static,
@@ -54,7 +54,7 @@ fn start(
     )
 }
 
-/// The batch of a Produce, which has to be one of the transaction.
+/// Return the batch of a Produce, which must belong to the transaction.
 fn batch_of_transaction(request: &Request) -> (i32, i32) {
     let mut produce = ProduceRequest::default();
     let decoded = produce.decode(&request.body, request.version);
@@ -69,7 +69,7 @@ fn batch_of_transaction(request: &Request) -> (i32, i32) {
     (partition, header.base_sequence)
 }
 
-/// The partition that is to be added, by the producer of the transaction.
+/// Return the partition that the transaction's producer adds.
 fn added(request: &Request) -> i32 {
     let mut reader = Reader::new(&request.body);
     let mut read = || -> core::result::Result<i32, DecodeError> {
@@ -113,7 +113,7 @@ fn adding(partition: i32, code: ErrorCode) -> Reply {
     Some(body)
 }
 
-/// Writes rows of (partition, value), each a batch of its own, and waits for all answers.
+/// Write rows of (partition, value), each as its own batch, and wait for all responses.
 fn write(broker: &Broker, rows: &[(i32, &str)]) -> Result<()> {
     let transaction = Transaction {
         id: ID.into(),

@@ -1,4 +1,5 @@
-//! The typed codecs of hot messages against the interpreter: the same bytes, and the same opinion on every mutant.
+//! Comparison of the typed codecs of hot messages with the interpreter: the same bytes, and the same verdict on every
+//! mutant.
 
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -20,15 +21,15 @@ use crate::hot::produce_request::ProduceRequest;
 use crate::hot::produce_response::ProduceResponse;
 use crate::primitives::{DecodeError, ELEMENTS_MAX, Writer};
 
-/// Reads a body with the typed codec and writes it again.
+/// Decode a body with the typed codec and encode it again.
 type Typed = fn(&[u8], WireVersion, &mut Vec<u8>) -> Result<(), DecodeError>;
 
-/// What the interpreter wrote comes back from the typed codec byte for byte, and both have the same opinion on mutants.
+/// Check that the typed codec reproduces the interpreter's bytes, and that both agree on mutants.
 fn agrees(name: &str, versions: std::ops::RangeInclusive<i16>, typed: Typed) {
     agrees_in(Registry::Client, name, versions, typed);
 }
 
-/// The same for the versions among brokers.
+/// Check the versions among brokers.
 fn agrees_among_brokers(name: &str, versions: std::ops::RangeInclusive<i16>, typed: Typed) {
     agrees_in(Registry::InterBroker, name, versions, typed);
 }
@@ -47,7 +48,7 @@ fn agrees_in(
             let checked = check(layout, &mutant, ELEMENTS_MAX);
             let read = typed(&mutant, version, &mut Vec::new());
             if read == Err(DecodeError::NotUtf8) {
-                // Only the interpreter replaces text. What it writes then is read.
+                // Only the interpreter replaces invalid text; the test decodes its output.
                 let value = decode_value(message, version.number, &mutant, ELEMENTS_MAX);
                 if let Some(Ok(value)) = value {
                     let mended = encode_value(message, version.number, &value).unwrap();

@@ -1,4 +1,4 @@
-//! Bytes that were a message once. Whatever is done to them: an answer, never a panic, and `check` agrees with `decode`.
+//! Mutated messages: decoding returns a result and never panics, and `check` agrees with `decode`.
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -45,10 +45,10 @@ fn mutants_of_every_message_are_answered_and_check_agrees_with_decode() {
             );
             if let Ok(value) = decoded {
                 accepted += 1;
-                // What was accepted can be written again, and reads the same.
+                // An accepted message can be encoded again, to an equal value.
                 let again = encode_value(message, version, &value).unwrap();
                 let read = decode_value(message, version, &again, ELEMENTS_MAX).unwrap();
-                // NaN is not itself.
+                // NaN is not equal to itself.
                 assert!(
                     read == Ok(value) || again == mutant || has_nan(&again, message),
                     "{}",
